@@ -1,0 +1,182 @@
+"""AIAnalysis: read for the context of an incident, never written (DESIGN sections 3 and 6)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from formulary_catalog.domain.labels import Constraints, fold, normalize_detected
+from formulary_catalog.domain.workflow import CustomText, Metadata, Model, Text
+
+KIND = "AIAnalysis"
+STRICT_KEYS_ANNOTATION = "formulary.dev/strict-custom-labels"
+
+
+def _values(value: object) -> object:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else value
+
+
+def _map(value: object) -> object:
+    return {} if value is None else value
+
+
+IncidentLabels = Annotated[
+    dict[CustomText, Annotated[list[CustomText], BeforeValidator(_values)]], BeforeValidator(_map)
+]
+Observed = Annotated[dict[str, Any], BeforeValidator(_map)]
+
+
+class KubernetesContext(Model):
+    """Where upstream puts the labels today."""
+
+    custom_labels: IncidentLabels | None = None
+    detected_labels: Observed | None = None
+
+
+class EnrichmentResults(Model):
+    """What signal processing found out; `custom_labels` here is the older place."""
+
+    kubernetes_context: KubernetesContext | None = None
+    custom_labels: IncidentLabels | None = None
+    detected_labels: Observed | None = None
+
+
+class TargetResource(Model):
+    """The object that is ill."""
+
+    kind: Text = ""
+    name: Text = ""
+    namespace: Text = ""
+    api_version: Text = ""
+
+
+class SignalContext(Model):
+    """The incident as the alert described it."""
+
+    environment: Text = ""
+    business_priority: Text = ""
+    severity: Text = ""
+    signal_name: Text = ""
+    cluster: Text = ""
+    target_resource: TargetResource = TargetResource()
+    enrichment_results: EnrichmentResults = EnrichmentResults()
+
+
+class AnalysisRequest(Model):
+    """What is to be analysed."""
+
+    signal_context: SignalContext
+
+
+class AnalysisSpec(Model):
+    """The spec of an AIAnalysis, as far as it is read."""
+
+    remediation_id: Annotated[Text, Field(min_length=1, max_length=253)]
+    analysis_request: AnalysisRequest
+
+
+class PostRCAContext(Model):
+    """What the analysis learned later."""
+
+    detected_labels: Observed = Field(default={})
+
+
+class AnalysisStatus(Model):
+    """The status of an AIAnalysis, as far as it is read."""
+
+    post_rca_context: PostRCAContext | None = Field(default=None, alias="postRCAContext")
+
+
+class AnalysisMetadata(Metadata):
+    """Metadata with the annotation that names strict custom labels."""
+
+    annotations: Annotated[dict[str, str], BeforeValidator(_map)] = Field(default={})
+
+
+class AIAnalysis(Model):
+    """One AIAnalysis object."""
+
+    metadata: AnalysisMetadata
+    spec: AnalysisSpec
+    status: AnalysisStatus | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """The incident a call belongs to: what the server appends to every search. Never shown to the model."""
+
+    namespace: str
+    name: str
+    remediation_id: str
+    environment: str = ""
+    priority: str = ""
+    cluster: str = ""
+    severity: str = ""
+    signal_name: str = ""
+    target_namespace: str = ""
+    custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
+    detected_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def request_context(analysis: AIAnalysis, *, namespace: str) -> RequestContext:
+    """The context that an AIAnalysis stands for; `namespace` fills in where the manifest names none."""
+    signal = analysis.spec.analysis_request.signal_context
+    annotation = analysis.metadata.annotations.get(STRICT_KEYS_ANNOTATION, "")
+    return RequestContext(
+        namespace=analysis.metadata.namespace or namespace,
+        name=analysis.metadata.name,
+        remediation_id=analysis.spec.remediation_id,
+        environment=signal.environment.strip(),
+        priority=signal.business_priority.strip(),
+        cluster=signal.cluster.strip(),
+        severity=signal.severity.strip(),
+        signal_name=signal.signal_name.strip(),
+        target_namespace=signal.target_resource.namespace.strip(),
+        custom_labels={key: tuple(values) for key, values in _custom_labels(signal).items() if values},
+        strict_keys=frozenset(key for part in annotation.split(",") if (key := part.strip())),
+        detected_labels=_detected_labels(analysis),
+    )
+
+
+def constraints_of(context: RequestContext, *, strict_keys: frozenset[str]) -> Constraints:
+    """What the context alone demands of a workflow. `strict_keys` are those of the settings."""
+    labels = {"environment": context.environment, "priority": context.priority, "cluster": context.cluster}
+    return Constraints(
+        values={dimension: frozenset({fold(value)}) for dimension, value in labels.items() if value},
+        custom={key: frozenset(values) for key, values in context.custom_labels.items()},
+        strict_keys=context.strict_keys | strict_keys,
+        detected=context.detected_labels,
+    )
+
+
+def _custom_labels(signal: SignalContext) -> Mapping[str, list[str]]:
+    enrichment = signal.enrichment_results
+    current = enrichment.kubernetes_context
+    return (current.custom_labels if current is not None else None) or enrichment.custom_labels or {}
+
+
+def _detected_labels(analysis: AIAnalysis) -> Mapping[str, str]:
+    """Later findings win; detections that upstream reports as failed say nothing."""
+    enrichment = analysis.spec.analysis_request.signal_context.enrichment_results
+    current = enrichment.kubernetes_context
+    sources = [
+        enrichment.detected_labels or {},
+        (current.detected_labels if current is not None else None) or {},
+        analysis.status.post_rca_context.detected_labels
+        if analysis.status and analysis.status.post_rca_context
+        else {},
+    ]
+    merged: dict[str, str] = {}
+    for source in sources:
+        failed = source.get("failedDetections")
+        unknown = set(failed) if isinstance(failed, list) else set()
+        merged |= {
+            key: normalize_detected(value)
+            for key, value in source.items()
+            if isinstance(value, bool | str) and key not in unknown and value != ""
+        }
+    return merged

@@ -1,0 +1,114 @@
+"""The answers of the read side, one shape for MCP, REST and the command line (DESIGN section 7)."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_HIT_DESCRIPTION = 150
+
+
+class Answer(BaseModel):
+    """Base of all answers: closed, immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WorkflowHit(Answer):
+    """One workflow in a search answer. Custom labels are never part of it."""
+
+    workflow_id: str
+    version: str
+    version_id: str
+    namespace: str
+    title: str
+    description: str = Field(description=f"What it does, at most {MAX_HIT_DESCRIPTION} characters.")
+    action_type: str
+    signal_types: list[str]
+    labels: dict[str, list[str]] = Field(description="Declared labels; what matches everything is left out.")
+    similarity_score: float | None = Field(description="Cosine, 0..1; null when no embedding was compared.")
+    confidence: float = Field(description="0..1, never rising along the list.")
+    match_reasons: list[str]
+    estimated_duration: str
+    success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
+    risk_level: str
+    uri: str
+
+
+class SearchAnswer(Answer):
+    """The answer to a search. `total_results` counts the allowed workflows, not the page."""
+
+    workflows: list[WorkflowHit]
+    total_results: int
+    search_mode: str
+    notes: list[str]
+    search_id: str
+
+
+class WorkflowVersion(Answer):
+    """One line of a workflow's history."""
+
+    version: str
+    version_id: str
+    status: str
+
+
+class WorkflowDetails(Answer):
+    """Everything needed to judge and run one workflow version."""
+
+    workflow_id: str
+    version: str
+    version_id: str
+    namespace: str
+    title: str
+    status: str
+    description: str
+    when_to_use: str
+    when_not_to_use: str
+    preconditions: str
+    action_type: str
+    signal_types: list[str]
+    labels: dict[str, list[str]]
+    risk_level: str
+    estimated_duration: str
+    success_rate: float | None
+    prerequisites: list[str]
+    steps: list[dict[str, str]]
+    rollback_steps: list[dict[str, str]]
+    parameters: list[dict[str, Any]]
+    input_schema: dict[str, Any]
+    execution: dict[str, Any]
+    related: list[dict[str, str]]
+    versions: list[WorkflowVersion]
+    notes: list[str]
+    uri: str
+
+
+class WorkflowSummary(Answer):
+    """One line of a listing."""
+
+    workflow_id: str
+    namespace: str
+    version: str
+    version_id: str
+    title: str
+    action_type: str
+    signal_types: list[str]
+    risk_level: str
+    uri: str
+
+
+class WorkflowList(Answer):
+    """Visible workflows in name order."""
+
+    workflows: list[WorkflowSummary]
+    total_results: int
+
+
+class SelectionReceipt(Answer):
+    """Proof that a selection was written to the audit trail."""
+
+    recorded: bool
+    workflow_id: str
+    version: str
+    version_id: str
+    search_id: str

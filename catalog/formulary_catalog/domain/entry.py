@@ -1,0 +1,122 @@
+"""From a parsed manifest to what the catalog stores, or to an error that names file, field, value and rule."""
+
+import hashlib
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
+from formulary_catalog.domain.identity import content_hash, version_id
+from formulary_catalog.domain.labels import WorkflowLabels
+from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_text
+from formulary_catalog.errors import InvalidManifest
+
+_M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
+_MAX_SHOWN_PROBLEMS = 5
+
+_SECRET_FIELDS = frozenset({"customLabels", "custom_labels"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogEntry:
+    """One valid workflow version, ready to be stored. `text_hash` names the embedded text, whatever the workflow."""
+
+    workflow: RemediationWorkflow
+    namespace: str
+    content_hash: str
+    source: str
+    document: Mapping[str, Any] = field(repr=False)
+    labels: WorkflowLabels = field(repr=False)
+    embedding_text: str = field(repr=False)
+    lexical_text: str = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.workflow.metadata.name
+
+    @property
+    def version(self) -> str:
+        return self.workflow.spec.version
+
+    @property
+    def version_id(self) -> str:
+        return version_id(self.content_hash)
+
+    @property
+    def text_hash(self) -> str:
+        return hashlib.sha256(self.embedding_text.encode()).hexdigest()
+
+
+def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:
+    """Validate a RemediationWorkflow document.
+
+    Raises:
+        InvalidManifest: a field breaks a rule.
+    """
+    workflow = _validated(RemediationWorkflow, document=document, source=source)
+    namespace = workflow.metadata.namespace or default_namespace
+    name = workflow.metadata.name
+    try:
+        digest = content_hash(
+            api_version=workflow.api_version, kind=workflow.kind, namespace=namespace, name=name, spec=document["spec"]
+        )
+    except (ValueError, TypeError) as error:
+        raise InvalidManifest(
+            f"{source}: spec: holds a value that JSON cannot carry; use text, numbers, booleans, lists and maps only",
+            source=source,
+            field="spec",
+        ) from error
+    return CatalogEntry(
+        workflow=workflow,
+        namespace=namespace,
+        content_hash=digest,
+        source=source,
+        document=document,
+        labels=labels_of(workflow.spec, name=name),
+        embedding_text=embedding_text(workflow.spec, name=name),
+        lexical_text=lexical_text(workflow.spec, name=name),
+    )
+
+
+def incident_context(document: Mapping[str, Any], *, source: str, default_namespace: str) -> RequestContext:
+    """Validate an AIAnalysis document and read the request context from it.
+
+    Raises:
+        InvalidManifest: a field breaks a rule. Values of custom labels are never shown.
+    """
+    analysis = _validated(AIAnalysis, document=document, source=source)
+    return request_context(analysis, namespace=default_namespace)
+
+
+def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> _M:
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        raise _invalid(error, source=source) from None
+
+
+def _invalid(error: ValidationError, *, source: str) -> InvalidManifest:
+    problems = error.errors(include_url=False, include_context=False)
+    fields = [".".join(str(part) for part in problem["loc"]) for problem in problems]
+    shown = [
+        f"{name}: {_rule(problem['type'], problem['msg'])}{_value(problem['input'], field=name, kind=problem['type'])}"
+        for name, problem in zip(fields, problems[:_MAX_SHOWN_PROBLEMS], strict=False)
+    ]
+    if len(problems) > _MAX_SHOWN_PROBLEMS:
+        shown.append(f"and {len(problems) - _MAX_SHOWN_PROBLEMS} more")
+    return InvalidManifest(f"{source}: {'; '.join(shown)}", source=source, field=fields[0])
+
+
+def _rule(kind: str, message: str) -> str:
+    if kind == "missing":
+        return "is required; add it"
+    return message.removeprefix("Value error, ")
+
+
+def _value(value: object, *, field: str, kind: str) -> str:
+    if kind == "missing" or not _SECRET_FIELDS.isdisjoint(field.split(".")):
+        return ""
+    return f" (got {reprlib.repr(value)})"

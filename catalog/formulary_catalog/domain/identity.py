@@ -1,0 +1,81 @@
+"""Identity of workflows: content hash, version id, the forms in which one may be named (DESIGN section 3)."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulary_catalog.errors import InvalidInput
+
+VERSION_ID_PREFIX = "wf_ver_"
+_VERSION_ID = re.compile(r"wf_ver_[0-9a-f]{20}")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_MAX_REFERENCE = 400
+
+
+def content_hash(*, api_version: str, kind: str, namespace: str, name: str, spec: Mapping[str, Any]) -> str:
+    """sha256, in hex, of the canonical JSON (sorted keys, no spaces, UTF-8) of what identifies the content."""
+    identity = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "spec": spec}
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def version_id(content_hash: str) -> str:
+    """The pinned id of one version: stable across databases, since it hangs on the content alone."""
+    return VERSION_ID_PREFIX + content_hash[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowReference:
+    """A workflow as somebody named it. Empty parts were not given; `version_id` stands alone."""
+
+    name: str = ""
+    namespace: str = ""
+    version: str = ""
+    version_id: str = ""
+
+    def __str__(self) -> str:
+        if self.version_id:
+            return self.version_id
+        qualified = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{qualified}@{self.version}" if self.version else qualified
+
+
+def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
+    """Parse `name`, `namespace/name`, `name@version`, `namespace/name@version` or `wf_ver_…`.
+
+    Raises:
+        InvalidInput: it is none of these, or `version` contradicts the version in the text.
+    """
+    text, version = text.strip(), version.strip()
+    if len(text) > _MAX_REFERENCE:
+        raise _invalid(text)
+    if text.startswith(VERSION_ID_PREFIX):
+        if not _VERSION_ID.fullmatch(text):
+            raise _invalid(text)
+        return WorkflowReference(version_id=text, version=_bare(version))
+    qualified, at, pinned = text.partition("@")
+    namespace, slash, name = qualified.rpartition("/")
+    malformed = not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace)) or (at and not pinned)
+    if malformed:
+        raise _invalid(text)
+    if pinned and version and _bare(pinned) != _bare(version):
+        raise InvalidInput(
+            f"version {version!r} contradicts workflow_id {text!r}; give the version in one place only", field="version"
+        )
+    return WorkflowReference(name=name, namespace=namespace, version=_bare(pinned or version))
+
+
+def _bare(version: str) -> str:
+    return version.removeprefix("v")
+
+
+def _invalid(text: str) -> InvalidInput:
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return InvalidInput(
+        f"workflow_id {shown!r} is not a workflow name; use name, namespace/name, name@version or wf_ver_ followed by "
+        "20 hex digits, as a search result gives it",
+        field="workflow_id",
+    )

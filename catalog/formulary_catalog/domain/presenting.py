@@ -1,0 +1,165 @@
+"""From stored manifests to answers. Custom labels never pass through here (DESIGN section 6)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulary_catalog.domain.answers import (
+    MAX_HIT_DESCRIPTION,
+    WorkflowDetails,
+    WorkflowHit,
+    WorkflowSummary,
+    WorkflowVersion,
+)
+from formulary_catalog.domain.inputs import input_schema
+from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, WorkflowLabels
+from formulary_catalog.domain.request import wire_name
+from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
+
+_SHOWN_WORDS = 6
+
+
+def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
+    """The MCP resource of a workflow, pinned where a version is given."""
+    return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
+
+
+def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
+    """Declared labels under their wire names; those that match everything say nothing and are left out."""
+    declared = {dimension: getattr(workflow.spec.labels, dimension) for dimension in DIMENSIONS}
+    return {
+        wire_name(dimension): list(values)
+        for dimension, values in declared.items()
+        if values and WILDCARD not in values and dimension != "signal_type"
+    }
+
+
+def match_reasons(
+    *, labels: WorkflowLabels, constraints: Constraints, matched_words: Sequence[str], cosine: float | None
+) -> list[str]:
+    """Why a workflow is in the answer: matched labels, generic labels, words, similarity. Each states a fact."""
+    exact, wildcard, generic = [], [], []
+    for dimension, wanted in constraints.values.items():
+        declared = labels.values.get(dimension, frozenset())
+        if hits := sorted(declared & wanted):
+            exact.append(f"{wire_name(dimension)} {'/'.join(hits)}")
+        elif WILDCARD in declared:
+            wildcard.append(wire_name(dimension))
+        elif not declared:
+            generic.append(wire_name(dimension))
+    reasons = []
+    if exact:
+        reasons.append("declared for " + ", ".join(exact))
+    if wildcard:
+        reasons.append("any " + ", ".join(wildcard))
+    if generic:
+        reasons.append("not limited by " + ", ".join(generic))
+    if matched_words:
+        reasons.append("words: " + ", ".join(matched_words[:_SHOWN_WORDS]))
+    if cosine is not None:
+        reasons.append(f"meaning: cosine {cosine:.2f}")
+    return reasons
+
+
+def workflow_hit(
+    workflow: RemediationWorkflow,
+    *,
+    namespace: str,
+    version_id: str,
+    cosine: float | None,
+    confidence: float,
+    reasons: list[str],
+) -> WorkflowHit:
+    """One line of a search answer."""
+    spec = workflow.spec
+    return WorkflowHit(
+        workflow_id=workflow.metadata.name,
+        version=spec.version,
+        version_id=version_id,
+        namespace=namespace,
+        title=title_of(workflow),
+        description=shortened(spec.description.what, limit=MAX_HIT_DESCRIPTION),
+        action_type=spec.action_type,
+        signal_types=list(spec.labels.signal_type),
+        labels=shown_labels(workflow),
+        similarity_score=None if cosine is None else round(min(max(cosine, 0.0), 1.0), 4),
+        confidence=confidence,
+        match_reasons=reasons,
+        estimated_duration=spec.estimated_duration,
+        success_rate=None,
+        risk_level=spec.risk_level or "unknown",
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+    )
+
+
+def workflow_details(
+    workflow: RemediationWorkflow,
+    *,
+    namespace: str,
+    version_id: str,
+    status: str,
+    versions: Sequence[WorkflowVersion],
+) -> WorkflowDetails:
+    """The full answer about one version."""
+    spec = workflow.spec
+    notes = [] if spec.parameters else ["declares no parameters: it can be read and followed, but not invoked"]
+    if status != "Active":
+        notes.append(f"this version is {status.lower()}; searches do not return it")
+    return WorkflowDetails(
+        workflow_id=workflow.metadata.name,
+        version=spec.version,
+        version_id=version_id,
+        namespace=namespace,
+        title=title_of(workflow),
+        status=status,
+        description=spec.description.what,
+        when_to_use=spec.description.when_to_use,
+        when_not_to_use=spec.description.when_not_to_use,
+        preconditions=spec.description.preconditions,
+        action_type=spec.action_type,
+        signal_types=list(spec.labels.signal_type),
+        labels=shown_labels(workflow),
+        risk_level=spec.risk_level or "unknown",
+        estimated_duration=spec.estimated_duration,
+        success_rate=None,
+        prerequisites=list(spec.prerequisites),
+        steps=[_filled(step.model_dump(include={"name", "description", "command"})) for step in spec.steps],
+        rollback_steps=[
+            _filled(step.model_dump(include={"name", "description", "command"})) for step in spec.rollback_steps
+        ],
+        parameters=[
+            parameter.model_dump(include={"name", "type", "required", "description"}) for parameter in spec.parameters
+        ],
+        input_schema=input_schema(spec.parameters),
+        execution=_filled(spec.execution.model_dump(by_alias=True, mode="json")),
+        related=[link.model_dump(include={"name", "relation"}) for link in spec.related],
+        versions=list(versions),
+        notes=notes,
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name, version=spec.version),
+    )
+
+
+def workflow_summary(workflow: RemediationWorkflow, *, namespace: str, version_id: str) -> WorkflowSummary:
+    """One line of a listing."""
+    return WorkflowSummary(
+        workflow_id=workflow.metadata.name,
+        namespace=namespace,
+        version=workflow.spec.version,
+        version_id=version_id,
+        title=title_of(workflow),
+        action_type=workflow.spec.action_type,
+        signal_types=list(workflow.spec.labels.signal_type),
+        risk_level=workflow.spec.risk_level or "unknown",
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+    )
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """The text within `limit` characters, cut at a word."""
+    flat = " ".join(text.split())
+    if len(flat) <= limit:
+        return flat
+    return flat[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + "…"
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in ("", None)}

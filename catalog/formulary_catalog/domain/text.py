@@ -1,0 +1,47 @@
+"""Words: how texts become what the embedder, the lexical index and the exclusion rule see.
+
+One place, because documents and queries must be treated alike (`reference/retrieval.md`, findings 2 to 5).
+"""
+
+import re
+from collections.abc import Iterable
+
+_WORD = re.compile(r"\w+")
+_CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
+
+
+def words(text: str) -> list[str]:
+    """The words of a text as written, in order; punctuation separates."""
+    return _WORD.findall(text)
+
+
+def split_camel_case(word: str) -> list[str]:
+    """`KubePodCrashLooping` as `[Kube, Pod, Crash, Looping]`; `OOMKilled` as `[OOM, Killed]`."""
+    return _CAMEL_BOUNDARY.sub(" ", word).replace("_", " ").split()
+
+
+def with_split_words(text: str) -> str:
+    """The text followed by the split form of each compound word in it.
+
+    Appended, not replaced: the tokenizer cannot read `KubePodCrashLooping`, but an exact hit on it is still worth most.
+    """
+    split = [" ".join(parts) for word in dict.fromkeys(words(text)) if len(parts := split_camel_case(word)) > 1]
+    return " ".join([text, *split])
+
+
+def searchable_words(text: str, *, limit: int) -> list[str]:
+    """The distinct words of a query, lower case, compound words followed by their parts, at most `limit`."""
+    expanded = (part.casefold() for word in words(text) for part in (word, *split_camel_case(word)))
+    return list(dict.fromkeys(expanded))[:limit]
+
+
+def exclusion_text(fields: Iterable[str]) -> str:
+    """The fields as lower-case words between single spaces, so that a whole word or phrase is a plain substring."""
+    return " " + _FIELD_BOUNDARY.join(" ".join(words(field.casefold())) for field in fields) + " "
+
+
+def exclusion_phrase(keyword: str) -> str:
+    """A keyword in the form in which `exclusion_text` contains it; empty when it has no word at all."""
+    found = words(keyword.casefold())
+    return f" {' '.join(found)} " if found else ""

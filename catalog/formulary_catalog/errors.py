@@ -1,0 +1,89 @@
+"""The one exception tree.
+
+Every error that a user can meet is a `FormularyError`: its message is one line that names the bad value, the rule
+and the next step, and never holds custom labels, tokens or internals. The class decides how each edge reports it
+(DESIGN section 7 for the codes, section 11 for the exit codes).
+"""
+
+from typing import ClassVar
+
+
+class FormularyError(Exception):
+    """Base of all errors with a meaning to the user. `str(error)` is the message to show."""
+
+    rpc_code: ClassVar[int] = -32003
+    http_status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+
+class InvalidInput(FormularyError):
+    """An argument breaks a rule of the contract."""
+
+    rpc_code = -32002
+    http_status = 400
+    exit_code = 2
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class NotFound(FormularyError):
+    """Nothing visible to this caller has that name."""
+
+    rpc_code = -32001
+    http_status = 404
+
+    def __init__(self, message: str, *, reference: str) -> None:
+        super().__init__(message)
+        self.reference = reference
+
+
+class ContextError(FormularyError):
+    """The incident a call belongs to is missing, unknown or contradictory: the call fails closed (DESIGN section 6)."""
+
+    rpc_code = -32002
+    http_status = 400
+    exit_code = 2
+
+
+class InvalidManifest(FormularyError):
+    """A document cannot be accepted. Names file, field, value and rule; its neighbours are unaffected."""
+
+    rpc_code = -32002
+    http_status = 400
+
+    def __init__(self, message: str, *, source: str, field: str) -> None:
+        super().__init__(message)
+        self.source = source
+        self.field = field
+
+
+class VersionImmutable(InvalidManifest):
+    """The same version of a workflow was applied with other content; the stored content stays served (DESIGN section 3)."""
+
+
+class NotAuthenticated(FormularyError):
+    """The caller did not prove who it is."""
+
+    rpc_code = -32000
+    http_status = 401
+
+
+class Unavailable(FormularyError):
+    """Something we depend on does not answer now; the same call may succeed later."""
+
+    http_status = 503
+    exit_code = 3
+    retryable = True
+
+
+class EmbedderUnavailable(Unavailable):
+    """The embedding model cannot be loaded or run; searches go on in `lexical` mode."""
+
+
+class StartupError(FormularyError):
+    """The process cannot start as asked; the message says the way out."""
+
+    exit_code = 3

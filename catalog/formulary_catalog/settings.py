@@ -1,0 +1,65 @@
+"""Settings: read once at the edge, from flags, then `FORMULARY_*`, then defaults (DESIGN section 11)."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class ContextPolicy(StrEnum):
+    """Whether a call must belong to an incident."""
+
+    REQUIRED = "required"
+    OPTIONAL = "optional"
+
+
+class LabelSpelling(StrEnum):
+    """How label parameters are listed to models; calls are accepted in both spellings."""
+
+    DOTTED = "dotted"
+    SNAKE = "snake"
+
+
+class Settings(BaseSettings):
+    """All settings of the catalog. Commas separate lists."""
+
+    model_config = SettingsConfigDict(env_prefix="FORMULARY_", extra="ignore", frozen=True)
+
+    database_url: str = Field(default="", repr=False, description="PostgreSQL to use; empty: an embedded one.")
+    data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    catalog_namespace: str = Field(
+        default="formulary", description="The shared namespace; also that of manifests which name none."
+    )
+    embedding_model: str = Field(default="bundled", description="`bundled`, a directory or a hub id.")
+    model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
+    request_context: ContextPolicy | None = Field(
+        default=None, description="`required` or `optional`; unset: optional alone, required in a cluster."
+    )
+    strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="Custom label keys that a workflow must declare."
+    )
+    label_parameters: LabelSpelling = Field(
+        default=LabelSpelling.DOTTED, description="Spelling of label parameters in the tool list."
+    )
+    allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Host names accepted besides the loopback ones, such as the Service's."
+    )
+    insecure: bool = Field(default=False, description="Listen beyond loopback without authentication.")
+    pool_size: int = Field(default=10, ge=1, le=100, description="Database connections of one process.")
+    context_wait_seconds: float = Field(
+        default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."
+    )
+
+    @field_validator("strict_custom_labels", mode="before")
+    @classmethod
+    def _keys(cls, value: object) -> object:
+        return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _hosts(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
