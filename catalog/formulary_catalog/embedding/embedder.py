@@ -1,0 +1,77 @@
+"""What an embedder is, and how the process gets one."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.embedding.cache import CachedExport
+from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
+from formulary_catalog.errors import EmbedderUnavailable
+
+_EXPORT_SECONDS = 600.0
+
+
+class Embedder(Protocol):
+    """Turns text into unit vectors of 384 float32. Synchronous and thread-safe: call it in a worker thread."""
+
+    @property
+    def model_id(self) -> str:
+        """`name@revision`: vectors are comparable only under the same id."""
+
+    def embed_documents(
+        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
+    ) -> npt.NDArray[np.float32]:
+        """Vectors of shape (n, 384), read-only, in the order of the texts.
+
+        `progress` is told the number of texts just done. Raises `EmbedderUnavailable` if the model fails.
+        """
+
+    def embed_query(self, text: str) -> npt.NDArray[np.float32]:
+        """The vector of shape (384,), read-only. Raises `EmbedderUnavailable` if the model fails."""
+
+
+def load_embedder(model: str = BUNDLED, *, cache_dir: Path | None = None) -> Embedder:
+    """The embedder for `bundled`, a model's directory or a hub id, from its cached export.
+
+    A missing or damaged export is made first, in a child process, so that this one never loads torch (DESIGN
+    section 1: in-process embedding). `cache_dir` replaces the user's cache directory. Blocks for about 0.5 s,
+    or some 15 s if the export has to be made. Raises `EmbedderUnavailable`, whatever goes wrong.
+    """
+    source = locate(model)
+    export = CachedExport.of(source, cache_dir=cache_dir)
+    if export.defect() is not None:
+        _make_export(model=model, source=source, cache_dir=cache_dir)
+        if (defect := export.defect()) is not None:
+            raise EmbedderUnavailable(
+                f"The export of {source.name} in {export.directory} cannot be used: {defect}; delete it and try again."
+            )
+
+    # Imported here: this takes 0.2 s, and whoever only names the protocol should not pay for it.
+    from formulary_catalog.embedding.onnx import OnnxEmbedder
+
+    return OnnxEmbedder(export.directory, model_id=source.id)
+
+
+def _make_export(*, model: str, source: ModelSource, cache_dir: Path | None) -> None:
+    command = [sys.executable, "-P", "-m", "formulary_catalog.embedding.export", "--model", model]
+    if cache_dir is not None:
+        command += ["--cache-dir", str(cache_dir)]
+    # The model is on disk by now: nothing the child's libraries could fetch is wanted.
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    try:
+        child = subprocess.run(
+            command, env=environment, capture_output=True, text=True, errors="replace", timeout=_EXPORT_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise EmbedderUnavailable(
+            f"Exporting {source.name} did not finish ({type(error).__name__}); try again, or copy an export here."
+        ) from error
+    if child.returncode != 0:
+        reason = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        raise EmbedderUnavailable(f"{source.name} could not be exported: {reason}")

@@ -1,0 +1,121 @@
+"""Turns a sentence-transformers model into the file that serving uses: `python -m formulary_catalog.embedding.export`.
+
+A program of its own, because torch and transformers cost seconds and hundreds of megabytes that the serving process
+must never pay. Needs the `export` extra.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE, CachedExport
+from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
+from formulary_catalog.embedding.onnx import OnnxEmbedder
+from formulary_catalog.errors import EmbedderUnavailable, FormularyError
+
+MIN_COSINE = 0.9999
+
+_TOOLCHAIN = ("torch", "sentence_transformers", "onnx")
+_CHECK_TEXTS = (
+    "OOMKilled critical",
+    "CrashLoopBackOff high payments production",
+    "Increase the memory limit of a deployment whose containers are killed for exceeding it",
+    "Cordon and drain a node that is NotReady, then replace it " * 4,
+    "The rollout is stuck because the image cannot be pulled from the registry. " * 60,
+    "",
+    "   \t\n ",
+    "a",
+    "Größe überschritten: naïve café, ÅNGSTRÖM",
+    "メモリ不足でコンテナが停止しました 磁盘压力 🚑🔥",
+    "kubectl -n prod rollout undo deploy/api --to-revision=3",
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the export unless an intact one is there; print its directory, the seconds spent and the cosine."""
+    parser = argparse.ArgumentParser(prog="python -m formulary_catalog.embedding.export", description=main.__doc__)
+    parser.add_argument("--model", default=BUNDLED, help="'bundled', a directory or a hub id (default: %(default)s)")
+    parser.add_argument("--cache-dir", type=Path, help="instead of the user's cache directory")
+    options = parser.parse_args(arguments)
+    started = time.perf_counter()
+    try:
+        export = ensure_export(locate(options.model), cache_dir=options.cache_dir)
+    except FormularyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"{export.directory}  {time.perf_counter() - started:.1f} s  cosine {export.cosine:.6f}")
+    return 0
+
+
+def ensure_export(source: ModelSource, *, cache_dir: Path | None = None) -> CachedExport:
+    """The intact export of this model, made now if need be; concurrent processes wait for each other.
+
+    Raises `EmbedderUnavailable` if the `export` extra is missing, the cache cannot be written, or the result strays
+    from the reference by a cosine below 0.9999.
+    """
+    export = CachedExport.of(source, cache_dir=cache_dir)
+    if export.defect() is None:
+        return export
+    _require_toolchain()
+    try:
+        with export.writing() as partial:
+            if export.defect() is not None:  # not made meanwhile by the process we waited for
+                cosine = _export(source, directory=partial)
+                export.publish(partial, cosine=cosine)
+    except OSError as error:
+        raise EmbedderUnavailable(
+            f"The export cannot be written to {export.directory} ({error.strerror}); "
+            f"make it writable, or copy an export there."
+        ) from error
+    return export
+
+
+def _require_toolchain() -> None:
+    missing = [name for name in _TOOLCHAIN if importlib.util.find_spec(name) is None]
+    if missing:
+        raise EmbedderUnavailable(
+            f"No export is cached and making one needs {', '.join(missing)}; "
+            f"run: pip install 'formulary[export]', or copy an export from another machine."
+        )
+
+
+def _export(source: ModelSource, *, directory: Path) -> float:
+    """Fill `directory` with the graph and the tokenizer; the least cosine to the reference."""
+    _silence_libraries()
+    from formulary_catalog.embedding.graph import load_reference, write_graph, write_tokenizer
+
+    model = load_reference(source.path)
+    config = json.loads((source.path / "config.json").read_bytes())
+    write_graph(model, directory / MODEL_FILE, heads=config["num_attention_heads"])
+    expected = model.encode(list(_CHECK_TEXTS), normalize_embeddings=True, show_progress_bar=False)
+    write_tokenizer(model, directory / TOKENIZER_FILE)
+    cosine = _least_cosine(expected, OnnxEmbedder(directory, model_id=source.id).embed_documents(_CHECK_TEXTS))
+    if not cosine >= MIN_COSINE:  # so that NaN is refused as well
+        raise EmbedderUnavailable(
+            f"The export of {source.name} strays from the reference (cosine {cosine:.4f}, at least {MIN_COSINE} is "
+            f"required); this model cannot be served, use another one."
+        )
+    return cosine
+
+
+def _silence_libraries() -> None:
+    warnings.simplefilter("ignore")
+    os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
+
+
+def _least_cosine(expected: npt.NDArray[np.float32], actual: npt.NDArray[np.float32]) -> float:
+    if expected.shape != actual.shape:
+        return 0.0
+    return float(np.min(np.sum(expected * actual, axis=1, dtype=np.float64)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The embedder of the serving process: a fused fp32 export run by onnxruntime, one thread a call."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnxruntime  # type: ignore[import-untyped]  # it ships no types; `_run` is the typed boundary
+from cachetools import LRUCache, cached
+from tokenizers import Tokenizer
+
+from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE
+from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.errors import EmbedderUnavailable
+
+INPUT, OUTPUT = "input_ids", "embedding"
+
+_CACHED_QUERIES = 4096
+_BATCH_TEXTS = 32
+# More tokens at once are not faster here, and 32 texts of 256 tokens would cost 200 MB that are never given back.
+_BATCH_TOKENS = 512
+
+Vectors = npt.NDArray[np.float32]
+
+
+class OnnxEmbedder:
+    """Unit vectors of 384 float32 from an intact export. Thread-safe.
+
+    A text has the same vector, bit for bit, alone or in any batch: only texts of equally many tokens share a batch,
+    so that nothing is padded, and the export keeps the rest of the arithmetic independent of the batch.
+    """
+
+    def __init__(self, directory: Path, *, model_id: str) -> None:
+        """Load the export in `directory`; `EmbedderUnavailable` if onnxruntime or tokenizers cannot."""
+        self.model_id = model_id
+        try:
+            self._session: Any = _open_session(directory / MODEL_FILE)
+            self._tokenizer = Tokenizer.from_file(str(directory / TOKENIZER_FILE))
+        except Exception as error:  # both libraries raise types of their own, without a common base
+            raise EmbedderUnavailable(
+                f"The export of {model_id} in {directory} does not load ({type(error).__name__}); "
+                f"delete it, so that it is made anew."
+            ) from error
+        # With a condition, threads that ask for the same new text at once compute it once.
+        self._query: Callable[[str], Vectors] = cached(LRUCache[str, Vectors](_CACHED_QUERIES), condition=Condition())(
+            self._embed_text
+        )
+
+    def embed_documents(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Vectors:
+        """Vectors of shape (n, 384), read-only, in the order of the texts; `progress` is told how many were just done.
+
+        Each text is cut at the model's limit (256 tokens), as the reference implementation does.
+        Raises `EmbedderUnavailable` if the model fails.
+        """
+        tokens = [self._tokens(text) for text in texts]
+        vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
+        for batch in _batches([len(ids) for ids in tokens]):
+            vectors[batch] = self._run([tokens[position] for position in batch])
+            if progress is not None:
+                progress(len(batch))
+        vectors.flags.writeable = False
+        return vectors
+
+    def embed_query(self, text: str) -> Vectors:
+        """The vector of shape (384,), read-only; the last 4,096 texts are remembered.
+
+        Raises `EmbedderUnavailable` if the model fails.
+        """
+        return self._query(text)
+
+    def _embed_text(self, text: str) -> Vectors:
+        vector: Vectors = self._run([self._tokens(text)])[0].copy()
+        vector.flags.writeable = False
+        return vector
+
+    def _tokens(self, text: str) -> list[int]:
+        # A surrogate pair becomes the character it means, a lone surrogate U+FFFD: the tokenizer takes neither.
+        valid = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return self._tokenizer.encode(valid).ids
+
+    def _run(self, rows: list[list[int]]) -> Vectors:
+        try:
+            (vectors,) = self._session.run([OUTPUT], {INPUT: np.array(rows, np.int64)})
+        except Exception as error:  # onnxruntime's types have no common base
+            raise EmbedderUnavailable(
+                f"The embedding model {self.model_id} failed ({type(error).__name__})."
+            ) from error
+        result: Vectors = vectors
+        return result
+
+
+def _open_session(model: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    # More threads lose on busy cores: they wait for each other, spinning (measured, docs/embedding.md).
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4  # failures reach the caller as exceptions
+    return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+
+
+def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Positions to run together: equally many tokens, at most 32 texts and 512 tokens."""
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
+    for length, group in groupby(order, key=lengths.__getitem__):
+        positions = list(group)
+        size = min(_BATCH_TEXTS, max(1, _BATCH_TOKENS // max(1, length)))
+        for start in range(0, len(positions), size):
+            yield positions[start : start + size]

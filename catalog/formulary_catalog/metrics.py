@@ -1,0 +1,130 @@
+"""Prometheus metrics of one process (DESIGN section 12).
+
+One object with its own registry, made at the edge and handed to whatever observes something.
+`python -m formulary_catalog.metrics FILE` writes the page that lists them all.
+"""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from formulary_catalog import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One metric, under the name it is scraped by."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+
+SEARCHES = Definition(
+    "formulary_searches_total", "counter", ("mode", "outcome"), "Searches by ranking mode and outcome."
+)
+SEARCH_SECONDS = Definition(
+    "formulary_search_seconds",
+    "histogram",
+    ("phase",),
+    "Seconds that a search took, by phase: context, embed, sql, total.",
+)
+TOOL_CALLS = Definition(
+    "formulary_tool_calls_total",
+    "counter",
+    ("tool", "outcome"),
+    "MCP tool calls by tool and outcome: ok, refused, failed.",
+)
+WORKFLOWS = Definition(
+    "formulary_catalog_workflows", "gauge", ("status",), "Workflow versions in the catalog by status."
+)
+CONTEXTS = Definition("formulary_contexts", "gauge", (), "Incidents known from AIAnalysis objects.")
+CONTEXT_LOOKUPS = Definition(
+    "formulary_context_lookups_total", "counter", ("outcome",), "Lookups of the incident a call belongs to, by outcome."
+)
+EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
+BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")
+
+DEFINITIONS = (
+    SEARCHES,
+    SEARCH_SECONDS,
+    TOOL_CALLS,
+    WORKFLOWS,
+    CONTEXTS,
+    CONTEXT_LOOKUPS,
+    EMBEDDER_UP,
+    BUILD_INFO,
+)
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class Metrics:
+    """Everything that is counted, and the text that Prometheus scrapes."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+        self._searches = Counter(SEARCHES.name, SEARCHES.meaning, SEARCHES.labels, registry=registry)
+        self._search_seconds = Histogram(
+            SEARCH_SECONDS.name, SEARCH_SECONDS.meaning, SEARCH_SECONDS.labels, buckets=_SECONDS, registry=registry
+        )
+        self._tool_calls = Counter(TOOL_CALLS.name, TOOL_CALLS.meaning, TOOL_CALLS.labels, registry=registry)
+        self._workflows = Gauge(WORKFLOWS.name, WORKFLOWS.meaning, WORKFLOWS.labels, registry=registry)
+        self._contexts = Gauge(CONTEXTS.name, CONTEXTS.meaning, CONTEXTS.labels, registry=registry)
+        self._lookups = Counter(
+            CONTEXT_LOOKUPS.name, CONTEXT_LOOKUPS.meaning, CONTEXT_LOOKUPS.labels, registry=registry
+        )
+        self._embedder_up = Gauge(EMBEDDER_UP.name, EMBEDDER_UP.meaning, EMBEDDER_UP.labels, registry=registry)
+        build = Gauge(BUILD_INFO.name, BUILD_INFO.meaning, BUILD_INFO.labels, registry=registry)
+        build.labels(version=__version__).set(1)
+
+    def count_search(self, mode: str, outcome: str) -> None:
+        """Count one search; `mode` is that of the answer."""
+        self._searches.labels(mode=mode, outcome=outcome).inc()
+
+    def observe_phase(self, phase: str, seconds: float) -> None:
+        """Observe how long one phase of a search took."""
+        self._search_seconds.labels(phase=phase).observe(seconds)
+
+    def count_tool_call(self, tool: str, outcome: str) -> None:
+        """Count one call of a tool that exists."""
+        self._tool_calls.labels(tool=tool, outcome=outcome).inc()
+
+    def set_workflows(self, by_status: Mapping[str, int]) -> None:
+        """Replace the sizes of the catalog; a status that is not named is gone."""
+        self._workflows.clear()
+        for status, count in by_status.items():
+            self._workflows.labels(status=status).set(count)
+
+    def set_contexts(self, count: int) -> None:
+        """Set the number of known incidents."""
+        self._contexts.set(count)
+
+    def count_context_lookup(self, outcome: str) -> None:
+        """Count one lookup of an incident."""
+        self._lookups.labels(outcome=outcome).inc()
+
+    def set_embedder_up(self, up: bool) -> None:
+        """Say whether the embedding model answers."""
+        self._embedder_up.set(up)
+
+    def exposition(self) -> bytes:
+        """All metrics in the Prometheus text format."""
+        return generate_latest(self._registry)
+
+
+def page() -> str:
+    """The reference page of all metrics, in Markdown."""
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
+        for metric in DEFINITIONS
+    ]
+    head = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
+    return "\n".join([*head, "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

@@ -1,0 +1,1 @@
+"""Answering: the incident's context, the search, the details, and the trail they leave."""

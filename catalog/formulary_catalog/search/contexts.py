@@ -1,0 +1,111 @@
+"""From the id that a call carries to the incident's constraints; in doubt the call fails (DESIGN section 6)."""
+
+import asyncio
+
+from formulary_catalog.domain.analysis import RequestContext, constraints_of
+from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.errors import ContextError
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.contexts import ContextReader
+
+_POLL_SECONDS = 0.1
+_MAX_SHOWN = 60
+
+
+class ContextResolver:
+    """Finds the one incident that a call belongs to."""
+
+    def __init__(self, *, reader: ContextReader, policy: ContextPolicy, wait_seconds: float, metrics: Metrics) -> None:
+        self._reader = reader
+        self._policy = policy
+        self._wait_seconds = wait_seconds
+        self._metrics = metrics
+
+    async def resolve(self, reference: ContextReference) -> RequestContext | None:
+        """The context of a call; None where none was named and none is required.
+
+        A context that was written a moment ago is waited for.
+
+        Raises:
+            ContextError: a required context was not named, a named one is unknown, or two sources disagree.
+            Unavailable: the database does not answer.
+        """
+        try:
+            context = await self._resolve(reference)
+        except ContextError:
+            self._metrics.count_context_lookup("refused")
+            raise
+        self._metrics.count_context_lookup("none" if context is None else "found")
+        return context
+
+    async def _resolve(self, reference: ContextReference) -> RequestContext | None:
+        if not reference:
+            if self._policy is ContextPolicy.REQUIRED:
+                raise ContextError(
+                    "this server answers only for an incident and the call names none; send the header "
+                    "X-Remediation-Id or X-AIAnalysis (it is set by whoever configures the client, not by a tool "
+                    "argument); retrying unchanged will fail again"
+                )
+            return None
+        ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
+        if len(ids) > 1:
+            raise ContextError("the header and the request's _meta name different remediation ids; send one")
+        found = await self._wait_for(ids=ids, analysis=reference.analysis)
+        return _agreed(found, ids=ids, analysis=reference.analysis)
+
+    async def _wait_for(self, *, ids: frozenset[str], analysis: str) -> list[RequestContext]:
+        """The contexts once every named source is known, or what is known when the time is up."""
+        deadline = asyncio.get_running_loop().time() + self._wait_seconds
+        while True:
+            found = await self._reader.find(remediation_ids=ids, analysis=analysis)
+            complete = not _unknown(found, ids=ids, analysis=analysis)
+            remaining = deadline - asyncio.get_running_loop().time()
+            if complete or remaining <= 0:
+                return found
+            await asyncio.sleep(min(_POLL_SECONDS, remaining))
+
+
+def _unknown(found: list[RequestContext], *, ids: frozenset[str], analysis: str) -> str:
+    """The first source that resolves to nothing; empty when all do."""
+    for remediation_id in ids:
+        if all(context.remediation_id != remediation_id for context in found):
+            return f"remediation id {_shown(remediation_id)}"
+    if analysis and all(_name(context) != analysis for context in found):
+        return f"AIAnalysis {_shown(analysis)}"
+    return ""
+
+
+def _agreed(found: list[RequestContext], *, ids: frozenset[str], analysis: str) -> RequestContext:
+    if unknown := _unknown(found, ids=ids, analysis=analysis):
+        raise ContextError(
+            f"{unknown} is not known here, so its constraints cannot be applied and nothing is returned; check the id, "
+            "or retry once if the incident is only seconds old"
+        )
+    named = [
+        context
+        for context in found
+        if (not ids or context.remediation_id in ids) and (not analysis or _name(context) == analysis)
+    ]
+    if not named:
+        raise ContextError("the remediation id and the AIAnalysis named by this call belong to different incidents")
+    first = named[0]
+    if any(not _same_constraints(first, other) for other in named[1:]):
+        raise ContextError(
+            f"remediation id {_shown(first.remediation_id)} belongs to {len(named)} AIAnalysis objects with different "
+            "constraints; name one with the header X-AIAnalysis: namespace/name"
+        )
+    return first
+
+
+def _same_constraints(one: RequestContext, other: RequestContext) -> bool:
+    nothing: frozenset[str] = frozenset()
+    return constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
+
+
+def _name(context: RequestContext) -> str:
+    return f"{context.namespace}/{context.name}"
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 1] + "…")

@@ -1,0 +1,70 @@
+"""What one search demands: the request's labels, what its query implies, and what the incident's context adds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from formulary_catalog.domain.analysis import RequestContext, constraints_of
+from formulary_catalog.domain.labels import Constraints, fold_all
+from formulary_catalog.domain.query import ParsedQuery, parse_query
+from formulary_catalog.domain.request import SearchRequest, wire_name
+from formulary_catalog.domain.text import exclusion_phrase
+from formulary_catalog.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPlan:
+    """A request made concrete. `asked` are the labels that came from the caller, folded; `notes` are for the answer."""
+
+    parsed: ParsedQuery
+    constraints: Constraints
+    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def plan_search(
+    request: SearchRequest,
+    *,
+    context: RequestContext | None,
+    first_word_is_signal: bool,
+    strict_keys: frozenset[str],
+) -> SearchPlan:
+    """Combine a request with its context: the context's labels win, custom labels only ever narrow.
+
+    Raises:
+        InvalidInput: the caller set a custom label that the context sets too.
+    """
+    parsed = parse_query(request.query, first_word_is_signal=first_word_is_signal)
+    inferred = {"signal_type": (parsed.signal_type,), "severity": (parsed.severity,)}
+    given: dict[str, tuple[str, ...]] = {**inferred, **request.labels}
+    asked = {dimension: folded for dimension, values in given.items() if (folded := fold_all(values))}
+    appended = constraints_of(context, strict_keys=strict_keys) if context else Constraints(strict_keys=strict_keys)
+    overridden = sorted(
+        dimension for dimension, values in appended.values.items() if dimension in asked and asked[dimension] != values
+    )
+    if clash := sorted(request.custom_labels.keys() & appended.custom.keys()):
+        raise InvalidInput(
+            f"filters.custom_labels: {len(clash)} of the keys are set by the incident's context; leave them out",
+            field="filters.custom_labels",
+        )
+    phrases = {keyword: exclusion_phrase(keyword) for keyword in request.exclude_keywords}
+    notes = [f"{wire_name(dimension)} was set by the incident's context, not by the call" for dimension in overridden]
+    notes += [
+        f"exclude_keywords entry {keyword!r} holds no word and excludes nothing"
+        for keyword, phrase in phrases.items()
+        if not phrase
+    ]
+    return SearchPlan(
+        parsed=parsed,
+        constraints=Constraints(
+            values={**asked, **appended.values},
+            custom={
+                **{key: frozenset(values) for key, values in request.custom_labels.items()},
+                **appended.custom,
+            },
+            strict_keys=appended.strict_keys,
+            detected=appended.detected,
+            excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),
+        ),
+        asked={dimension: values for dimension, values in asked.items() if dimension not in appended.values},
+        notes=tuple(notes),
+    )

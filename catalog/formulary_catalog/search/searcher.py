@@ -1,0 +1,201 @@
+"""One search from request to answer: context, plan, vector, statement, confidence, notes."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
+from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.presenting import match_reasons, workflow_hit
+from formulary_catalog.domain.query import first_word, is_canonical
+from formulary_catalog.domain.request import Caller, SearchRequest, wire_name
+from formulary_catalog.domain.scoring import SearchMode, confidence, strength
+from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.contexts import ContextResolver
+from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.search.trail import Record
+from formulary_catalog.store.search import Candidate, Plan, RankQuery, SearchPage, SearchStore
+
+WEAK_CONFIDENCE = 0.35
+_log = structlog.get_logger(__name__)
+
+
+class Searcher:
+    """Runs searches. Without an embedder it ranks by words and says so."""
+
+    def __init__(
+        self, *, store: SearchStore, contexts: ContextResolver, strict_keys: frozenset[str], metrics: Metrics
+    ) -> None:
+        self._store = store
+        self._contexts = contexts
+        self._strict_keys = strict_keys
+        self._metrics = metrics
+        self.embedder: Embedder | None = None
+
+    async def search(self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record) -> SearchAnswer:
+        """The answer; `record` is filled for the audit trail on the way.
+
+        Raises:
+            ContextError, InvalidInput, Unavailable: nothing may be returned.
+        """
+        with self._phase("context"):
+            context = await self._contexts.resolve(request.context)
+        record.belongs_to(context)
+        plans = {
+            is_signal: plan_search(
+                request, context=context, first_word_is_signal=is_signal, strict_keys=self._strict_keys
+            )
+            for is_signal in ((True,) if is_canonical(first_word(request.query)) else (False, True))
+        }
+        with self._phase("embed"):
+            rankings = await self._rankings(request, texts={plan.parsed.text for plan in plans.values()})
+        chosen = next(iter(plans.values()))
+
+        def decide(is_signal: bool) -> Plan:
+            nonlocal chosen
+            chosen = plans[is_signal]
+            return Plan(constraints=chosen.constraints, asked=chosen.asked, rank=rankings[chosen.parsed.text])
+
+        with self._phase("sql"):
+            page = await self._store.search(
+                query=request.query, plan=decide, namespaces=caller.namespaces, limit=request.top_k
+            )
+        hits = _hits(page, constraints=chosen.constraints)
+        record.mode = page.mode
+        record.result = _audited(page, hits=hits)
+        kept = [hit for hit in hits if hit.confidence >= request.min_confidence]
+        return SearchAnswer(
+            workflows=kept,
+            total_results=page.total,
+            search_mode=page.mode,
+            notes=_notes(page, plan=chosen, request=request, hits=hits, dropped=len(hits) - len(kept)),
+            search_id=str(search_id),
+        )
+
+    async def _rankings(self, request: SearchRequest, *, texts: Iterable[str]) -> Mapping[str, RankQuery]:
+        """What to rank by for each text; text alone where no vector can be had."""
+        return {text: await self._ranking(text, given=request.embedding) for text in texts}
+
+    async def _ranking(self, text: str, *, given: tuple[float, ...] | None) -> RankQuery:
+        embedder = self.embedder
+        if embedder is None:
+            return RankQuery(text=text)
+        if given is not None:
+            return RankQuery(text=text, vector=_unit(given), model_id=embedder.model_id)
+        try:
+            vector = await asyncio.to_thread(embedder.embed_query, text)
+        except EmbedderUnavailable as error:
+            _log.warning("embedder_failed", reason=str(error))
+            return RankQuery(text=text)
+        return RankQuery(text=text, vector=vector, model_id=embedder.model_id)
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._metrics.observe_phase(name, time.perf_counter() - started)
+
+
+def _unit(vector: tuple[float, ...]) -> npt.NDArray[np.float32]:
+    array = np.asarray(vector, dtype=np.float32)
+    return array / np.linalg.norm(array)
+
+
+def _hits(page: SearchPage, *, constraints: Constraints) -> list[WorkflowHit]:
+    if not page.candidates:
+        return []
+    best = page.candidates[0]
+    best_strength = strength(
+        mode=page.mode, cosine=best.cosine, word_coverage=len(best.matched_words) / max(page.usable_words, 1)
+    )
+    return [
+        _hit(
+            candidate,
+            mode=page.mode,
+            constraints=constraints,
+            confident=confidence(
+                best_strength=best_strength,
+                score=candidate.score,
+                generic_labels=candidate.generic_labels,
+                fewest_generic_labels=best.generic_labels,
+            ),
+        )
+        for candidate in page.candidates
+    ]
+
+
+def _hit(candidate: Candidate, *, mode: SearchMode, constraints: Constraints, confident: float) -> WorkflowHit:
+    workflow = RemediationWorkflow.model_validate(candidate.document)
+    cosine = candidate.cosine if mode is SearchMode.HYBRID else None
+    return workflow_hit(
+        workflow,
+        namespace=candidate.namespace,
+        version_id=candidate.version_id,
+        cosine=cosine,
+        confidence=confident,
+        reasons=match_reasons(
+            labels=labels_of(workflow.spec, name=candidate.name),
+            constraints=constraints,
+            matched_words=candidate.matched_words,
+            cosine=cosine,
+        ),
+    )
+
+
+def _notes(
+    page: SearchPage, *, plan: SearchPlan, request: SearchRequest, hits: list[WorkflowHit], dropped: int
+) -> list[str]:
+    notes = list(plan.notes)
+    notes += [
+        f"no workflow you may see declares {wire_name(dimension)} {'/'.join(sorted(plan.asked[dimension]))}; "
+        "check the spelling"
+        for dimension in page.unfamiliar
+    ]
+    if page.mode is SearchMode.LEXICAL:
+        notes.append("ranked by words only: the embedding model or its vectors are not available")
+    if page.mode is SearchMode.LABELS_ONLY:
+        notes.append("the query holds no usable word, so the order says nothing about fit; add symptoms in words")
+    if request.embedding is not None and page.mode is not SearchMode.HYBRID:
+        notes.append("the given embedding was not used")
+    if page.total == 0:
+        notes.append(
+            "nothing is allowed under these labels and the incident's constraints; drop label arguments or "
+            "exclude_keywords to widen, and do not run a workflow that was not returned"
+        )
+    elif dropped == len(hits):
+        notes.append(f"all allowed workflows are below min_confidence {request.min_confidence}; lower it to see them")
+    elif dropped:
+        notes.append(f"{dropped} of this page are below min_confidence {request.min_confidence} and left out")
+    elif hits[0].confidence < WEAK_CONFIDENCE:
+        notes.append("weak match: read when_to_use in the details before choosing; perhaps nothing here fits")
+    return notes
+
+
+def _audited(page: SearchPage, *, hits: list[WorkflowHit]) -> dict[str, Any]:
+    return {
+        "total": page.total,
+        "candidates": [
+            {
+                "version_id": candidate.version_id,
+                "generic_labels": candidate.generic_labels,
+                "cosine": candidate.cosine,
+                "lexical": candidate.lexical,
+                "score": candidate.score,
+                "confidence": hit.confidence,
+                "match_reasons": hit.match_reasons,
+            }
+            for candidate, hit in zip(page.candidates, hits, strict=True)
+        ],
+    }

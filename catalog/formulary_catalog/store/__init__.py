@@ -1,0 +1,1 @@
+"""PostgreSQL: the one place where SQL lives."""

@@ -1,0 +1,250 @@
+"""The writing side of the catalog: workflow versions, their search rows and their vectors."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.labels import DIMENSIONS, fold
+from formulary_catalog.errors import VersionImmutable
+from formulary_catalog.store.database import Connection, Database
+
+_SEARCH_COLUMNS = (
+    "version_id, tenant_id, signal_type, signal_name, leading_row, namespace, name, signal_types, severity, "
+    "environment, component, priority, risk_tolerance, business_category, cluster, custom, detected, "
+    "exclusion_text, lexemes, model_id, emb"
+)
+
+
+class ApplyOutcome(StrEnum):
+    """What `CatalogWriter.apply` did."""
+
+    CREATED = "Created"
+    UPDATED = "Updated"
+    UNCHANGED = "Unchanged"
+    SUPERSEDED = "Superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWorkflow:
+    """A current workflow as the store knows it; `status` is Active or Disabled."""
+
+    namespace: str
+    name: str
+    version: str
+    version_id: str
+    status: str
+    source: str
+    text_hash: str
+    model_id: str
+
+
+class CatalogWriter:
+    """Writes workflows, each in one transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def served(self) -> list[StoredWorkflow]:
+        """All current workflows of all namespaces, in name order; `model_id` is that of the vector in use, or empty."""
+
+        async def read(connection: Connection) -> list[StoredWorkflow]:
+            rows = await connection.fetch(
+                """
+                select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.text_hash,
+                       coalesce(max(s.model_id), '') as model_id
+                from workflow_version v left join workflow_search s using (version_id)
+                where v.status in ('Active', 'Disabled')
+                group by v.version_id order by v.namespace, v.name
+                """
+            )
+            return [StoredWorkflow(**row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def apply(self, entry: CatalogEntry, *, model_id: str = "", superseded: bool = False) -> ApplyOutcome:
+        """Make this the served version of its workflow, or with `superseded` keep it as history only.
+
+        The vector of (entry.text_hash, model_id) is used where it is stored; without one the workflow is still found
+        by its words.
+
+        Raises:
+            VersionImmutable: the same version is known with other content. What is stored stays as it is.
+            Unavailable: the database does not answer; nothing was changed.
+        """
+
+        async def write(connection: Connection) -> ApplyOutcome:
+            tenant_id = await _tenant(connection, namespace=entry.namespace)
+            await connection.execute(
+                "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{entry.namespace}/{entry.name}"
+            )
+            await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
+            return await _store(connection, entry=entry, tenant_id=tenant_id, model_id=model_id, superseded=superseded)
+
+        return await self._database.write(write)
+
+    async def remove(self, *, namespace: str, name: str) -> bool:
+        """End serving a workflow; its versions stay as history. Whether there was one."""
+
+        async def write(connection: Connection) -> bool:
+            rows = await connection.fetch(
+                """
+                update workflow_version set status = 'Deleted', changed_at = now()
+                where namespace = $1 and name = $2 and status <> 'Deleted' returning version_id
+                """,
+                namespace,
+                name,
+            )
+            await connection.execute(
+                "delete from workflow_search where version_id = any ($1)", [row["version_id"] for row in rows]
+            )
+            return bool(rows)
+
+        return await self._database.write(write)
+
+    async def missing_texts(self, hashes: Iterable[str], *, model_id: str) -> set[str]:
+        """The text hashes for which no vector of this model is stored."""
+        wanted = set(hashes)
+
+        async def read(connection: Connection) -> set[str]:
+            rows = await connection.fetch(
+                "select text_hash from embedding where model_id = $1 and text_hash = any ($2)", model_id, list(wanted)
+            )
+            return wanted - {row["text_hash"] for row in rows}
+
+        return await self._database.read(read)
+
+    async def save_vectors(self, vectors: Mapping[str, npt.NDArray[np.float32]], *, model_id: str) -> None:
+        """Store vectors, float32 of shape (384,), by text hash."""
+
+        async def write(connection: Connection) -> None:
+            await connection.executemany(
+                "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
+                [(text_hash, model_id, vector) for text_hash, vector in vectors.items()],
+            )
+
+        await self._database.write(write)
+
+
+async def _tenant(connection: Connection, *, namespace: str) -> int:
+    await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
+    return int(await connection.fetchval("select id from tenant where namespace = $1", namespace))
+
+
+async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
+    """The same version with other content is refused, except that `suspend` may be switched."""
+    rows = await connection.fetch(
+        """
+        select source from workflow_version
+        where tenant_id = $1 and name = $2 and version = $3 and status <> 'Deleted' and version_id <> $4
+          and (document -> 'spec') - 'suspend' <> ($5::jsonb -> 'spec') - 'suspend'
+        """,
+        tenant_id,
+        entry.name,
+        entry.version,
+        entry.version_id,
+        dict(entry.document),
+    )
+    if rows:
+        raise VersionImmutable(
+            f"{entry.source}: spec.version: {entry.namespace}/{entry.name} {entry.version} is already stored with "
+            f"other content (from {rows[0]['source'].removeprefix('file:')}), which stays served; raise spec.version",
+            source=entry.source,
+            field="spec.version",
+        )
+
+
+async def _store(
+    connection: Connection, *, entry: CatalogEntry, tenant_id: int, model_id: str, superseded: bool
+) -> ApplyOutcome:
+    wanted = "Superseded" if superseded else "Disabled" if entry.workflow.spec.suspend else "Active"
+    current = await connection.fetchrow(
+        """
+        select v.version_id, v.status, v.source, s.model_id from workflow_version v
+        left join workflow_search s on s.version_id = v.version_id and s.leading_row
+        where v.tenant_id = $1 and v.name = $2 and v.status in ('Active', 'Disabled')
+        """,
+        tenant_id,
+        entry.name,
+    )
+    if superseded:
+        if current is not None and current["version_id"] == entry.version_id:
+            return ApplyOutcome.UNCHANGED
+        changed = await _upsert_version(connection, entry=entry, tenant_id=tenant_id, status=wanted)
+        return ApplyOutcome.SUPERSEDED if changed else ApplyOutcome.UNCHANGED
+    same = current is not None and current["version_id"] == entry.version_id and current["status"] == wanted
+    if current is not None and current["version_id"] != entry.version_id:
+        await _supersede(connection, version_id=current["version_id"])
+    await _upsert_version(connection, entry=entry, tenant_id=tenant_id, status=wanted)
+    if same and current is not None and (not model_id or current["model_id"] == model_id or wanted == "Disabled"):
+        return ApplyOutcome.UNCHANGED
+    await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
+    if same:
+        return ApplyOutcome.UNCHANGED
+    return ApplyOutcome.CREATED if current is None else ApplyOutcome.UPDATED
+
+
+async def _supersede(connection: Connection, *, version_id: str) -> None:
+    await connection.execute(
+        "update workflow_version set status = 'Superseded', changed_at = now() where version_id = $1", version_id
+    )
+    await connection.execute("delete from workflow_search where version_id = $1", version_id)
+
+
+async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant_id: int, status: str) -> bool:
+    """Write the version with its status; whether anything changed."""
+    row = await connection.fetchval(
+        """
+        insert into workflow_version
+            (version_id, tenant_id, namespace, name, version, content_hash, text_hash, status, source, document)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        on conflict (version_id) do update set status = excluded.status, source = excluded.source, changed_at = now()
+            where (workflow_version.status, workflow_version.source) <> (excluded.status, excluded.source)
+        returning version_id
+        """,
+        entry.version_id,
+        tenant_id,
+        entry.namespace,
+        entry.name,
+        entry.version,
+        entry.content_hash,
+        entry.text_hash,
+        status,
+        entry.source,
+        dict(entry.document),
+    )
+    return row is not None
+
+
+async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, tenant_id: int, model_id: str) -> None:
+    await connection.execute("delete from workflow_search where version_id = $1", entry.version_id)
+    if entry.workflow.spec.suspend:
+        return
+    labels = entry.labels
+    vector = await connection.fetchval(
+        "select vector from embedding where text_hash = $1 and model_id = $2", entry.text_hash, model_id
+    )
+    shared: tuple[Any, ...] = (
+        entry.namespace,
+        entry.name,
+        *(sorted(labels.values.get(dimension, ())) for dimension in DIMENSIONS),
+        {key: sorted(values) for key, values in labels.custom.items()},
+        dict(labels.detected),
+        labels.exclusion_text,
+        entry.lexical_text,
+        model_id if vector is not None else None,
+        vector,
+    )
+    signal_names = {fold(name): name for name in entry.workflow.spec.labels.signal_type if fold(name)} or {"": ""}
+    await connection.executemany(
+        f"insert into workflow_search ({_SEARCH_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
+        "$13, $14, $15, $16, $17, $18, to_tsvector('english', $19), $20, $21)",
+        [
+            (entry.version_id, tenant_id, folded, name, position == 0, *shared)
+            for position, (folded, name) in enumerate(sorted(signal_names.items()))
+        ],
+    )

@@ -1,0 +1,97 @@
+"""Request contexts: written from AIAnalysis objects, read by the id that a call names (DESIGN section 6)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.store.database import Connection, Database
+
+_UNIT_SEPARATOR = "\x1f"
+
+
+class ContextWriter:
+    """Keeps the stored contexts in step with the AIAnalysis objects."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, context: RequestContext) -> None:
+        """Store or replace one context."""
+        await self._database.execute(
+            """
+            insert into request_context (namespace, name, remediation_id, context) values ($1, $2, $3, $4)
+            on conflict (namespace, name) do update
+            set remediation_id = excluded.remediation_id, context = excluded.context, changed_at = now()
+            """,
+            context.namespace,
+            context.name,
+            context.remediation_id,
+            _to_json(context),
+        )
+
+    async def remove(self, *, namespace: str, name: str) -> None:
+        """Forget one context; calls that name it fail closed from then on."""
+        await self._database.execute("delete from request_context where namespace = $1 and name = $2", namespace, name)
+
+    async def keys(self) -> set[tuple[str, str]]:
+        """(namespace, name) of every stored context."""
+
+        async def read(connection: Connection) -> set[tuple[str, str]]:
+            return {(row[0], row[1]) for row in await connection.fetch("select namespace, name from request_context")}
+
+        return await self._database.read(read)
+
+
+class ContextReader:
+    """Finds the contexts that a call names. Row-level security hides every context that it does not name."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, *, remediation_ids: frozenset[str], analysis: str) -> list[RequestContext]:
+        """The contexts with one of these remediation ids, or with this `namespace/name`, in name order."""
+
+        async def read(connection: Connection) -> list[RequestContext]:
+            await connection.execute(
+                "select set_config('formulary.remediation_ids', $1, true), set_config('formulary.analysis', $2, true)",
+                _UNIT_SEPARATOR.join(sorted(remediation_ids)),
+                analysis,
+            )
+            rows = await connection.fetch(
+                """
+                select context from request_context
+                where remediation_id = any ($1) or (namespace || '/' || name) = $2 order by namespace, name
+                """,
+                list(remediation_ids),
+                analysis,
+            )
+            return [_from_json(row["context"]) for row in rows]
+
+        return await self._database.read(read)
+
+
+def _to_json(context: RequestContext) -> dict[str, Any]:
+    return {
+        "namespace": context.namespace,
+        "name": context.name,
+        "remediation_id": context.remediation_id,
+        "environment": context.environment,
+        "priority": context.priority,
+        "cluster": context.cluster,
+        "severity": context.severity,
+        "signal_name": context.signal_name,
+        "target_namespace": context.target_namespace,
+        "custom_labels": {key: list(values) for key, values in context.custom_labels.items()},
+        "strict_keys": sorted(context.strict_keys),
+        "detected_labels": dict(context.detected_labels),
+    }
+
+
+def _from_json(stored: Mapping[str, Any]) -> RequestContext:
+    return RequestContext(
+        **{
+            **stored,
+            "custom_labels": {key: tuple(values) for key, values in stored["custom_labels"].items()},
+            "strict_keys": frozenset(stored["strict_keys"]),
+        }
+    )

