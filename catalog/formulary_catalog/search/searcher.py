@@ -17,11 +17,11 @@ from formulary_catalog.domain.presenting import match_reasons, workflow_hit
 from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.domain.request import Caller, SearchRequest, wire_name
 from formulary_catalog.domain.scoring import SearchMode, confidence, strength
-from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
+from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.search.trail import Record
 from formulary_catalog.store.search import Candidate, Plan, RankQuery, SearchPage, SearchStore
@@ -34,9 +34,16 @@ class Searcher:
     """Runs searches. Without an embedder it ranks by words and says so."""
 
     def __init__(
-        self, *, store: SearchStore, contexts: ContextResolver, strict_keys: frozenset[str], metrics: Metrics
+        self,
+        *,
+        store: SearchStore,
+        contexts: ContextResolver,
+        parsed: ParsedWorkflows,
+        strict_keys: frozenset[str],
+        metrics: Metrics,
     ) -> None:
         self._store = store
+        self._parsed = parsed
         self._contexts = contexts
         self._strict_keys = strict_keys
         self._metrics = metrics
@@ -70,7 +77,7 @@ class Searcher:
             page = await self._store.search(
                 query=request.query, plan=decide, namespaces=caller.namespaces, limit=request.top_k
             )
-        hits = _hits(page, constraints=chosen.constraints)
+        hits = self._hits(page, constraints=chosen.constraints)
         record.mode = page.mode
         record.result = _audited(page, hits=hits)
         kept = [hit for hit in hits if hit.confidence >= request.min_confidence]
@@ -99,6 +106,44 @@ class Searcher:
             return RankQuery(text=text)
         return RankQuery(text=text, vector=vector, model_id=embedder.model_id)
 
+    def _hits(self, page: SearchPage, *, constraints: Constraints) -> list[WorkflowHit]:
+        if not page.candidates:
+            return []
+        best = page.candidates[0]
+        best_strength = strength(
+            mode=page.mode, cosine=best.cosine, word_coverage=len(best.matched_words) / max(page.usable_words, 1)
+        )
+        return [
+            self._hit(
+                candidate,
+                mode=page.mode,
+                constraints=constraints,
+                confident=confidence(
+                    best_strength=best_strength,
+                    score=candidate.score,
+                    generic_labels=candidate.generic_labels,
+                    fewest_generic_labels=best.generic_labels,
+                ),
+            )
+            for candidate in page.candidates
+        ]
+
+    def _hit(
+        self, candidate: Candidate, *, mode: SearchMode, constraints: Constraints, confident: float
+    ) -> WorkflowHit:
+        workflow, labels = self._parsed.get(candidate.version_id, candidate.document)
+        cosine = candidate.cosine if mode is SearchMode.HYBRID else None
+        return workflow_hit(
+            workflow,
+            namespace=candidate.namespace,
+            version_id=candidate.version_id,
+            cosine=cosine,
+            confidence=confident,
+            reasons=match_reasons(
+                labels=labels, constraints=constraints, matched_words=candidate.matched_words, cosine=cosine
+            ),
+        )
+
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
@@ -111,47 +156,6 @@ class Searcher:
 def _unit(vector: tuple[float, ...]) -> npt.NDArray[np.float32]:
     array = np.asarray(vector, dtype=np.float32)
     return array / np.linalg.norm(array)
-
-
-def _hits(page: SearchPage, *, constraints: Constraints) -> list[WorkflowHit]:
-    if not page.candidates:
-        return []
-    best = page.candidates[0]
-    best_strength = strength(
-        mode=page.mode, cosine=best.cosine, word_coverage=len(best.matched_words) / max(page.usable_words, 1)
-    )
-    return [
-        _hit(
-            candidate,
-            mode=page.mode,
-            constraints=constraints,
-            confident=confidence(
-                best_strength=best_strength,
-                score=candidate.score,
-                generic_labels=candidate.generic_labels,
-                fewest_generic_labels=best.generic_labels,
-            ),
-        )
-        for candidate in page.candidates
-    ]
-
-
-def _hit(candidate: Candidate, *, mode: SearchMode, constraints: Constraints, confident: float) -> WorkflowHit:
-    workflow = RemediationWorkflow.model_validate(candidate.document)
-    cosine = candidate.cosine if mode is SearchMode.HYBRID else None
-    return workflow_hit(
-        workflow,
-        namespace=candidate.namespace,
-        version_id=candidate.version_id,
-        cosine=cosine,
-        confidence=confident,
-        reasons=match_reasons(
-            labels=labels_of(workflow.spec, name=candidate.name),
-            constraints=constraints,
-            matched_words=candidate.matched_words,
-            cosine=cosine,
-        ),
-    )
 
 
 def _notes(

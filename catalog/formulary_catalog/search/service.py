@@ -18,11 +18,12 @@ from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.presenting import workflow_details, workflow_summary
 from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, wire_name
-from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
+from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
+from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.searcher import Searcher
 from formulary_catalog.search.trail import OK, Record, Trail
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -50,8 +51,13 @@ class CatalogService:
             metrics=metrics,
         )
         self._strict_keys = settings.strict_custom_labels
+        self._parsed = ParsedWorkflows()
         self._searcher = Searcher(
-            store=SearchStore(database), contexts=self._contexts, strict_keys=self._strict_keys, metrics=metrics
+            store=SearchStore(database),
+            contexts=self._contexts,
+            parsed=self._parsed,
+            strict_keys=self._strict_keys,
+            metrics=metrics,
         )
         self._metrics = metrics
 
@@ -147,7 +153,7 @@ class CatalogService:
         async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
             constraints = await self._context_constraints(context, record=record)
             served = await self._workflows.served(namespaces=caller.namespaces)
-            listed = [(stored, workflow) for stored in served if (workflow := _allowed(stored, constraints))]
+            listed = [(stored, workflow) for stored in served if (workflow := self._allowed(stored, constraints))]
             record.result = {"total": len(listed)}
             return WorkflowList(
                 workflows=[
@@ -231,7 +237,7 @@ class CatalogService:
         found = [
             (stored, workflow, history)
             for stored, history in candidates
-            if (workflow := _allowed(stored, constraints)) is not None
+            if (workflow := self._allowed(stored, constraints)) is not None
         ]
         if not found:
             raise _not_found(wanted)
@@ -246,6 +252,10 @@ class CatalogService:
         context = await self._contexts.resolve(reference)
         record.belongs_to(context)
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
+
+    def _allowed(self, stored: StoredVersion, constraints: Constraints) -> RemediationWorkflow | None:
+        workflow, labels = self._parsed.get(stored.version_id, stored.document)
+        return workflow if allowed(labels, constraints) else None
 
     async def _check_selection(self, *, reasoning: str, search_id: str, confidence: float | None) -> None:
         if not reasoning.strip() or len(reasoning) > MAX_REASONING:
@@ -263,11 +273,6 @@ class CatalogService:
                 "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
                 field="search_id",
             )
-
-
-def _allowed(stored: StoredVersion, constraints: Constraints) -> RemediationWorkflow | None:
-    workflow = RemediationWorkflow.model_validate(stored.document)
-    return workflow if allowed(labels_of(workflow.spec, name=stored.name), constraints) else None
 
 
 def _not_found(reference: WorkflowReference) -> NotFound:

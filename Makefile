@@ -1,0 +1,48 @@
+# The developer interface; `make help` lists it. Everything is installed into .venv and the user's cache directory.
+SHELL := /bin/bash
+PYTHON ?= python3
+BIN := .venv/bin
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: help setup run test check format generate bench clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: .venv/ready ## Install everything into .venv and export the embedding model once
+
+.venv/ready: pyproject.toml constraints.txt scripts/system.sh
+	@bash scripts/system.sh $(PYTHON)
+	$(PYTHON) -m venv .venv
+	@# torch first and pinned: any other version would bring gigabytes of accelerator libraries along
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[export,dev]'
+	$(BIN)/python -m formulary_catalog.embedding.export
+	@touch $@
+
+run: setup ## Start Formulary on loopback with the starter catalog and show a first search
+	@bash scripts/run.sh
+
+test: setup check ## Run all checks and all tests
+	@bash scripts/system.sh npm
+	$(BIN)/pytest
+
+check: setup ## Format, lint, types, layering, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate.py --check
+
+format: setup ## Format the code and apply safe fixes
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+generate: setup ## Write the files that are derived from the code
+	$(BIN)/python scripts/generate.py
+
+bench: setup ## Measure, and print ratios within one run
+	$(BIN)/python tests/bench/bench.py
+
+clean: ## Remove what was installed and built here
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

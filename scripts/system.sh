@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Makes sure that the few programs which do not come from PyPI are there: installs them on Debian as root, else says
+# what is missing. Usage: system.sh PYTHON | npm
+set -euo pipefail
+
+install() {
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+        return
+    fi
+    echo "missing: $*; install it (on Debian: apt-get install $*) and run this again" >&2
+    exit 1
+}
+
+case "${1:?usage: system.sh PYTHON|npm}" in
+npm)
+    command -v npm >/dev/null || install npm
+    ;;
+*)
+    command -v "$1" >/dev/null || install python3 python3-venv
+    "$1" -c 'import ensurepip' 2>/dev/null || install python3-venv
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+        echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11 ..." >&2
+        exit 1
+    }
+    ;;
+esac
