@@ -1,5 +1,6 @@
 """The audit trail: one row for every search, detail read and selection, appended before the answer leaves."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,9 +67,11 @@ class AuditLog:
 
 
 def _storable(value: Any) -> Any:
-    """The same value without the characters that PostgreSQL cannot store: refused arguments are recorded too."""
+    """The same value in a form that PostgreSQL can store: refused arguments are recorded too."""
     if isinstance(value, str):
         return value.replace(_NUL, "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, dict):
         return {_storable(key): _storable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

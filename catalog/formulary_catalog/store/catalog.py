@@ -79,9 +79,7 @@ class CatalogWriter:
 
         async def write(connection: Connection) -> ApplyOutcome:
             tenant_id = await _tenant(connection, namespace=entry.namespace)
-            await connection.execute(
-                "select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{entry.namespace}/{entry.name}"
-            )
+            await _lock(connection, namespace=entry.namespace, name=entry.name)
             await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
             return await _store(connection, entry=entry, tenant_id=tenant_id, model_id=model_id, superseded=superseded)
 
@@ -91,6 +89,7 @@ class CatalogWriter:
         """End serving a workflow; its versions stay as history. Whether there was one."""
 
         async def write(connection: Connection) -> bool:
+            await _lock(connection, namespace=namespace, name=name)
             rows = await connection.fetch(
                 """
                 update workflow_version set status = 'Deleted', changed_at = now()
@@ -133,6 +132,11 @@ class CatalogWriter:
 async def _tenant(connection: Connection, *, namespace: str) -> int:
     await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
     return int(await connection.fetchval("select id from tenant where namespace = $1", namespace))
+
+
+async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
+    """One writer at a time for each workflow: what it reads must still hold when it writes."""
+    await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{namespace}/{name}")
 
 
 async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:

@@ -11,7 +11,7 @@ import asyncpg
 from pgvector.asyncpg import register_vector
 
 from formulary_catalog.errors import FormularyError, Unavailable
-from formulary_catalog.store.migrate import connection_failure
+from formulary_catalog.store.migrate import CONNECT_FAILURES, connection_failure
 
 if TYPE_CHECKING:
     Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
@@ -69,7 +69,7 @@ class Database:
             )
             async with pool.acquire():
                 return cls(pool, deadline=deadline)
-        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
+        except CONNECT_FAILURES as error:
             raise connection_failure(error, dsn=dsn) from error
 
     async def close(self) -> None:

@@ -80,10 +80,12 @@ class EmbeddedPostgres:
     def stop(self) -> None:
         """Shut down, ending open connections, and release the data directory. May be called again."""
         with self._mutex:
+            if self._lock is None:  # nothing here is ours, not even after a start that was refused
+                return
             self._halt()
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
+            self._cluster.remove_socket_dir()
+            os.close(self._lock)
+            self._lock = None
 
     def restart_if_dead(self) -> bool:
         """Start the server again if it died under us, and say whether it had. Raises StartupError as `start` does."""
@@ -104,10 +106,10 @@ class EmbeddedPostgres:
         self._clear_leftovers()
         settings = {**_SETTINGS, "unix_socket_directories": str(self._cluster.socket_dir)}
         options = [f"--{name}={value}" for name, value in settings.items()]
-        process_options = self._cluster.process_options()
+        process_options = self._cluster.process_options(inside=self._cluster.path)
         with self._cluster.new_log() as log:
             self._server = subprocess.Popen(
-                [self._cluster.program("postgres"), "-D", str(self._cluster.path), *options],
+                [self._cluster.program("postgres"), "-D", self._cluster.name_of(self._cluster.path), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -147,7 +149,6 @@ class EmbeddedPostgres:
                 self._server.send_signal(signal.SIGQUIT)  # immediate: kills what has not ended after 5 s
                 self._server.wait()
             self._server = None
-        self._cluster.remove_socket_dir()
 
     def _clear_leftovers(self) -> None:
         """End the server of an earlier run and its children, and remove its traces.

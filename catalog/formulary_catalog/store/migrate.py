@@ -17,6 +17,14 @@ MIN_POSTGRES = 16
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 7_204_113_601  # any number that is ours
 _CONNECT_TIMEOUT = 10
+CONNECT_FAILURES = (
+    OSError,
+    ValueError,
+    OverflowError,
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
 _OTHER_TABLES = """
 select n.nspname || '.' || c.relname
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -64,8 +72,13 @@ async def require_current_schema(dsn: str) -> None:
 
 
 def describe(dsn: str) -> str:
-    """The database as messages may name it: no user, no password."""
-    parts = urlsplit(dsn)
+    """The database as messages may name it: no user, no password, not even unescaped ones."""
+    try:
+        parts = urlsplit(dsn)
+    except ValueError:
+        return "the database"
+    if not parts.scheme or "@" in parts.path:
+        return "the database"
     place = f" on {parts.hostname}" if parts.hostname else ""
     return f"database {parts.path.lstrip('/') or 'postgres'!r}{place}"
 
@@ -122,7 +135,7 @@ async def _upgrade(dsn: str) -> None:
 async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     try:
         connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT)
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, ValueError) as error:
+    except CONNECT_FAILURES as error:
         raise connection_failure(error, dsn=dsn) from error
     try:
         version = connection.get_server_version().major
@@ -140,15 +153,17 @@ def connection_failure(error: Exception, *, dsn: str) -> FormularyError:
         return StartupError(f"{where} refuses the user or password; correct them in --database-url")
     if isinstance(error, asyncpg.InvalidCatalogNameError):
         return StartupError(f"{where} does not exist; create it (createdb) or correct --database-url")
-    if isinstance(error, asyncpg.InterfaceError | ValueError):
+    if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InvalidParameterValueError):
+        return _unprivileged(dsn, reason=str(error))
+    if isinstance(error, asyncpg.InterfaceError | ValueError | OverflowError):
         return StartupError("--database-url is not a PostgreSQL address; give postgresql://user:password@host/database")
     return Unavailable(f"{where} does not answer; check that it runs and that --database-url names it")
 
 
 async def _revision(connection: asyncpg.Connection) -> str:
-    if await connection.fetchval("select to_regclass('formulary.alembic_version')") is None:
-        return ""
     try:
+        if await connection.fetchval("select to_regclass('formulary.alembic_version')") is None:
+            return ""
         return str(await connection.fetchval("select max(version_num) from formulary.alembic_version") or "")
     except asyncpg.InsufficientPrivilegeError as error:
         raise StartupError("the database user may not read the schema `formulary`; connect as its owner") from error

@@ -116,10 +116,10 @@ def search_statement(plan: Plan, *, limit: int) -> tuple[str, list[Any]]:
     arguments = _Arguments()
     word_list = arguments.add(words, "text[]")
     conditions, generic = _conditions(plan.constraints, arguments)
-    cosine = "null::float8"
+    cosine, can_compare = "null::float8", "false"
     if plan.rank.vector is not None:
         vector, model = arguments.add(plan.rank.vector, "vector"), arguments.add(plan.rank.model_id, "text")
-        cosine = f"case when model_id = {model} then 1 - (emb <=> {vector}) end"
+        cosine, can_compare = f"case when model_id = {model} then 1 - (emb <=> {vector}) end", "true"
     unfamiliar = [
         f"case when not exists (select from workflow_search where leading_row and {_column(dimension)} && "
         f"{arguments.add(sorted(values), 'text[]')}) then '{dimension}' end"
@@ -132,6 +132,7 @@ def search_statement(plan: Plan, *, limit: int) -> tuple[str, list[Any]]:
             conditions="\n      and ".join(conditions),
             generic=" + ".join(generic) or "0",
             cosine=cosine,
+            can_compare=can_compare,
             limit=arguments.add(limit, "integer"),
         ),
         arguments.values,
@@ -155,7 +156,7 @@ with terms as materialized (
            min(cosine) as cosine_low, max(cosine) as cosine_high, min(lexical) as lexical_low,
            max(lexical) as lexical_high,
            case when (select words from question) = 0 then '{SearchMode.LABELS_ONLY}'
-                when count(*) > 0 and count(cosine) = count(*) then '{SearchMode.HYBRID}'
+                when {{can_compare}} and count(cosine) = count(*) then '{SearchMode.HYBRID}'
                 else '{SearchMode.LEXICAL}' end as mode
     from candidates
 ), scored as (
