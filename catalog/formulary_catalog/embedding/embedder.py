@@ -59,9 +59,9 @@ def load_embedder(model: str = BUNDLED, *, cache_dir: Path | None = None) -> Emb
 
 
 def _make_export(*, model: str, source: ModelSource, cache_dir: Path | None) -> None:
-    command = [sys.executable, "-P", "-m", "formulary_catalog.embedding.export", "--model", model]
+    command = [sys.executable, "-P", "-m", "formulary_catalog.embedding.export", f"--model={model}"]
     if cache_dir is not None:
-        command += ["--cache-dir", str(cache_dir)]
+        command.append(f"--cache-dir={cache_dir}")
     # The model is on disk by now: nothing the child's libraries could fetch is wanted.
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     try:

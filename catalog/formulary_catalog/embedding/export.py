@@ -62,9 +62,9 @@ def ensure_export(source: ModelSource, *, cache_dir: Path | None = None) -> Cach
     from the reference by a cosine below 0.9999.
     """
     export = CachedExport.of(source, cache_dir=cache_dir)
-    if export.defect() is None:
+    if (defect := export.defect()) is None:
         return export
-    _require_toolchain()
+    _require_toolchain(export, defect=defect)
     try:
         with export.writing() as partial:
             if export.defect() is not None:  # not made meanwhile by the process we waited for
@@ -72,17 +72,17 @@ def ensure_export(source: ModelSource, *, cache_dir: Path | None = None) -> Cach
                 export.publish(partial, cosine=cosine)
     except OSError as error:
         raise EmbedderUnavailable(
-            f"The export cannot be written to {export.directory} ({error.strerror}); "
-            f"make it writable, or copy an export there."
+            f"Exporting to {export.directory} failed ({error.strerror or type(error).__name__}); "
+            f"the directory must be writable, or hold an export copied from another machine."
         ) from error
     return export
 
 
-def _require_toolchain() -> None:
+def _require_toolchain(export: CachedExport, *, defect: str) -> None:
     missing = [name for name in _TOOLCHAIN if importlib.util.find_spec(name) is None]
     if missing:
         raise EmbedderUnavailable(
-            f"No export is cached and making one needs {', '.join(missing)}; "
+            f"The export in {export.directory} cannot be used ({defect}) and making one needs {', '.join(missing)}; "
             f"run: pip install 'formulary[export]', or copy an export from another machine."
         )
 
@@ -107,6 +107,7 @@ def _export(source: ModelSource, *, directory: Path) -> float:
 
 
 def _silence_libraries() -> None:
+    # Takes effect only before their first import.
     warnings.simplefilter("ignore")
     os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TRANSFORMERS_VERBOSITY="error")
 

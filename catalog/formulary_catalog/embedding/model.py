@@ -3,9 +3,10 @@
 import hashlib
 import importlib.util
 import json
+import os
 import re
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from formulary_catalog.errors import EmbedderUnavailable
@@ -52,15 +53,18 @@ def locate(model: str) -> ModelSource:
     A hub id is resolved through the local hub cache, downloading only if `HF_HUB_OFFLINE` does not forbid it.
     Raises `EmbedderUnavailable` if nothing is there, or if it is not a complete 384-dimensional model.
     """
-    name, path = _resolve(model)
-    _check(path)
-    return ModelSource(name=name, revision=_revision(path), path=path)
+    try:
+        name, path = _resolve(model)
+        _check(path)
+        return ModelSource(name=name, revision=_revision(path), path=path)
+    except OSError as error:
+        raise EmbedderUnavailable(f"Embedding model {model!r} cannot be read: {error.strerror}.") from error
 
 
 def _resolve(model: str) -> tuple[str, Path]:
     if model == BUNDLED:
         return _BUNDLED_NAME, _bundled_path()
-    directory = Path(model).expanduser()
+    directory = Path(os.path.expanduser(model))
     if directory.is_dir():
         return directory.resolve().name, directory.resolve()
     if _HUB_ID.fullmatch(model):
@@ -80,9 +84,9 @@ def _bundled_path() -> Path:
 
 
 def _hub_snapshot(hub_id: str) -> Path:
-    from huggingface_hub import snapshot_download  # only hub ids pay for this import
-
     try:
+        from huggingface_hub import snapshot_download  # only hub ids pay for this import
+
         return Path(snapshot_download(hub_id, allow_patterns=["*.json", "*.txt", "*model.safetensors"]))
     except Exception as error:  # the hub client raises many unrelated types; each of them means "not available"
         raise EmbedderUnavailable(
@@ -120,21 +124,21 @@ def _weights_are_whole(weights: Path) -> bool:
 
 def _revision(path: Path) -> str:
     digest = hashlib.sha256()
-    for file in _deciding_files(path):
-        with file.open("rb") as content:
+    for name in _deciding_files(path):
+        with (path / name).open("rb") as content:
             checksum = hashlib.file_digest(content, "sha256").hexdigest()
-        digest.update(f"{file.relative_to(path).as_posix()} {checksum}\n".encode())
+        digest.update(f"{name} {checksum}\n".encode())
     return digest.hexdigest()[:12]
 
 
-def _deciding_files(path: Path) -> list[Path]:
+def _deciding_files(path: Path) -> list[PurePosixPath]:
     modules = _read_json(path / "modules.json")
     try:
-        directories = {path / module["path"] for module in modules}
+        directories = {"", *(module["path"] for module in modules)}
+        candidates = {PurePosixPath(directory, name) for directory in directories for name in _DECIDING_FILES}
     except (TypeError, LookupError) as error:
         raise _unusable(path, "its modules.json is not a list of modules with a path") from error
-    candidates = {directory / name for directory in directories | {path} for name in _DECIDING_FILES}
-    return sorted(file for file in candidates if file.is_file())
+    return sorted(name for name in candidates if (path / name).is_file())
 
 
 def _read_json(file: Path) -> Any:

@@ -1,0 +1,189 @@
+"""The vectors: equal to the reference implementation's, the same every time, finite for any text."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.embedding.model import locate
+
+TEXTS = (
+    "OOMKilled critical",
+    "OOMKilled high payments",
+    "CrashLoopBackOff high",
+    "ImagePullBackOff medium registry credentials expired",
+    "Evicted low disk pressure",
+    "NodeNotReady critical",
+    "FailedScheduling: 0/3 nodes are available: insufficient memory",
+    "BackoffLimitExceeded nightly report job",
+    "DeadlineExceeded migration",
+    "FailedMount: volume already attached to another node",
+    "what fixes a pod that is killed for using too much memory?",
+    "Increase the memory limit of a deployment whose containers are killed for exceeding it",
+    "Restart the pods of a deployment one after another",
+    "Roll a deployment back to the revision before the last",
+    "Cordon and drain a node, then replace the machine under it",
+    "Scale out horizontally while CPU stays above its target",
+    "kubectl -n prod rollout undo deploy/api --to-revision=3",
+    "java.lang.OutOfMemoryError: Java heap space\n\tat com.acme.Cart.add(Cart.java:42)",
+    '{"kind": "Pod", "status": {"reason": "Evicted"}}',
+    "UPPER CASE and lower case",
+    "upper case AND LOWER CASE",
+    "payments-api-7c9f8d6b5-x2x4z",
+    "https://example.com/runbooks/oom?env=prod#fix",
+    "a",
+    "1",
+    "!!! ??? ...",
+    "",
+    " ",
+    "\t\r\n",
+    "nul \0 inside",
+    "zero\u200bwidth\u200djoiner\ufeff",
+    "naïve café ÅNGSTRÖM Größe",
+    "e\u0301 is e with an accent",
+    "メモリ不足でコンテナが停止しました",
+    "磁盘压力导致驱逐",
+    "الحاوية توقفت بسبب نفاد الذاكرة",
+    "контейнер убит из-за нехватки памяти",
+    "🚑🔥 pod on fire 👩\u200d🚒",
+    "\U0010ffff\ue000\ufffd",
+    "[CLS] [SEP] [MASK] [PAD] [UNK]",
+    "x" * 4000,
+    "the rollout is stuck because the image cannot be pulled " * 75,
+    "word " * 255,
+)
+
+_REFERENCE = """
+import json, sys
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+model, texts, result = sys.argv[1:]
+encoder = SentenceTransformer(model, device="cpu", local_files_only=True)
+np.save(result, encoder.encode(json.loads(open(texts).read()), normalize_embeddings=True))
+"""
+
+
+@pytest.fixture(scope="module")
+def embedder() -> Embedder:
+    return load_embedder()
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.float32]:
+    directory = tmp_path_factory.mktemp("reference")
+    texts, result = directory / "texts.json", directory / "vectors.npy"
+    texts.write_text(json.dumps(TEXTS))
+    command = [sys.executable, "-c", _REFERENCE, str(locate("bundled").path), str(texts), str(result)]
+    child = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert child.returncode == 0, child.stderr
+    vectors: npt.NDArray[np.float32] = np.load(result)
+    return vectors
+
+
+def test_documents_equal_the_reference(embedder: Embedder, reference: npt.NDArray[np.float32]) -> None:
+    cosines = np.sum(embedder.embed_documents(TEXTS) * reference, axis=1)
+    assert cosines.min() >= 0.9999, TEXTS[int(cosines.argmin())]
+
+
+def test_queries_equal_the_reference(embedder: Embedder, reference: npt.NDArray[np.float32]) -> None:
+    cosines = [embedder.embed_query(text) @ vector for text, vector in zip(TEXTS, reference, strict=True)]
+    assert min(cosines) >= 0.9999, TEXTS[int(np.argmin(cosines))]
+
+
+def test_vectors_are_float32_of_the_promised_shape(embedder: Embedder) -> None:
+    documents = embedder.embed_documents(TEXTS[:3])
+    assert (documents.shape, documents.dtype) == ((3, 384), np.dtype(np.float32))
+    query = embedder.embed_query(TEXTS[0])
+    assert (query.shape, query.dtype) == ((384,), np.dtype(np.float32))
+
+
+def test_no_documents_give_an_empty_matrix(embedder: Embedder) -> None:
+    assert embedder.embed_documents([]).shape == (0, 384)
+
+
+def test_a_text_has_the_same_vector_bit_for_bit_alone_and_in_any_batch(embedder: Embedder) -> None:
+    alone = np.stack([embedder.embed_documents([text])[0] for text in TEXTS])
+    together = embedder.embed_documents(TEXTS)
+    crowded = embedder.embed_documents([*reversed(TEXTS), *TEXTS, *TEXTS])
+    np.testing.assert_array_equal(together, alone)
+    np.testing.assert_array_equal(crowded[: len(TEXTS)][::-1], alone)
+    np.testing.assert_array_equal(crowded[len(TEXTS) :], np.concatenate([alone, alone]))
+
+
+def test_a_query_and_a_document_of_the_same_text_are_the_same_vector(embedder: Embedder) -> None:
+    np.testing.assert_array_equal(
+        np.stack([embedder.embed_query(text) for text in TEXTS]), embedder.embed_documents(TEXTS)
+    )
+
+
+def test_meaning_decides_which_document_is_nearest(embedder: Embedder) -> None:
+    documents = embedder.embed_documents(
+        ["Increase the memory limit of a container", "Renew an expired TLS certificate", "Drain a broken node"]
+    )
+    queries = ["the pod runs out of memory", "x509: certificate has expired", "NodeNotReady"]
+    assert [int((documents @ embedder.embed_query(query)).argmax()) for query in queries] == [0, 1, 2]
+
+
+def test_progress_accounts_for_every_text(embedder: Embedder) -> None:
+    done: list[int] = []
+    embedder.embed_documents(["one text, many times"] * 70 + ["another"], progress=done.append)
+    assert sum(done) == 71
+    assert max(done) <= 32
+
+
+def test_a_repeated_query_is_remembered(embedder: Embedder) -> None:
+    first = embedder.embed_query("asked twice")
+    assert embedder.embed_query("asked twice") is first
+
+
+@pytest.mark.parametrize(
+    "embed",
+    [lambda embedder: embedder.embed_query("shared"), lambda embedder: embedder.embed_documents(["shared"])],
+    ids=["query", "documents"],
+)
+def test_returned_vectors_are_read_only(
+    embedder: Embedder, embed: Callable[[Embedder], npt.NDArray[np.float32]]
+) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        embed(embedder)[...] = 0
+
+
+def test_threads_share_the_embedder(embedder: Embedder) -> None:
+    alone = embedder.embed_documents(TEXTS)
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        queries = pool.map(embedder.embed_query, [f"{text} " for text in TEXTS] * 2)
+        documents = pool.map(lambda _: embedder.embed_documents(TEXTS[:10]), range(4))
+    for vectors in documents:
+        np.testing.assert_array_equal(vectors, alone[:10])
+    assert all(abs(np.linalg.norm(vector) - 1) < 1e-5 for vector in queries)
+
+
+def test_a_surrogate_pair_is_the_character_it_means(embedder: Embedder) -> None:
+    np.testing.assert_array_equal(embedder.embed_query("on fire \ud83d\udd25"), embedder.embed_query("on fire 🔥"))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=()), max_size=300), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_any_text_has_a_finite_unit_vector(embedder: Embedder, texts: list[str]) -> None:
+    vectors = embedder.embed_documents(texts)
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+
+
+def test_the_embedder_says_which_model_it_is(embedder: Embedder) -> None:
+    assert embedder.model_id == locate("bundled").id
+
+
+def test_what_lies_beyond_256_tokens_is_cut_off(embedder: Embedder) -> None:
+    limit = "word " * 254  # and the two marks that frame every text: 256
+    np.testing.assert_array_equal(embedder.embed_query(limit + "ignored"), embedder.embed_query(limit + "as well"))
+    assert (embedder.embed_query(limit) != embedder.embed_query("word " * 253)).any()

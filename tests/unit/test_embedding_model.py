@@ -1,0 +1,115 @@
+"""Finding the model, and refusing what is not one."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.errors import EmbedderUnavailable
+
+
+@pytest.fixture(scope="module")
+def bundled() -> ModelSource:
+    return locate("bundled")
+
+
+@pytest.fixture
+def copy(bundled: ModelSource, tmp_path: Path) -> Path:
+    """The bundled model again; its 90 MB of weights are only linked, `_replace_weights` to change them."""
+    directory = tmp_path / "my-model"
+    shutil.copytree(bundled.path, directory, ignore=shutil.ignore_patterns("model.safetensors"))
+    (directory / "model.safetensors").symlink_to(bundled.path / "model.safetensors")
+    return directory
+
+
+def _replace_weights(copy: Path, content: bytes | bytearray) -> None:
+    (copy / "model.safetensors").unlink()
+    (copy / "model.safetensors").write_bytes(content)
+
+
+def _reason(model: str) -> str:
+    with pytest.raises(EmbedderUnavailable) as failure:
+        locate(model)
+    message = str(failure.value)
+    assert "\n" not in message
+    return message
+
+
+def test_the_bundled_model_is_named_with_its_revision(bundled: ModelSource) -> None:
+    assert bundled.name == "all-MiniLM-L6-v2"
+    assert bundled.id == "all-MiniLM-L6-v2@0b40d68aaba8"
+
+
+def test_a_copy_elsewhere_has_the_same_revision_under_its_own_name(bundled: ModelSource, copy: Path) -> None:
+    assert locate(str(copy)).id == f"my-model@{bundled.revision}"
+
+
+def test_a_read_me_does_not_change_the_revision(bundled: ModelSource, copy: Path) -> None:
+    (copy / "README.md").write_text("another text")
+    assert locate(str(copy)).revision == bundled.revision
+
+
+@pytest.mark.parametrize("file", ["tokenizer.json", "sentence_bert_config.json", "1_Pooling/config.json"])
+def test_a_file_that_decides_the_vectors_changes_the_revision(bundled: ModelSource, copy: Path, file: str) -> None:
+    with (copy / file).open("a") as content:
+        content.write("\n")
+    assert locate(str(copy)).revision != bundled.revision
+
+
+def test_other_weights_of_the_same_size_change_the_revision(bundled: ModelSource, copy: Path) -> None:
+    content = bytearray((copy / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    _replace_weights(copy, content)
+    assert locate(str(copy)).revision != bundled.revision
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    assert "no-such-model' is not a directory" in _reason(str(tmp_path / "no-such-model"))
+
+
+@pytest.mark.parametrize("model", ["", "~nobody-of-that-name/model", "nul\0", "x" * 5000])
+def test_a_senseless_setting_is_refused_in_one_line(model: str) -> None:
+    assert _reason(model)
+
+
+def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:
+    assert "no modules.json" in _reason(str(tmp_path))
+
+
+@pytest.mark.parametrize("size", [0, 7, 1000, 1_000_000])
+def test_truncated_weights_are_refused(copy: Path, size: int) -> None:
+    _replace_weights(copy, (copy / "model.safetensors").read_bytes()[:size])
+    assert "model.safetensors is truncated or damaged" in _reason(str(copy))
+
+
+def _other_dimensions(copy: Path) -> None:
+    (copy / "config.json").write_text(json.dumps({"hidden_size": 768}))
+
+
+def _no_json(copy: Path) -> None:
+    (copy / "config.json").write_text("{")
+
+
+def _no_module_list(copy: Path) -> None:
+    (copy / "modules.json").write_text('{"0": "Transformer"}')
+
+
+def _no_weights(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_other_dimensions, "its vectors have 768 dimensions, the catalog stores 384"),
+        (_no_json, "its config.json is not valid JSON"),
+        (_no_module_list, "its modules.json is not a list of modules"),
+        (_no_weights, "it has no model.safetensors"),
+    ],
+)
+def test_an_unusable_model_is_refused_with_the_reason(copy: Path, damage: Callable[[Path], None], reason: str) -> None:
+    damage(copy)
+    assert reason in _reason(str(copy))
