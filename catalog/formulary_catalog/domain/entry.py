@@ -1,6 +1,8 @@
 """From a parsed manifest to what the catalog stores, or to an error that names file, field, value and rule."""
 
 import hashlib
+import json
+import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +18,20 @@ from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
 _MAX_SHOWN_PROBLEMS = 5
-
+_MAX_SHOWN_KEY = 100
+_NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 _SECRET_FIELDS = frozenset({"customLabels", "custom_labels"})
+_WRONG_SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type", "mapping_type"})
+"""Problems whose value stands where a whole part belongs: it may hold custom labels, so only its kind is told."""
+_KINDS: Mapping[type, str] = {
+    dict: "a map",
+    list: "a list",
+    str: "text",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "nothing",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +73,13 @@ def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace
     workflow = _validated(RemediationWorkflow, document=document, source=source)
     namespace = workflow.metadata.namespace or default_namespace
     name = workflow.metadata.name
-    try:
-        digest = content_hash(
-            api_version=workflow.api_version, kind=workflow.kind, namespace=namespace, name=name, spec=document["spec"]
-        )
-    except (ValueError, TypeError) as error:
-        raise InvalidManifest(
-            f"{source}: spec: holds a value that JSON cannot carry; use text, numbers, booleans, lists and maps only",
-            source=source,
-            field="spec",
-        ) from error
+    _require_storable(document, source=source)
     return CatalogEntry(
         workflow=workflow,
         namespace=namespace,
-        content_hash=digest,
+        content_hash=content_hash(
+            api_version=workflow.api_version, kind=workflow.kind, namespace=namespace, name=name, spec=document["spec"]
+        ),
         source=source,
         document=document,
         labels=labels_of(workflow.spec, name=name),
@@ -88,7 +95,10 @@ def incident_context(document: Mapping[str, Any], *, source: str, default_namesp
         InvalidManifest: a field breaks a rule. Values of custom labels are never shown.
     """
     analysis = _validated(AIAnalysis, document=document, source=source)
-    return request_context(analysis, namespace=default_namespace)
+    context = request_context(analysis, namespace=default_namespace)
+    free_form = {"metadata.annotations": sorted(context.strict_keys), "detectedLabels": context.detected_labels}
+    _require_storable(free_form, source=source)
+    return context
 
 
 def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> _M:
@@ -98,9 +108,26 @@ def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> 
         raise _invalid(error, source=source) from None
 
 
+def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
+    """What no model describes is kept too, so it must be JSON that the database can hold."""
+    for part, value in document.items():
+        try:
+            text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+            text.encode()
+        except (ValueError, TypeError, RecursionError) as error:
+            raise InvalidManifest(
+                f"{source}: {part}: holds a value that JSON cannot carry; use text, numbers, booleans, lists and maps "
+                "only",
+                source=source,
+                field=part,
+            ) from error
+        if _NUL_IN_JSON.search(text):
+            raise InvalidManifest(f"{source}: {part}: must not contain the NUL character", source=source, field=part)
+
+
 def _invalid(error: ValidationError, *, source: str) -> InvalidManifest:
     problems = error.errors(include_url=False, include_context=False)
-    fields = [".".join(str(part) for part in problem["loc"]) for problem in problems]
+    fields = [".".join(_shown_key(part) for part in problem["loc"]) or "document" for problem in problems]
     shown = [
         f"{name}: {_rule(problem['type'], problem['msg'])}{_value(problem['input'], field=name, kind=problem['type'])}"
         for name, problem in zip(fields, problems[:_MAX_SHOWN_PROBLEMS], strict=False)
@@ -119,4 +146,12 @@ def _rule(kind: str, message: str) -> str:
 def _value(value: object, *, field: str, kind: str) -> str:
     if kind == "missing" or not _SECRET_FIELDS.isdisjoint(field.split(".")):
         return ""
+    if kind in _WRONG_SHAPES or not isinstance(value, str | int | float):
+        return f" (got {_KINDS.get(type(value), type(value).__name__)})"
     return f" (got {reprlib.repr(value)})"
+
+
+def _shown_key(part: int | str) -> str:
+    """One step of a field's path; keys are the author's own, so long or unprintable ones are cut and escaped."""
+    text = str(part)
+    return text if text.isprintable() and len(text) <= _MAX_SHOWN_KEY else reprlib.repr(text)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from formulary_catalog.errors import InvalidInput
 VERSION_ID_PREFIX = "wf_ver_"
 _VERSION_ID = re.compile(r"wf_ver_[0-9a-f]{20}")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_VERSION = re.compile(r"v?[0-9A-Za-z.+-]{1,50}")
 _MAX_REFERENCE = 400
 
 
@@ -52,14 +54,20 @@ def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
     text, version = text.strip(), version.strip()
     if len(text) > _MAX_REFERENCE:
         raise _invalid(text)
+    if version and not _VERSION.fullmatch(version):
+        raise InvalidInput(
+            f"version {reprlib.repr(version)} is not a semantic version; give one as a search result does, such as "
+            "1.2.0, or leave it out",
+            field="version",
+        )
     if text.startswith(VERSION_ID_PREFIX):
         if not _VERSION_ID.fullmatch(text):
             raise _invalid(text)
         return WorkflowReference(version_id=text, version=_bare(version))
     qualified, at, pinned = text.partition("@")
     namespace, slash, name = qualified.rpartition("/")
-    malformed = not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace)) or (at and not pinned)
-    if malformed:
+    misnamed = not _NAME.fullmatch(name) or (slash and not _NAME.fullmatch(namespace))
+    if misnamed or (at and not _VERSION.fullmatch(pinned)):
         raise _invalid(text)
     if pinned and version and _bare(pinned) != _bare(version):
         raise InvalidInput(

@@ -11,7 +11,7 @@ from formulary_catalog.domain.answers import (
     WorkflowVersion,
 )
 from formulary_catalog.domain.inputs import input_schema
-from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, WorkflowLabels
+from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, fold
 from formulary_catalog.domain.request import wire_name
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
@@ -34,13 +34,19 @@ def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
 
 
 def match_reasons(
-    *, labels: WorkflowLabels, constraints: Constraints, matched_words: Sequence[str], cosine: float | None
+    workflow: RemediationWorkflow, *, constraints: Constraints, matched_words: Sequence[str], cosine: float | None
 ) -> list[str]:
-    """Why a workflow is in the answer: matched labels, generic labels, words, similarity. Each states a fact."""
+    """Why a workflow is in the answer: matched labels, generic labels, words, similarity. Each states a fact.
+
+    Custom labels are left out: an answer must not tell which ones the incident has.
+    """
     exact, wildcard, generic = [], [], []
-    for dimension, wanted in constraints.values.items():
-        declared = labels.values.get(dimension, frozenset())
-        if hits := sorted(declared & wanted):
+    for dimension in DIMENSIONS:
+        wanted = constraints.values.get(dimension)
+        if not wanted:
+            continue
+        declared: list[str] = getattr(workflow.spec.labels, dimension)
+        if hits := [value for value in declared if fold(value) in wanted]:
             exact.append(f"{wire_name(dimension)} {'/'.join(hits)}")
         elif WILDCARD in declared:
             wildcard.append(wire_name(dimension))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
 DEFAULT_TOP_K = 10
@@ -126,7 +127,7 @@ def _text(value: str, *, field_name: str, limit: int) -> str:
             f"{field_name} has {len(value)} characters; give at most {limit}, the essential words first",
             field=field_name,
         )
-    if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+    if not storable(value):
         raise InvalidInput(
             f"{field_name} contains a NUL or an unpaired surrogate character; send plain text", field=field_name
         )

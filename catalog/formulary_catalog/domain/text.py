@@ -36,6 +36,11 @@ def searchable_words(text: str, *, limit: int) -> list[str]:
     return list(dict.fromkeys(expanded))[:limit]
 
 
+def storable(text: str) -> bool:
+    """Whether UTF-8 and PostgreSQL can hold the text: no NUL, no unpaired surrogate."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def exclusion_text(fields: Iterable[str]) -> str:
     """The fields as lower-case words between single spaces, so that a whole word or phrase is a plain substring."""
     return " " + _FIELD_BOUNDARY.join(" ".join(words(field.casefold())) for field in fields) + " "

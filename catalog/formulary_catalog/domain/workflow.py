@@ -16,9 +16,11 @@ from formulary_catalog.domain.text import exclusion_text, split_camel_case, with
 API_VERSION = "kubernaut.ai/v1alpha1"
 KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000
+MAX_LEXICAL_TEXT = 100_000
+"""Characters that are indexed by word: beyond about a megabyte of words PostgreSQL would refuse the row."""
 _DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_SEMVER = re.compile(r"v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
+_SEMVER = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 
 
 def _as_list(value: object) -> object:
@@ -41,13 +43,24 @@ def _without_nul(value: str) -> str:
     return value
 
 
+def _filled(value: str) -> str:
+    stripped = value.strip()
+    if not stripped:
+        raise ValueError("must not be blank")
+    return stripped
+
+
 def _detected(value: object) -> object:
     return normalize_detected(value) if isinstance(value, bool | str) else value
 
 
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(_without_nul)]
-FilledText = Annotated[Text, StringConstraints(min_length=1, strip_whitespace=True)]
-LabelValue = Annotated[FilledText, StringConstraints(max_length=253)]
+FilledText = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_TEXT), AfterValidator(_without_nul), AfterValidator(_filled)
+]
+LabelValue = Annotated[
+    str, StringConstraints(min_length=1, max_length=253), AfterValidator(_without_nul), AfterValidator(_filled)
+]
 LabelValues = Annotated[list[LabelValue], BeforeValidator(_as_list)]
 RequiredLabelValues = Annotated[LabelValues, Field(min_length=1)]
 CustomText = Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_without_nul)]
@@ -160,7 +173,7 @@ class WorkflowSpec(Model):
     action_type: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=100)]
     labels: Labels
     custom_labels: dict[CustomText, CustomValues] = {}
-    detected_labels: dict[CustomText, Annotated[str, BeforeValidator(_detected)]] = {}
+    detected_labels: dict[CustomText, Annotated[Text, BeforeValidator(_detected)]] = {}
     keywords: Texts = []
     execution: Execution
     dependencies: Dependencies = Dependencies()
@@ -222,6 +235,5 @@ def embedding_text(spec: WorkflowSpec, *, name: str) -> str:
 def lexical_text(spec: WorkflowSpec, *, name: str) -> str:
     """The text of the lexical index: the embedded text and the author's own words for it."""
     action = " ".join(split_camel_case(spec.action_type))
-    return "\n".join(
-        [embedding_text(spec, name=name), with_split_words(" ".join([spec.title, action, *spec.keywords]))]
-    )
+    own_words = with_split_words(" ".join([spec.title, action, *spec.keywords]))
+    return f"{embedding_text(spec, name=name)}\n{own_words}"[:MAX_LEXICAL_TEXT]

@@ -4,6 +4,7 @@ import asyncio
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import ContextError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy
@@ -51,7 +52,9 @@ class ContextResolver:
         ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
         if len(ids) > 1:
             raise ContextError("the header and the request's _meta name different remediation ids; send one")
-        found = await self._wait_for(ids=ids, analysis=reference.analysis)
+        # What cannot be stored names nothing; asking for it would look like a failure of the database.
+        askable = all(map(storable, (*ids, reference.analysis)))
+        found = await self._wait_for(ids=ids, analysis=reference.analysis) if askable else []
         return _agreed(found, ids=ids, analysis=reference.analysis)
 
     async def _wait_for(self, *, ids: frozenset[str], analysis: str) -> list[RequestContext]:

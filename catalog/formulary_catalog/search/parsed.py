@@ -3,12 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
+import structlog
 from cachetools import LRUCache
+from pydantic import ValidationError
 
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
 
 _CAPACITY = 2048
+_log = structlog.get_logger(__name__)
 
 
 class ParsedWorkflows:
@@ -17,8 +20,17 @@ class ParsedWorkflows:
     def __init__(self) -> None:
         self._cache: LRUCache[str, tuple[RemediationWorkflow, WorkflowLabels]] = LRUCache(maxsize=_CAPACITY)
 
+    def readable(self, version_id: str, document: Mapping[str, Any]) -> bool:
+        """Whether this version can read what an earlier one stored; what it cannot read must not fail the others."""
+        try:
+            self.get(version_id, document)
+        except ValidationError:
+            _log.warning("stored_workflow_unreadable", version_id=version_id)
+            return False
+        return True
+
     def get(self, version_id: str, document: Mapping[str, Any]) -> tuple[RemediationWorkflow, WorkflowLabels]:
-        """The workflow and its labels."""
+        """The workflow and its labels. Raises pydantic's ValidationError if it is not `readable`."""
         known = self._cache.get(version_id)
         if known is None:
             workflow = RemediationWorkflow.model_validate(document)

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -74,9 +75,10 @@ class Searcher:
             return Plan(constraints=chosen.constraints, asked=chosen.asked, rank=rankings[chosen.parsed.text])
 
         with self._phase("sql"):
-            page = await self._store.search(
+            found = await self._store.search(
                 query=request.query, plan=decide, namespaces=caller.namespaces, limit=request.top_k
             )
+        page = self._readable(found)
         hits = self._hits(page, constraints=chosen.constraints)
         record.mode = page.mode
         record.result = _audited(page, hits=hits)
@@ -106,6 +108,14 @@ class Searcher:
             return RankQuery(text=text)
         return RankQuery(text=text, vector=vector, model_id=embedder.model_id)
 
+    def _readable(self, page: SearchPage) -> SearchPage:
+        kept = tuple(
+            candidate
+            for candidate in page.candidates
+            if self._parsed.readable(candidate.version_id, candidate.document)
+        )
+        return replace(page, candidates=kept, total=page.total - len(page.candidates) + len(kept))
+
     def _hits(self, page: SearchPage, *, constraints: Constraints) -> list[WorkflowHit]:
         if not page.candidates:
             return []
@@ -131,7 +141,7 @@ class Searcher:
     def _hit(
         self, candidate: Candidate, *, mode: SearchMode, constraints: Constraints, confident: float
     ) -> WorkflowHit:
-        workflow, labels = self._parsed.get(candidate.version_id, candidate.document)
+        workflow, _ = self._parsed.get(candidate.version_id, candidate.document)
         cosine = candidate.cosine if mode is SearchMode.HYBRID else None
         return workflow_hit(
             workflow,
@@ -140,7 +150,7 @@ class Searcher:
             cosine=cosine,
             confidence=confident,
             reasons=match_reasons(
-                labels=labels, constraints=constraints, matched_words=candidate.matched_words, cosine=cosine
+                workflow, constraints=constraints, matched_words=candidate.matched_words, cosine=cosine
             ),
         )
 
@@ -154,8 +164,9 @@ class Searcher:
 
 
 def _unit(vector: tuple[float, ...]) -> npt.NDArray[np.float32]:
-    array = np.asarray(vector, dtype=np.float32)
-    return array / np.linalg.norm(array)
+    array = np.asarray(vector, dtype=np.float64)
+    array /= np.abs(array).max()  # else very large or very small numbers leave the range when they are squared
+    return (array / np.linalg.norm(array)).astype(np.float32)
 
 
 def _notes(

@@ -254,6 +254,8 @@ class CatalogService:
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
 
     def _allowed(self, stored: StoredVersion, constraints: Constraints) -> RemediationWorkflow | None:
+        if not self._parsed.readable(stored.version_id, stored.document):
+            return None
         workflow, labels = self._parsed.get(stored.version_id, stored.document)
         return workflow if allowed(labels, constraints) else None
 

@@ -1,0 +1,137 @@
+"""The documents of a file, each by itself: one that is broken never loses its neighbours."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from formulary_catalog.loading.syntax import SyntaxProblem, parse_json, parse_yaml
+
+MAX_FILE_BYTES = 64 * 1024**2
+MAX_DOCUMENT_BYTES = 1024**2
+_START = re.compile(r"---(?=[ \t]|$)")
+_END = re.compile(r"\.\.\.(?=[ \t]|$)")
+_PLACE = re.compile(r" \((?:document|item) \d+(?:, item \d+)*\)$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One mapping of a file. `source` is how messages name it: the file, and the place where it holds several."""
+
+    source: str
+    content: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Something that was not accepted. `message` is one whole line; `field` is empty where none is to blame."""
+
+    source: str
+    field: str
+    message: str
+
+
+def file_of(source: str) -> str:
+    """The file that a source lies in."""
+    return _PLACE.sub("", source)
+
+
+def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
+    """The documents of a YAML or JSON file in their order; `name` is how messages call the file.
+
+    A `List` stands for its items. Empty documents are left out. Never raises for what a file holds.
+    """
+    text = _read_text(path, name=name)
+    if isinstance(text, Rejection):
+        return [text]
+    if path.suffix == ".json":
+        return list(_parsed(text, first_line=1, file=name, place="", json=True))
+    chunks = list(_chunks(text))
+    return [
+        document
+        for number, (first_line, chunk) in enumerate(chunks, start=1)
+        for document in _parsed(
+            chunk, first_line=first_line, file=name, place=f"document {number}" if len(chunks) > 1 else "", json=False
+        )
+    ]
+
+
+def rejected(problem: str, *, file: str, place: str = "") -> Rejection:
+    """A rejection in which no field is to blame."""
+    source = _source(file, place)
+    return Rejection(source=source, field="", message=f"{source}: {problem}")
+
+
+def _source(file: str, place: str) -> str:
+    return f"{file} ({place})" if place else file
+
+
+def _read_text(path: Path, *, name: str) -> str | Rejection:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        return rejected(f"cannot be read: {error.strerror}; check that the file exists and its permissions", file=name)
+    if len(data) > MAX_FILE_BYTES:
+        return rejected(f"is larger than {MAX_FILE_BYTES // 1024**2} MiB; split it", file=name)
+    if b"\0" in data:
+        return rejected("is a binary file; manifests are YAML or JSON text", file=name)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        return rejected(f"is not UTF-8 text (byte {error.start}); save it as UTF-8", file=name)
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """The texts between document markers with their first lines; those that hold nothing are left out.
+
+    No YAML text, not even a quoted one, may hold a marker in column 0, so lines decide, whatever state the YAML is in.
+    """
+    lines: list[str] = []
+    first_line = 1
+    for number, line in enumerate(text.split("\n"), start=1):
+        if _START.match(line) or _END.match(line):
+            if _holds_something(lines):
+                yield first_line, "\n".join(lines)
+            lines, first_line = [], number
+        lines.append("" if _END.match(line) else line)
+    if _holds_something(lines):
+        yield first_line, "\n".join(lines)
+
+
+def _holds_something(lines: list[str]) -> bool:
+    return any(
+        (stripped := _START.sub("", line, count=1).strip()) and not stripped.startswith("#") and line[0] != "%"
+        for line in lines
+    )
+
+
+def _parsed(text: str, *, first_line: int, file: str, place: str, json: bool) -> Iterator[Document | Rejection]:
+    if len(text.encode()) > MAX_DOCUMENT_BYTES:
+        yield rejected(f"is larger than {MAX_DOCUMENT_BYTES // 1024} KiB; split it", file=file, place=place)
+        return
+    try:
+        content = parse_json(text) if json else parse_yaml(text, first_line=first_line)
+    except SyntaxProblem as problem:
+        yield rejected(str(problem), file=file, place=place)
+        return
+    if content is not None:
+        yield from _unfolded(content, file=file, place=place)
+
+
+def _unfolded(content: object, *, file: str, place: str) -> Iterator[Document | Rejection]:
+    if not isinstance(content, dict):
+        kind = "a list" if isinstance(content, list) else "a single value"
+        yield rejected(f"is {kind}; a manifest is a map with apiVersion, kind and metadata", file=file, place=place)
+        return
+    if content.get("kind") != "List":
+        yield Document(source=_source(file, place), content=content)
+        return
+    items = content.get("items")
+    if not isinstance(items, list):
+        yield rejected("is a List without a list of items; add items", file=file, place=place)
+        return
+    for number, item in enumerate(items, start=1):
+        yield from _unfolded(item, file=file, place=", ".join(filter(None, (place, f"item {number}"))))

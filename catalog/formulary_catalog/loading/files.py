@@ -1,0 +1,86 @@
+"""Which files are manifests: those with the right ending under the given directories, in a fixed order."""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from formulary_catalog.errors import StartupError
+from formulary_catalog.loading.documents import Rejection, rejected
+
+_ENDINGS = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """A file and the name that messages and the catalog call it by: its path under the directory it was found in."""
+
+    path: Path
+    name: str
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search for manifests found. `incomplete`: something could not be listed, so absence proves nothing."""
+
+    files: list[ManifestFile] = field(default_factory=list)
+    rejections: list[Rejection] = field(default_factory=list)
+    incomplete: bool = False
+
+
+def find_manifests(roots: Iterable[Path]) -> Found:
+    """The manifests under directories, recursively, and files named outright.
+
+    Hidden entries are left out; links are followed, each directory once.
+
+    Raises:
+        StartupError: a root is missing or cannot be listed.
+    """
+    found = Found()
+    visited: set[tuple[int, int]] = set()
+    for root in roots:
+        if root.is_file():
+            found.files.append(ManifestFile(path=root, name=_readable(root.name)))
+        else:
+            _search(root, found=found, visited=visited)
+    return found
+
+
+def _search(root: Path, *, found: Found, visited: set[tuple[int, int]]) -> None:
+    try:
+        pending = _entries(root, prefix="", visited=visited)
+    except OSError as error:
+        raise StartupError(
+            f"manifests directory {root} cannot be read: {error.strerror}; correct the path or its permissions"
+        ) from error
+    while pending:
+        path, name, is_directory = pending.pop()
+        if not is_directory:
+            found.files.append(ManifestFile(path=path, name=name))
+            continue
+        try:
+            pending += _entries(path, prefix=f"{name}/", visited=visited)
+        except OSError as error:
+            found.incomplete = True
+            problem = f"cannot be listed: {error.strerror}; check the directory's permissions"
+            found.rejections.append(rejected(problem, file=name))
+
+
+def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> list[tuple[Path, str, bool]]:
+    """Path, name and whether it is a directory of each entry that matters, the last first; none on a second visit."""
+    status = directory.stat()
+    if (status.st_dev, status.st_ino) in visited:
+        return []
+    visited.add((status.st_dev, status.st_ino))
+    with os.scandir(directory) as entries:
+        return [
+            (Path(entry.path), prefix + _readable(entry.name), entry.is_dir())
+            for entry in sorted(entries, key=lambda entry: entry.name, reverse=True)
+            if not entry.name.startswith(".")
+            and (entry.is_dir() or (entry.is_file() and entry.name.endswith(_ENDINGS)))
+        ]
+
+
+def _readable(name: str) -> str:
+    """File names are bytes; what is not UTF-8 in them is shown as the replacement character."""
+    return os.fsencode(name).decode(errors="replace")

@@ -1,0 +1,84 @@
+"""Brings the catalog in step with manifest files, as often as asked; what has not changed costs next to nothing."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.loading.documents import file_of, read_documents
+from formulary_catalog.loading.files import find_manifests
+from formulary_catalog.loading.incidents import ContextSync
+from formulary_catalog.loading.manifests import Manifests, sort_out
+from formulary_catalog.loading.report import LoadReport, Progress
+from formulary_catalog.loading.vectors import store_missing_vectors
+from formulary_catalog.loading.workflows import WorkflowSync
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+
+
+class Loader:
+    """Loads files, and directories of files, into one catalog.
+
+    `owns_contexts` says that nobody else writes contexts to this database: at the first load those that no file
+    describes are removed then. Loads must not overlap.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        *,
+        catalog: CatalogWriter,
+        contexts: ContextWriter,
+        default_namespace: str,
+        owns_contexts: bool,
+    ) -> None:
+        self.roots = tuple(roots)
+        self._catalog = catalog
+        self._contexts = ContextSync(contexts, owns_all=owns_contexts)
+        self._default_namespace = default_namespace
+
+    async def load(self, *, embedder: Embedder | None, progress: Progress | None = None) -> LoadReport:
+        """Read all files and make the catalog what they say.
+
+        What cannot be accepted is reported and skipped; what its file gave us earlier stays served. Without an
+        embedder workflows are found by their words alone, until a load with one.
+
+        Raises:
+            StartupError: a directory is missing or unreadable; nothing was changed.
+            Unavailable: the database does not answer; another load finishes the work.
+        """
+        tell = progress or _silent
+        manifests, complete = await asyncio.to_thread(self._read)
+        report = LoadReport(
+            ignored=manifests.ignored,
+            rejections=manifests.rejections,
+            notes=[note.message for note in manifests.notes],
+        )
+        if embedder is not None:
+            await store_missing_vectors(
+                manifests.served, catalog=self._catalog, embedder=embedder, report=report, progress=tell
+            )
+        broken_files = frozenset(file_of(rejection.source) for rejection in manifests.rejections)
+        workflows = WorkflowSync(
+            catalog=self._catalog,
+            stored={(workflow.namespace, workflow.name): workflow for workflow in await self._catalog.served()},
+            broken_files=broken_files,
+            model_id=embedder.model_id if embedder is not None else "",
+            report=report,
+        )
+        await workflows.apply(manifests, progress=tell)
+        if complete:
+            await workflows.remove_missing(manifests)
+        await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
+        return report
+
+    def _read(self) -> tuple[Manifests, bool]:
+        """What the files say, and whether all of them could be found."""
+        found = find_manifests(self.roots)
+        documents = [document for file in found.files for document in read_documents(file.path, name=file.name)]
+        manifests = sort_out([*found.rejections, *documents], default_namespace=self._default_namespace)
+        return manifests, not found.incomplete
+
+
+def _silent(phase: str, done: int, total: int) -> None:
+    """For callers who show no progress."""

@@ -1,0 +1,35 @@
+"""What a load tells while it runs and when it is done."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from formulary_catalog.loading.documents import Rejection
+
+Progress = Callable[[str, int, int], None]
+"""Told the phase (`embedding` or `loading`), how much of it is done and how much there is; from any thread."""
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadReport:
+    """What one load did. Workflows are named `namespace/name@version`, removed ones and contexts `namespace/name`.
+
+    `contexts` counts those described by the files, `embedded` the texts for which a vector was made, `ignored` the
+    documents of other kinds.
+    """
+
+    created: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    unchanged: int = 0
+    changed_contexts: list[str] = field(default_factory=list)
+    removed_contexts: list[str] = field(default_factory=list)
+    contexts: int = 0
+    embedded: int = 0
+    ignored: int = 0
+    rejections: list[Rejection] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the catalog differs from before."""
+        return bool(self.created or self.updated or self.removed or self.changed_contexts or self.removed_contexts)
