@@ -1,13 +1,11 @@
 """Prometheus metrics of one process (DESIGN section 12).
 
-One object with its own registry, made at the edge and handed to whatever observes something.
-`python -m formulary_catalog.metrics FILE` writes the page that lists them all.
+One object with its own registry, made at the edge and handed to whatever observes something. `page` is the reference
+that the documentation shows.
 """
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -124,7 +122,3 @@ def page() -> str:
     ]
     head = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
     return "\n".join([*head, "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

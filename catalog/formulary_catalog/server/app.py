@@ -1,0 +1,95 @@
+"""The HTTP application: MCP at `/mcp`, REST, health and metrics, behind one edge (DESIGN section 8)."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+from starlette.types import ASGIApp, Lifespan
+
+from formulary_catalog import __version__
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server import probes, rest
+from formulary_catalog.server.edge import MAX_BODY_BYTES, Edge
+from formulary_catalog.server.hosts import HostRule
+from formulary_catalog.server.protocol import mcp_server
+from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.server.replies import MCP_PATH, error_reply
+from formulary_catalog.settings import Settings
+
+OPENAPI_PATH = f"{rest.PREFIX}/openapi.json"
+_NOT_FOUND = -32001
+_INVALID = -32002
+
+
+def create_app(*, service: CatalogService, settings: Settings, readiness: Readiness, metrics: Metrics) -> ASGIApp:
+    """Everything that is served over HTTP; its lifespan must run, which uvicorn sees to."""
+    sessions = StreamableHTTPSessionManager(
+        app=mcp_server(service=service, settings=settings, metrics=metrics),
+        json_response=True,
+        stateless=True,
+        max_request_body_size=MAX_BODY_BYTES,
+        # The edge has checked Host and Origin by the time a request gets here.
+        security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with sessions.run():
+            yield
+
+    app = _api(lifespan=lifespan)
+    app.router.routes.append(Route(MCP_PATH, endpoint=StreamableHTTPASGIApp(sessions)))
+    app.state.service, app.state.readiness, app.state.metrics = service, readiness, metrics
+    return Edge(app, hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host))
+
+
+def openapi_document() -> dict[str, Any]:
+    """The OpenAPI 3.1 document of everything but MCP."""
+    return _api().openapi()
+
+
+class _Api(FastAPI):
+    """FastAPI, whose document does not claim the framework's own refusals: ours take their place."""
+
+    def openapi(self) -> dict[str, Any]:
+        document = super().openapi()
+        for operations in document["paths"].values():
+            for operation in operations.values():
+                operation["responses"].pop("422", None)
+        for unused in ("HTTPValidationError", "ValidationError"):
+            document["components"]["schemas"].pop(unused, None)
+        return document
+
+
+def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    app = _Api(
+        title="Formulary",
+        summary="A catalog of approved remediation workflows for Kubernetes.",
+        version=__version__,
+        openapi_url=OPENAPI_PATH,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _http_error},
+    )
+    app.include_router(rest.router)
+    app.include_router(probes.router)
+    return app
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    if error.status_code == 404:
+        message = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
+        return error_reply(path=path, status=404, code=_NOT_FOUND, message=message)
+    return error_reply(
+        path=path, status=error.status_code, code=_INVALID, message=str(error.detail), headers=error.headers
+    )

@@ -1,0 +1,152 @@
+"""Reading what a caller sent: forgiving in form, strict in meaning, every refusal one line (DESIGN section 7)."""
+
+import difflib
+import math
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulary_catalog.domain.request import MAX_LABEL_VALUES
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.parameters import LABEL_PREFIX, Kind, Parameter
+
+_MAX_SHOWN = 60
+
+
+def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """The arguments under their canonical names: text as str, numbers as int or float, `many` as a tuple of str.
+
+    What is null or blank counts as absent.
+
+    Raises:
+        InvalidInput: an argument is unknown, missing, of a wrong type or out of bounds.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    read = {name: _read(value, parameter=known[name]) for name, value in canonical(given, known=known).items()}
+    read = {name: value for name, value in read.items() if value not in ("", ())}
+    for parameter in parameters:
+        if parameter.required and parameter.name not in read:
+            raise InvalidInput(
+                f"{parameter.name} is missing; give it, such as {parameter.examples[0]!r}", field=parameter.name
+            )
+    return read
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without nulls at any depth; a list of nothing but nulls goes with them.
+
+    Real clients send them for what a model left out, a list of one null for an optional list.
+    """
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if not _is_null(item)}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if not _is_null(item)]
+    return value
+
+
+def canonical(given: Mapping[str, Any], *, known: Mapping[str, Any]) -> dict[str, Any]:
+    """The same arguments under canonical names, without nulls; labels are taken in both spellings.
+
+    Raises:
+        InvalidInput: a name is unknown, or both spellings are given with different values.
+    """
+    named: dict[str, Any] = {}
+    for spelling, value in given.items():
+        name = canonical_label(spelling)
+        if name not in known:
+            raise _unknown(spelling, known=known)
+        if value is None:
+            continue
+        if name in named and named[name] != value:
+            raise InvalidInput(f"{name} is given twice with different values; give it once", field=name)
+        named[name] = value
+    return named
+
+
+def canonical_label(name: str) -> str:
+    """`label_signal_type` as `label.signal-type`; any other name as it is."""
+    if not name.startswith(("label.", "label_")):
+        return name
+    return LABEL_PREFIX + name[len(LABEL_PREFIX) :].replace("_", "-")
+
+
+def shown(value: object) -> str:
+    """A value for a message: short, on one line, with everything unprintable escaped."""
+    text = reprlib.repr(value) if not isinstance(value, str) else repr(value[:_MAX_SHOWN])
+    return text if len(text) <= 2 * _MAX_SHOWN else text[: 2 * _MAX_SHOWN] + "..."
+
+
+def storable(text: str) -> bool:
+    """Whether UTF-8 and PostgreSQL can hold the text: no NUL, no unpaired surrogate."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, list) and bool(value) and all(_is_null(item) for item in value))
+
+
+def _unknown(name: str, *, known: Mapping[str, Any]) -> InvalidInput:
+    nearest = difflib.get_close_matches(canonical_label(name)[:_MAX_SHOWN], known, n=1)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
+    return InvalidInput(f"unknown argument {shown(name)}{hint} allowed are: {', '.join(known)}", field=name)
+
+
+def _read(value: Any, *, parameter: Parameter) -> Any:
+    if parameter.kind is not Kind.TEXT:
+        return _number(value, parameter=parameter)
+    if not parameter.many:
+        return _text(value, parameter=parameter)
+    values = value if isinstance(value, list) else [value]
+    if len(values) > MAX_LABEL_VALUES:
+        raise InvalidInput(
+            f"{parameter.name} has {len(values)} entries; give at most {MAX_LABEL_VALUES}", field=parameter.name
+        )
+    texts = [_text(part, parameter=parameter) for part in values]
+    if parameter.separator and isinstance(value, str):
+        texts = [part.strip() for part in texts[0].split(parameter.separator)]
+    return tuple(text for text in texts if text)
+
+
+def _text(value: Any, *, parameter: Parameter) -> str:
+    if not isinstance(value, str):
+        raise _invalid(value, parameter=parameter, rule="text")
+    if not storable(value):
+        raise InvalidInput(
+            f"{parameter.name} contains a NUL or an unpaired surrogate character; send plain text",
+            field=parameter.name,
+        )
+    if len(value) > parameter.max_length:
+        raise InvalidInput(
+            f"{parameter.name} has {len(value)} characters; give at most {parameter.max_length}, "
+            "the essential words first",
+            field=parameter.name,
+        )
+    return value.strip()
+
+
+def _number(value: Any, *, parameter: Parameter) -> int | float:
+    low, high = parameter.bounds
+    whole = parameter.kind is Kind.INTEGER
+    rule = f"a {'whole ' if whole else ''}number from {low} to {high}"
+    number = None if isinstance(value, str) and not parameter.quoted else _parsed(value)
+    if number is None or not low <= number <= high or (whole and not number.is_integer()):
+        raise _invalid(value, parameter=parameter, rule=rule)
+    return int(number) if whole else number
+
+
+def _parsed(value: Any) -> float | None:
+    """A finite number, or the text of one."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _invalid(value: Any, *, parameter: Parameter, rule: str) -> InvalidInput:
+    return InvalidInput(
+        f"{parameter.name} is {shown(value)}, which is not {rule}; give a value such as {parameter.examples[0]!r}",
+        field=parameter.name,
+    )

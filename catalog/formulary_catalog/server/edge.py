@@ -1,0 +1,178 @@
+"""The outermost layer: what is refused before any framework looks at a request (DESIGN section 8)."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from formulary_catalog.server.hosts import HostRule
+from formulary_catalog.server.replies import MCP_PATH, error_reply
+
+MAX_BODY_BYTES = 64 * 1024
+MAX_CALLS_AT_ONCE = 64
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
+
+_BODY_SECONDS = 10.0
+_QUEUE_SECONDS = 5.0
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
+_INPUT_INVALID = -32002
+_FAILED = -32003
+
+
+class Edge:
+    """Checks Host, Origin, method and size, reads the body, and bounds how many calls run at once.
+
+    Header values lose the spaces around them: httptools keeps them, and the MCP SDK compares some values exactly.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: HostRule) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        if scope["path"] in PROBES:
+            await self._app(scope, receive, send)
+            return
+        await self._call(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await _read_body(receive)
+        except TimeoutError:
+            await _late(path)(scope, receive, send)
+            return
+        if body is None:
+            return
+        refusal = _body_refusal(path, body)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        try:
+            async with asyncio.timeout(_QUEUE_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            busy = f"{MAX_CALLS_AT_ONCE} calls are running already; retry in a few seconds"
+            await error_reply(path=path, status=503, code=_FAILED, message=busy)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, _replay(body, receive), send)
+        finally:
+            self._slots.release()
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        path, headers = scope["path"], Headers(scope=scope)
+        if path not in PROBES and not self._hosts.allows_host(headers.get("host", "")):
+            return error_reply(
+                path=path,
+                status=421,
+                code=_INPUT_INVALID,
+                message="this Host is not served; use a loopback name or add the name to FORMULARY_ALLOWED_HOSTS",
+            )
+        if not self._hosts.allows_origin(headers.get("origin", "")):
+            return error_reply(
+                path=path,
+                status=403,
+                code=_INPUT_INVALID,
+                message="pages of this Origin may not call; add its host to FORMULARY_ALLOWED_HOSTS",
+            )
+        if path == MCP_PATH and scope["method"] != "POST":
+            return error_reply(
+                path=path,
+                status=405,
+                code=_INVALID_REQUEST,
+                message=f"{MCP_PATH} takes POST only: there are no sessions and no standing streams",
+                headers={"Allow": "POST"},
+            )
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+            return _too_large(path)
+        return None
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body, or its beginning just past the limit; None if the client has gone."""
+    body = bytearray()
+    while len(body) <= MAX_BODY_BYTES:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    def once() -> Iterator[Message]:
+        yield {"type": "http.request", "body": body, "more_body": False}
+
+    messages = once()
+
+    async def replayed() -> Message:
+        return next(messages, None) or await receive()
+
+    return replayed
+
+
+def _late(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=408,
+        code=_INPUT_INVALID,
+        message=f"the request body did not arrive within {_BODY_SECONDS:g} s; send the request again",
+        headers={"Connection": "close"},
+    )
+
+
+def _body_refusal(path: str, body: bytes) -> JSONResponse | None:
+    if len(body) > MAX_BODY_BYTES:
+        return _too_large(path)
+    return _broken_message(body) if path == MCP_PATH else None
+
+
+def _too_large(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=413,
+        code=_INPUT_INVALID,
+        message=f"the request body is over {MAX_BODY_BYTES} bytes; send less, the essential words first",
+    )
+
+
+def _broken_message(body: bytes) -> JSONResponse | None:
+    """One clear line where the SDK would answer with the whole report of its validator."""
+    try:
+        message = json.loads(body)
+    except (ValueError, RecursionError):
+        return error_reply(path=MCP_PATH, status=400, code=_PARSE_ERROR, message="the body is not JSON")
+    well_formed = (
+        isinstance(message, dict)
+        and message.get("jsonrpc") == "2.0"
+        and isinstance(message.get("method"), str)
+        and isinstance(message.get("id", 0), int | str)
+        and isinstance(message.get("params") or {}, dict)
+    )
+    if well_formed:
+        return None
+    return error_reply(
+        path=MCP_PATH,
+        status=400,
+        code=_INVALID_REQUEST,
+        message="the body is not one JSON-RPC 2.0 request or notification (method, params, id)",
+    )

@@ -1,0 +1,188 @@
+"""The parameters that callers may give: the source of tool schemas, of the OpenAPI document and of the checks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from formulary_catalog.domain.labels import DIMENSIONS
+from formulary_catalog.domain.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_TOP_K, wire_name
+from formulary_catalog.settings import LabelSpelling
+
+LABEL_PREFIX = "label."
+
+
+class Kind(StrEnum):
+    """What a value must be, under its JSON Schema name."""
+
+    TEXT = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter.
+
+    `suggested` values guide a model; others are taken too. `many`: a list of texts is taken too, and a text is split
+    at the `separator` if there is one. `quoted`: the text of a number is taken too, since models quote numbers.
+    """
+
+    name: str
+    description: str
+    examples: tuple[str | int | float, ...]
+    kind: Kind = Kind.TEXT
+    required: bool = False
+    many: bool = False
+    separator: str = ""
+    quoted: bool = True
+    max_length: int = MAX_LABEL_LENGTH
+    bounds: tuple[int, int] = (0, 1)
+    suggested: tuple[str, ...] = ()
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema with a single plain type: no null, no default, nothing nested."""
+        schema: dict[str, Any] = {"type": self.kind.value, "description": self.description}
+        if self.kind is Kind.TEXT:
+            schema |= {"maxLength": self.max_length}
+        else:
+            schema |= {"minimum": self.bounds[0], "maximum": self.bounds[1]}
+        if self.suggested:
+            schema |= {"enum": list(self.suggested)}
+        return schema | {"examples": list(self.examples)}
+
+
+def input_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """The JSON Schema of an object with these members and no others."""
+    return {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema() for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
+        "additionalProperties": False,
+    }
+
+
+def label_name(dimension: str) -> str:
+    """The parameter of a label dimension in its canonical spelling, such as `label.signal-type`."""
+    return LABEL_PREFIX + wire_name(dimension)
+
+
+def spelled(parameter: Parameter, *, spelling: LabelSpelling) -> Parameter:
+    """The parameter under the name that the tool list shows."""
+    if spelling is LabelSpelling.DOTTED or not parameter.name.startswith(LABEL_PREFIX):
+        return parameter
+    return replace(parameter, name=parameter.name.replace(".", "_").replace("-", "_"))
+
+
+QUERY = Parameter(
+    name="query",
+    description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
+    examples=("OOMKilled critical", "CrashLoopBackOff high missing configmap"),
+    required=True,
+    max_length=MAX_QUERY_LENGTH,
+)
+_LABELS = {
+    "signal_type": Parameter(
+        name=label_name("signal_type"),
+        description="Kubernetes event reason or alert name the workflow must answer.",
+        examples=("OOMKilled",),
+    ),
+    "severity": Parameter(
+        name=label_name("severity"),
+        description="Severity by your own root cause assessment.",
+        examples=("critical",),
+        suggested=("critical", "high", "medium", "low"),
+    ),
+    "environment": Parameter(
+        name=label_name("environment"),
+        description="Environment of the workload; leave out if unknown.",
+        examples=("production",),
+        suggested=("production", "staging", "development", "test"),
+    ),
+    "priority": Parameter(
+        name=label_name("priority"),
+        description="Business priority of the incident; leave out if unknown.",
+        examples=("P0",),
+        suggested=("P0", "P1", "P2", "P3"),
+    ),
+    "risk_tolerance": Parameter(
+        name=label_name("risk_tolerance"),
+        description="Risk that is acceptable here; leave out if unknown.",
+        examples=("low",),
+        suggested=("low", "medium", "high"),
+    ),
+    "business_category": Parameter(
+        name=label_name("business_category"),
+        description="Business category of the workload; leave out if unknown.",
+        examples=("payments",),
+    ),
+    "component": Parameter(
+        name=label_name("component"),
+        description="Kind of the object to act on, bare or with its API group.",
+        examples=("Deployment", "apps/v1/StatefulSet"),
+    ),
+    "cluster": Parameter(
+        name=label_name("cluster"),
+        description="Cluster the incident is in; only workflows made for it are returned.",
+        examples=("eu-west-1",),
+    ),
+}
+LABELS = tuple(_LABELS.values())
+CLUSTER = _LABELS["cluster"]
+DIMENSION_OF = {label_name(dimension): dimension for dimension in DIMENSIONS}
+EXCLUDE_KEYWORDS = Parameter(
+    name="exclude_keywords",
+    description="Workflows with one of these words are left out; separate them by commas.",
+    examples=("restart, delete",),
+    many=True,
+    separator=",",
+    max_length=1000,
+)
+MIN_CONFIDENCE = Parameter(
+    name="min_confidence",
+    description="Results below this confidence are left out; 0 without it.",
+    examples=(0.5,),
+    kind=Kind.NUMBER,
+)
+TOP_K = Parameter(
+    name="top_k",
+    description=f"How many results to return; {DEFAULT_TOP_K} without it.",
+    examples=(3,),
+    kind=Kind.INTEGER,
+    bounds=(1, MAX_TOP_K),
+)
+WORKFLOW_ID = Parameter(
+    name="workflow_id",
+    description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
+    examples=("oom-raise-memory-limit",),
+    required=True,
+    max_length=400,
+)
+VERSION = Parameter(
+    name="version",
+    description="Semantic version; the latest active one without it.",
+    examples=("1.0.0",),
+)
+REASONING = Parameter(
+    name="reasoning",
+    description="Why this workflow fits the root cause better than the others.",
+    examples=("Memory grows with load and the limit is the only cap; the change is reversible.",),
+    required=True,
+    max_length=4000,
+)
+SEARCH_ID = Parameter(
+    name="search_id",
+    description="search_id of the search that found it.",
+    examples=("0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",),
+)
+CONFIDENCE = Parameter(
+    name="confidence",
+    description="How sure you are of the choice, 0 to 1.",
+    examples=(0.9,),
+    kind=Kind.NUMBER,
+)
+
+SEARCH = (QUERY, *LABELS, EXCLUDE_KEYWORDS, MIN_CONFIDENCE, TOP_K)
+DETAILS = (WORKFLOW_ID, VERSION)
+SELECTION = (WORKFLOW_ID, VERSION, REASONING, SEARCH_ID, CONFIDENCE)

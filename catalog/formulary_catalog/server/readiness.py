@@ -1,0 +1,70 @@
+"""Whether this process can answer, and how well (DESIGN section 12)."""
+
+import asyncio
+from enum import StrEnum
+
+from pydantic import BaseModel, Field
+
+from formulary_catalog.domain.scoring import SearchMode
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.search.service import CatalogService
+
+_DATABASE_SECONDS = 0.8
+
+
+class Status(StrEnum):
+    """Ready and degraded take calls; starting and broken do not."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DEGRADED = "degraded"
+    BROKEN = "broken"
+
+
+class ReadinessReport(BaseModel):
+    """The body of `/readyz`."""
+
+    status: Status
+    database: str = Field(description="ok or unavailable")
+    catalog: str = Field(description="loaded or loading")
+    model: str = Field(description="the embedding model in use, or unavailable")
+    mode: str = Field(description="how searches are ranked now: hybrid or lexical")
+
+    @property
+    def takes_calls(self) -> bool:
+        return self.status in (Status.READY, Status.DEGRADED)
+
+
+class Readiness:
+    """What `/readyz` reports. Whoever loads the catalog says when the first load is done."""
+
+    def __init__(self, *, catalog_loaded: bool = True) -> None:
+        self.catalog_loaded = catalog_loaded
+
+    async def report(self, service: CatalogService) -> ReadinessReport:
+        """The state now; asks the database and waits less than a second for it."""
+        reachable = await _database_answers(service)
+        embedder = service.embedder
+        return ReadinessReport(
+            status=self._status(reachable=reachable, embedding=embedder is not None),
+            database="ok" if reachable else "unavailable",
+            catalog="loaded" if self.catalog_loaded else "loading",
+            model=embedder.model_id if embedder is not None else "unavailable",
+            mode=SearchMode.HYBRID if embedder is not None else SearchMode.LEXICAL,
+        )
+
+    def _status(self, *, reachable: bool, embedding: bool) -> Status:
+        if not reachable:
+            return Status.BROKEN
+        if not self.catalog_loaded:
+            return Status.STARTING
+        return Status.READY if embedding else Status.DEGRADED
+
+
+async def _database_answers(service: CatalogService) -> bool:
+    try:
+        async with asyncio.timeout(_DATABASE_SECONDS):
+            await service.counts()
+    except (FormularyError, TimeoutError):
+        return False
+    return True

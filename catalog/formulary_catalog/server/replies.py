@@ -1,0 +1,24 @@
+"""Error bodies of the HTTP side, in the shape that each path's clients can read (DESIGN sections 7 and 8)."""
+
+from collections.abc import Mapping
+
+from starlette.responses import JSONResponse
+
+MCP_PATH = "/mcp"
+
+
+def error_reply(
+    *,
+    path: str,
+    status: int,
+    code: int,
+    message: str,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A JSON-RPC error without an id on the MCP path, `{"error": {"code", "message", "field"}}` elsewhere."""
+    if path == MCP_PATH:
+        body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    else:
+        body = {"error": {"code": code, "message": message, "field": field}}
+    return JSONResponse(body, status_code=status, headers=headers)

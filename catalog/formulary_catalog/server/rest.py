@@ -1,0 +1,171 @@
+"""The REST side: the same answers as the tools, whole, for programs (DESIGN section 8)."""
+
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.arguments import read_arguments, shown
+from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.failures import failure_of, within_deadline
+from formulary_catalog.server.parameters import DETAILS, SELECTION
+from formulary_catalog.server.refusals import checked
+from formulary_catalog.server.replies import error_reply
+from formulary_catalog.server.rest_schema import (
+    DETAILS_OPERATION,
+    LIST_OPERATION,
+    SEARCH_OPERATION,
+    SELECTION_OPERATION,
+    error_responses,
+)
+from formulary_catalog.server.rest_search import auditable, read_search
+
+PREFIX = "/api/v1"
+MAX_LIMIT = 1000
+MAX_OFFSET = 1_000_000
+
+_T = TypeVar("_T")
+
+
+class _Guarded(APIRoute):
+    """A route whose every failure leaves as the error body of this API."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                return await within_deadline(handler(request))
+            except RequestValidationError as error:
+                return _refusal(request, _invalid(error))
+            except Exception as error:
+                return _refusal(request, error)
+
+        return guarded
+
+
+router = APIRouter(prefix=PREFIX, route_class=_Guarded, tags=["workflows"])
+
+
+@router.post(
+    "/workflows/search",
+    operation_id="search_workflows",
+    summary="Search the catalog",
+    response_model=SearchAnswer,
+    responses=error_responses(413),
+    openapi_extra=SEARCH_OPERATION,
+)
+async def search(request: Request) -> Response:
+    """The workflows allowed for the incident that fit best, with reasons."""
+    body = await _object_body(request)
+    _, wanted = await _checked(
+        request, "search", given=auditable(body), read=lambda context: read_search(body, context=context, caller=LOCAL)
+    )
+    return _answer(await _service(request).search(wanted, caller=LOCAL))
+
+
+@router.get(
+    "/workflows",
+    operation_id="list_workflows",
+    summary="List workflows",
+    response_model=WorkflowList,
+    responses=error_responses(),
+    openapi_extra=LIST_OPERATION,
+)
+async def list_workflows(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to return.")] = 100,
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET, description="How many to leave out before.")] = 0,
+) -> Response:
+    """The visible workflows in name order."""
+    page = {"limit": limit, "offset": offset}
+    context, _ = await _checked(request, "list", given=page, read=lambda _: None)
+    return _answer(await _service(request).list_workflows(context=context, caller=LOCAL, limit=limit, offset=offset))
+
+
+@router.get(
+    "/workflows/{workflow_id:path}",
+    operation_id="get_workflow",
+    summary="Get one workflow in full",
+    response_model=WorkflowDetails,
+    responses=error_responses(404),
+    openapi_extra=DETAILS_OPERATION,
+)
+async def get_workflow(
+    request: Request,
+    workflow_id: Annotated[str, Path(description="`name`, `namespace/name`, `name@version` or a version id.")],
+    version: Annotated[str, Query(description="Semantic version; the latest active one without it.")] = "",
+) -> Response:
+    """One workflow by any of its names."""
+    given = {"workflow_id": workflow_id, "version": version}
+    context, named = await _checked(
+        request, "details", given=given, read=lambda _: read_arguments(given, parameters=DETAILS)
+    )
+    return _answer(await _service(request).details(context=context, caller=LOCAL, **named))
+
+
+@router.post(
+    "/selections",
+    operation_id="record_selection",
+    summary="Record the chosen workflow",
+    response_model=SelectionReceipt,
+    responses=error_responses(404, 413),
+    openapi_extra=SELECTION_OPERATION,
+)
+async def record_selection(request: Request) -> Response:
+    """Write a choice and its reasons into the audit trail; nothing is run."""
+    body = await _object_body(request)
+    context, chosen = await _checked(
+        request, "selection", given=body, read=lambda _: read_arguments(body, parameters=SELECTION)
+    )
+    return _answer(await _service(request).record_selection(context=context, caller=LOCAL, **chosen))
+
+
+async def _checked(
+    request: Request, action: str, *, given: Mapping[str, Any], read: Callable[[ContextReference], _T]
+) -> tuple[ContextReference, _T]:
+    return await checked(
+        read, action=action, given=given, headers=request.headers, service=_service(request), caller=LOCAL
+    )
+
+
+def _service(request: Request) -> CatalogService:
+    service: CatalogService = request.app.state.service
+    return service
+
+
+async def _object_body(request: Request) -> dict[str, Any]:
+    try:
+        body = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        raise InvalidInput(
+            "the body is not JSON; send an object such as {'query': 'OOMKilled'}", field="body"
+        ) from None
+    if not isinstance(body, dict):
+        raise InvalidInput(f"the body is {shown(body)}, which is not a JSON object; send one", field="body")
+    return body
+
+
+def _answer(answer: Answer) -> Response:
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+def _refusal(request: Request, error: Exception) -> Response:
+    failure = failure_of(error)
+    return error_reply(
+        path=request.url.path, status=failure.status, code=failure.code, message=failure.message, field=failure.field
+    )
+
+
+def _invalid(error: RequestValidationError) -> InvalidInput:
+    """One line in place of the framework's list."""
+    problem = error.errors()[0]
+    field = str(problem["loc"][-1])
+    return InvalidInput(f"{field} is {shown(problem['input'])}; {problem['msg'].lower()}", field=field)

@@ -1,0 +1,144 @@
+"""Answers that fit into what a model can read: pure functions from an answer to a smaller one of the same shape.
+
+Every shrunk answer is still valid against its output schema, and says in its notes what is missing.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+DEFAULT_SEARCH_BYTES = 4096
+MAX_ANSWER_BYTES = 25_000
+
+_SHORT_DESCRIPTION = 60
+_FEW_REASONS = 2
+_MAX_NAMED_TEXTS = 8
+_ELLIPSIS = "…"
+_IDENTITY = frozenset({"workflow_id", "version", "version_id", "namespace", "uri", "search_id", "search_mode"})
+"""Never cut: a shortened identifier names something else."""
+_OPEN = frozenset({"input_schema", "execution", "parameters", "labels"})
+"""Of no fixed size and worth nothing in part: left out whole, as the last resort."""
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """How far to cut: characters of a text, entries of a list, and whether commands and open members are spared."""
+
+    characters: int
+    entries: int | None = None
+    commands: bool = True
+    open_members: bool = False
+
+
+_CUTS = (
+    *(_Cut(characters=limit, commands=False) for limit in (4000, 2000, 1000, 500, 250, 120)),
+    *(_Cut(characters=limit) for limit in (2000, 1000, 500, 250, 120)),
+    *(_Cut(characters=120, entries=entries) for entries in (100, 30, 10, 3)),
+    _Cut(characters=60, entries=1, open_members=True),
+)
+
+
+def compact(answer: Any) -> str:
+    """The answer as JSON without spaces, with every character as itself."""
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+
+def size(answer: Any) -> int:
+    """Bytes of the compact form."""
+    return len(compact(answer).encode())
+
+
+def fit_search(answer: Json, *, budget: int, advice: str) -> Json:
+    """A search answer of at most `budget` bytes; the best result keeps the most.
+
+    From the last rank up to the second: descriptions are shortened, then match reasons, then labels left out; then
+    results are dropped from the end, with a note that ends in `advice`.
+    """
+    hits = [dict(hit) for hit in answer["workflows"]]
+    excess = size(answer) - budget
+    for reduce in (_shorten_description, _thin_reasons, _drop_labels):
+        for hit in reversed(hits[1:]):
+            if excess <= 0:
+                return {**answer, "workflows": hits}
+            before = size(hit)
+            reduce(hit)
+            excess -= before - size(hit)
+    return fit(_drop_results(answer, hits=hits, budget=budget, advice=advice), budget=budget)
+
+
+def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES) -> Json:
+    """Any answer with `notes`, of at most `budget` bytes, with a note that names what was cut.
+
+    The longest texts are cut first; the commands of steps only when that is not enough, and never unnamed.
+    """
+    if size(answer) <= budget:
+        return answer
+    for cut in _CUTS:
+        fitted = _apply(cut, answer=answer)
+        if size(fitted) <= budget:
+            break
+    return fitted
+
+
+def _shorten_description(hit: Json) -> None:
+    hit["description"] = _shortened(hit["description"], limit=_SHORT_DESCRIPTION)
+
+
+def _thin_reasons(hit: Json) -> None:
+    hit["match_reasons"] = hit["match_reasons"][:_FEW_REASONS]
+
+
+def _drop_labels(hit: Json) -> None:
+    hit["labels"] = {}
+
+
+def _drop_results(answer: Json, *, hits: list[Json], budget: int, advice: str) -> Json:
+    shorter = {**answer, "workflows": hits}
+    for kept in range(len(hits) - 1, 0, -1):
+        if size(shorter) <= budget:
+            break
+        note = f"showing the first {kept} of {answer['total_results']}; {advice}"
+        shorter = {**answer, "workflows": hits[:kept], "notes": [*answer["notes"], note]}
+    return shorter
+
+
+def _apply(cut: _Cut, *, answer: Json) -> Json:
+    named: list[str] = []
+    fitted: Json = _walk(answer, cut=cut, path="", named=named)
+    commands = [path for path in named if path.endswith(".command")]
+    others = [path for path in named if not path.endswith(".command")]
+    unnamed = [f"{len(others) - _MAX_NAMED_TEXTS} more texts"] if len(others) > _MAX_NAMED_TEXTS else []
+    where = ", ".join([*others[:_MAX_NAMED_TEXTS], *commands, *unnamed])
+    return {**fitted, "notes": [*fitted["notes"], f"cut to fit: {where}; the resource at uri has the whole"]}
+
+
+def _walk(value: Any, *, cut: _Cut, path: str, named: list[str]) -> Any:
+    if isinstance(value, str):
+        if len(value) <= cut.characters or (path.endswith(".command") and not cut.commands):
+            return value
+        named.append(path)
+        return _shortened(value, limit=cut.characters)
+    if isinstance(value, list):
+        kept = value[: cut.entries]
+        if len(kept) < len(value):
+            named.append(f"{path} after the first {len(kept)}")
+        return [_walk(item, cut=cut, path=f"{path}[{number}]", named=named) for number, item in enumerate(kept)]
+    if isinstance(value, dict):
+        return {key: _member(key, item, cut=cut, path=path, named=named) for key, item in value.items()}
+    return value
+
+
+def _member(key: str, value: Any, *, cut: _Cut, path: str, named: list[str]) -> Any:
+    if key in _IDENTITY:
+        return value
+    inner = f"{path}.{key}" if path else key
+    if key in _OPEN and cut.open_members and value:
+        named.append(inner)
+        return type(value)()
+    return _walk(value, cut=cut, path=inner, named=named)
+
+
+def _shortened(text: str, *, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS

@@ -1,0 +1,46 @@
+"""The same server over standard input and output, as a client starts it (DESIGN section 7)."""
+
+import sys
+from typing import cast
+
+from mcp import Client, StdioServerParameters
+from mcp_types import RequestParamsMeta
+
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.server.incident import META_KEY
+from formulary_catalog.store.catalog import CatalogWriter
+from support.agent import answer_of, refused
+from support.manifest import workflow
+
+SERVER = """
+import asyncio, sys
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.stdio import run_stdio
+from formulary_catalog.settings import ContextPolicy, Settings
+
+async def main():
+    metrics = Metrics()
+    service = await CatalogService.create(
+        dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
+    )
+    await run_stdio(service=service, settings=Settings(), metrics=metrics)
+    await service.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_a_client_that_starts_the_server_gets_the_same_answers(database: str, workflows: CatalogWriter) -> None:
+    await workflows.apply(catalog_entry(workflow("ours"), source="test", default_namespace="formulary"))
+    server = StdioServerParameters(command=sys.executable, args=["-c", SERVER, database])
+
+    for mode in ("auto", "legacy"):
+        async with Client(server, mode=mode) as client:
+            assert len((await client.list_tools()).tools) == 3
+            answer = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}))
+            nowhere = cast(RequestParamsMeta, {META_KEY: "rr-nobody"})
+            unknown = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled"}, meta=nowhere)
+
+        assert [hit["workflow_id"] for hit in answer["workflows"]] == ["ours"]
+        assert "rr-nobody" in refused(unknown)

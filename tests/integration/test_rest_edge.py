@@ -1,0 +1,194 @@
+"""What is refused before anything looks at a request, and what health checks see (DESIGN sections 8 and 12)."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.metrics import DEFINITIONS, Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server import edge
+from formulary_catalog.server.app import create_app
+from formulary_catalog.server.edge import MAX_BODY_BYTES, MAX_CALLS_AT_ONCE, PROBES, Edge
+from formulary_catalog.server.hosts import HostRule
+from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support.serving import catalog, listening, serving
+
+LOOPBACK = HostRule(allowed=(), listening_on="127.0.0.1")
+
+
+@pytest.fixture(scope="module")
+async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+    async with catalog([], postgres=postgres, embedder=None) as empty:
+        yield empty
+
+
+@pytest.fixture(scope="module")
+async def url(service: CatalogService) -> AsyncIterator[str]:
+    async with serving(service, allowed_hosts="formulary.tools.svc, catalog.example") as at:
+        yield at
+
+
+async def status(url: str, *, host: str = "localhost", path: str = "/api/v1/workflows") -> int:
+    async with httpx.AsyncClient() as http:
+        return (await http.get(url + path, headers={"Host": host})).status_code
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "[::1]:8080", "formulary.tools.svc:8080", "catalog.example"]
+)
+async def test_loopback_and_allowed_names_are_served(url: str, host: str) -> None:
+    assert await status(url, host=host) == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["formulary", "10.0.0.7:8080", "catalog.example.evil", "evil@localhost", "localhost:x", "[::1", "a b"]
+)
+async def test_any_other_name_is_misdirected(url: str, host: str) -> None:
+    assert await status(url, host=host) == 421
+
+
+@pytest.mark.parametrize("path", sorted(PROBES))
+async def test_probes_and_scrapes_come_by_pod_address(url: str, path: str) -> None:
+    assert await status(url, host="10.0.0.7:8080", path=path) == 200
+
+
+def test_the_address_listened_on_is_a_name_unless_it_is_every_address() -> None:
+    assert HostRule(allowed=(), listening_on="192.168.1.5").allows_host("192.168.1.5:8080")
+    assert not HostRule(allowed=(), listening_on="0.0.0.0").allows_host("0.0.0.0:8080")
+    assert not HostRule(allowed=(), listening_on="::").allows_host("[::]:8080")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/workflows/search", "/api/v1/selections", "/nothing"])
+async def test_a_body_over_the_limit_is_refused_on_every_path(url: str, path: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        over = await http.post(path, content=b"x" * (MAX_BODY_BYTES + 1))
+        within = await http.post(path, content=b"x" * MAX_BODY_BYTES)
+
+    assert (over.status_code, over.json()["error"]["code"]) == (413, -32002)
+    assert within.status_code in {400, 404}
+
+
+async def test_values_of_headers_lose_the_blanks_around_them() -> None:
+    async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+        await PlainTextResponse(repr(dict(scope["headers"])[b"x-padded"]))(scope, receive, send)
+
+    async with listening(_with_lifespan(Edge(echo, hosts=LOOPBACK))) as url:
+        answered = await _raw(
+            url, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Padded: \t value \t\r\nConnection: close\r\n\r\n"
+        )
+
+    assert answered.endswith(b"b'value'")
+
+
+async def test_calls_over_the_limit_are_told_to_come_back_and_probes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge, "_QUEUE_SECONDS", 0.05)
+    enough, release = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] not in PROBES:
+            enough.release()
+            await release.wait()
+        await PlainTextResponse("done")(scope, receive, send)
+
+    limits = httpx.Limits(max_connections=None)
+    app = _with_lifespan(Edge(slow, hosts=LOOPBACK))
+    async with listening(app) as url, httpx.AsyncClient(base_url=url, limits=limits) as http:
+        running = [asyncio.create_task(http.post("/call")) for _ in range(MAX_CALLS_AT_ONCE)]
+        for _ in running:
+            await enough.acquire()
+        one_more, probe = await http.post("/call"), await http.get("/healthz")
+        release.set()
+        answered = await asyncio.gather(*running)
+
+    assert one_more.status_code == 503
+    assert "retry in a few seconds" in one_more.json()["error"]["message"]
+    assert probe.status_code == 200
+    assert {response.status_code for response in answered} == {200}
+
+
+async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr(edge, "_BODY_SECONDS", 0.05)
+    head = b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
+
+    assert b" 408 " in await _raw(url, head)
+
+
+async def test_health_is_about_the_process_alone(postgres: EmbeddedPostgres) -> None:
+    async with catalog([], postgres=postgres, embedder=None) as gone, serving(gone) as url:
+        await gone.close()
+        assert await status(url, path="/healthz") == 200
+        assert await status(url, path="/readyz") == 503
+        assert await status(url, path="/metrics") == 200
+
+
+async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
+    postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    readiness = Readiness(catalog_loaded=False)
+    async with catalog([], postgres=postgres, embedder=None) as service:
+        app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
+        async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+            starting = await http.get("/readyz")
+            readiness.catalog_loaded = True
+            degraded = await http.get("/readyz")
+            service.use_embedder(embedder)
+            ready = await http.get("/readyz")
+            await service.close()
+            broken = await http.get("/readyz")
+
+    seen = [(response.status_code, response.json()["status"]) for response in (starting, degraded, ready, broken)]
+    assert seen == [(503, "starting"), (200, "degraded"), (200, "ready"), (503, "broken")]
+    assert degraded.json() == {
+        "status": "degraded",
+        "database": "ok",
+        "catalog": "loaded",
+        "model": "unavailable",
+        "mode": "lexical",
+    }
+    assert (ready.json()["mode"], ready.json()["model"]) == ("hybrid", embedder.model_id)
+
+
+async def test_metrics_are_scraped_as_prometheus_text(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        response = await http.get("/metrics")
+
+    assert response.headers["content-type"].startswith("text/plain; version=")
+    assert all(f"# TYPE {metric.name} {metric.kind}" in response.text for metric in DEFINITIONS)
+
+
+async def _raw(url: str, request: bytes) -> bytes:
+    """What a server says to these bytes until it closes the connection."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    answered = await asyncio.wait_for(reader.read(), timeout=10)
+    writer.close()
+    await writer.wait_closed()
+    return answered
+
+
+def _with_lifespan(app: Edge) -> "_Lifespan":
+    return _Lifespan(app)
+
+
+class _Lifespan:
+    """Answers the lifespan events that a bare application under test does not."""
+
+    def __init__(self, app: Edge) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._app(scope, receive, send)
+            return
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await send({"type": "lifespan.shutdown.complete"})

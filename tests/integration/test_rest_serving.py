@@ -1,0 +1,109 @@
+"""Starting and stopping the HTTP server in the event loop of its caller (DESIGN sections 11 and 12)."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from formulary_catalog.errors import StartupError
+from formulary_catalog.server.run import serve
+
+
+class Slow:
+    """An application whose one call ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self.release = asyncio.Event()
+        self.app = Starlette(routes=[Route("/", self._call)])
+
+    async def _call(self, _: Request) -> PlainTextResponse:
+        self.entered.set()
+        await self.release.wait()
+        return PlainTextResponse("done")
+
+
+async def started(slow: Slow) -> tuple[asyncio.Task[None], int]:
+    ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    running = asyncio.create_task(serve(slow.app, host="127.0.0.1", port=0, on_ready=ready.set_result))
+    async with asyncio.timeout(10):
+        return running, await ready
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.Signals) -> None:
+    slow = Slow()
+    running, port = await started(slow)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        call = asyncio.create_task(http.get("/"))
+        await slow.entered.wait()
+
+        os.kill(os.getpid(), number)
+        await _closed(port)
+        assert not call.done()
+        slow.release.set()
+
+        assert (await call).text == "done"
+    await asyncio.wait_for(running, timeout=5)
+
+
+async def test_a_second_interrupt_does_not_wait_for_calls() -> None:
+    slow = Slow()
+    running, port = await started(slow)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        call = asyncio.create_task(http.get("/"))
+        await slow.entered.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await _closed(port)
+
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(running, timeout=5)
+
+        slow.release.set()
+        await asyncio.wait([call])
+        call.exception()
+
+
+async def test_small_answers_are_not_held_back_until_they_are_acknowledged() -> None:
+    quick = Slow()
+    quick.release.set()
+    running, port = await started(quick)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+        begun = time.perf_counter()
+        for _ in range(50):
+            await http.get("/")
+        taken = time.perf_counter() - begun
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(running, timeout=5)
+
+    assert taken < 50 * 0.035
+
+
+async def test_a_port_in_use_is_said_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(StartupError, match=f"cannot listen on port {port} of 127.0.0.1: .*choose another"):
+            await serve(Slow().app, host="127.0.0.1", port=port, on_ready=lambda _: None)
+
+
+async def test_a_host_that_is_none_is_said_in_one_line() -> None:
+    with pytest.raises(StartupError, match=r"cannot listen on port 0 of no\.such\.host\.invalid"):
+        await serve(Slow().app, host="no.such.host.invalid", port=0, on_ready=lambda _: None)
+
+
+async def _closed(port: int) -> None:
+    """Return once nothing listens on the port any more."""
+    for _ in range(500):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return
+        await asyncio.sleep(0.01)
+    pytest.fail(f"port {port} is still listened on")

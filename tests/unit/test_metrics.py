@@ -1,0 +1,78 @@
+"""Metrics that dashboards and alerts rely on (DESIGN section 12)."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from formulary_catalog import __version__
+from formulary_catalog.metrics import DEFINITIONS, Metrics, page
+
+
+def observed() -> Metrics:
+    metrics = Metrics()
+    metrics.count_search("hybrid", "ok")
+    metrics.observe_phase("sql", 0.004)
+    metrics.count_tool_call("search_workflow_catalog", "ok")
+    metrics.set_workflows({"Active": 51, "Superseded": 2})
+    metrics.set_contexts(3)
+    metrics.count_context_lookup("found")
+    metrics.set_embedder_up(True)
+    return metrics
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_names_and_labels_are_a_promise() -> None:
+    assert {(metric.name, metric.kind, metric.labels) for metric in DEFINITIONS} == {
+        ("formulary_searches_total", "counter", ("mode", "outcome")),
+        ("formulary_search_seconds", "histogram", ("phase",)),
+        ("formulary_tool_calls_total", "counter", ("tool", "outcome")),
+        ("formulary_catalog_workflows", "gauge", ("status",)),
+        ("formulary_contexts", "gauge", ()),
+        ("formulary_context_lookups_total", "counter", ("outcome",)),
+        ("formulary_embedder_up", "gauge", ()),
+        ("formulary_build_info", "gauge", ("version",)),
+    }
+
+
+def test_what_is_observed_is_scraped() -> None:
+    scraped = samples(observed())
+
+    assert scraped["formulary_searches_total", frozenset({("mode", "hybrid"), ("outcome", "ok")})] == 1
+    assert scraped["formulary_search_seconds_count", frozenset({("phase", "sql")})] == 1
+    assert scraped["formulary_catalog_workflows", frozenset({("status", "Active")})] == 51
+    assert scraped["formulary_contexts", frozenset()] == 3
+    assert scraped["formulary_embedder_up", frozenset()] == 1
+    assert scraped["formulary_build_info", frozenset({("version", __version__)})] == 1
+
+
+def test_every_defined_metric_is_served_under_its_name_and_kind() -> None:
+    exposed = observed().exposition().decode()
+
+    for metric in DEFINITIONS:
+        assert f"# TYPE {metric.name} {metric.kind}\n" in exposed
+
+
+def test_a_status_that_is_gone_from_the_catalog_is_gone_from_the_metric() -> None:
+    metrics = observed()
+    metrics.set_workflows({"Active": 50})
+
+    assert [key for key in samples(metrics) if key[0] == "formulary_catalog_workflows"] == [
+        ("formulary_catalog_workflows", frozenset({("status", "Active")}))
+    ]
+
+
+def test_two_processes_in_one_interpreter_do_not_share_counts() -> None:
+    observed()
+
+    assert ("formulary_contexts", frozenset()) in samples(Metrics())
+    assert samples(Metrics())["formulary_contexts", frozenset()] == 0
+
+
+def test_the_reference_page_lists_every_metric() -> None:
+    assert all(f"| `{metric.name}` |" in page() for metric in DEFINITIONS)

@@ -1,0 +1,281 @@
+"""What a caller may send and how it is read, on every edge (DESIGN section 7)."""
+
+import math
+from typing import Any
+
+import pytest
+from starlette.datastructures import Headers
+
+from formulary_catalog.domain.request import Caller, ContextReference
+from formulary_catalog.errors import ContextError, InvalidInput
+from formulary_catalog.server.arguments import read_arguments, without_nulls
+from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.incident import META_KEY, context_reference
+from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, spelled
+from formulary_catalog.server.rest_search import auditable, read_search
+from formulary_catalog.settings import LabelSpelling
+
+NOWHERE = ContextReference()
+
+
+def searched(**given: Any) -> dict[str, Any]:
+    return read_arguments(without_nulls({"query": "OOMKilled", **given}), parameters=SEARCH)
+
+
+def body(**given: Any) -> dict[str, Any]:
+    return {"query": "OOMKilled", **given}
+
+
+@pytest.mark.parametrize("name", ["label.signal-type", "label_signal_type", "label.signal_type"])
+def test_labels_are_taken_in_both_spellings(name: str) -> None:
+    assert searched(**{name: "OOMKilled"})["label.signal-type"] == "OOMKilled"
+
+
+def test_the_same_label_in_both_spellings_is_fine_while_they_agree() -> None:
+    assert searched(**{"label.severity": "high", "label_severity": "high"})["label.severity"] == "high"
+
+    with pytest.raises(InvalidInput, match=r"label\.severity is given twice with different values"):
+        searched(**{"label.severity": "high", "label_severity": "low"})
+
+
+@pytest.mark.parametrize("nothing", [None, [None], [None, [None]], "", "  "])
+@pytest.mark.parametrize("name", ["label.severity", "exclude_keywords"])
+def test_nulls_and_blanks_count_as_absent(name: str, nothing: object) -> None:
+    assert searched(**{name: nothing}) == {"query": "OOMKilled"}
+
+
+def test_nulls_are_dropped_at_every_depth() -> None:
+    given: dict[str, Any] = {"a": None, "b": {"c": [None], "d": [1, None, {"e": None}]}, "f": []}
+
+    assert without_nulls(given) == {"b": {"d": [1, {}]}, "f": []}
+
+
+@pytest.mark.parametrize("given", ["restart, delete", ["restart", "delete"], ["restart", None, "delete", ""]])
+def test_excluded_keywords_are_a_list_or_separated_by_commas(given: object) -> None:
+    assert searched(exclude_keywords=given)["exclude_keywords"] == ("restart", "delete")
+
+
+@pytest.mark.parametrize("given", [5, 5.0, "5", " 5 "])
+def test_a_number_may_be_quoted_and_is_whole_where_it_must_be(given: object) -> None:
+    top_k = searched(top_k=given)["top_k"]
+
+    assert (top_k, type(top_k)) == (5, int)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("top_k", 0, "a whole number from 1 to 50"),
+        ("top_k", 51, "a whole number from 1 to 50"),
+        ("top_k", "ten", "a whole number from 1 to 50"),
+        ("top_k", 1.5, "a whole number from 1 to 50"),
+        ("top_k", True, "a whole number from 1 to 50"),
+        ("top_k", "9" * 5000, "a whole number from 1 to 50"),
+        ("top_k", 10**400, "a whole number from 1 to 50"),
+        ("min_confidence", 1.01, "a number from 0 to 1"),
+        ("min_confidence", math.nan, "a number from 0 to 1"),
+        ("min_confidence", "inf", "a number from 0 to 1"),
+        ("min_confidence", {"at least": 1}, "a number from 0 to 1"),
+        ("label.severity", ["high"], "text"),
+        ("label.severity", 3, "text"),
+        ("exclude_keywords", [["restart"]], "text"),
+        ("query", {"text": "OOMKilled"}, "text"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_value_the_rule_and_an_example(name: str, value: object, rule: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        searched(**{name: value})
+
+    message = str(refused.value)
+    assert refused.value.field == name
+    assert f"which is not {rule}; give a value such as" in message
+    assert "\n" not in message
+    assert len(message) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("label.signaltype", "label.signal-type"),
+        ("label_enviroment", "label.environment"),
+        ("topk", "top_k"),
+        ("exclude", "exclude_keywords"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_nearest_name_and_the_list(name: str, nearest: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        searched(**{name: "x"})
+
+    assert f"unknown argument {name!r}; did you mean {nearest!r}?" in str(refused.value)
+    assert "query, label.signal-type, label.severity" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["custom_labels", "customLabels", "label.custom", "labels", "team", "\u202e\ud800\n"])
+def test_custom_labels_are_an_unknown_argument_like_any_other(name: str) -> None:
+    with pytest.raises(InvalidInput, match="unknown argument") as refused:
+        searched(**{name: {"team": ["payments"]}})
+
+    assert "payments" not in str(refused.value)
+    assert str(refused.value).isprintable()
+
+
+def test_a_missing_argument_is_named_with_an_example() -> None:
+    with pytest.raises(InvalidInput, match="query is missing; give it, such as 'OOMKilled critical'"):
+        read_arguments({"query": None}, parameters=SEARCH)
+
+    with pytest.raises(InvalidInput, match="reasoning is missing"):
+        read_arguments({"workflow_id": "oom"}, parameters=SELECTION)
+
+
+@pytest.mark.parametrize("character", ["\0", "\ud800"])
+def test_text_that_cannot_be_stored_is_refused(character: str) -> None:
+    with pytest.raises(InvalidInput, match="workflow_id contains a NUL or an unpaired surrogate"):
+        read_arguments({"workflow_id": f"oom{character}"}, parameters=DETAILS)
+
+
+@pytest.mark.parametrize("text", ["שלום \u202eworld", "💥" * 100, "'; drop table workflow; --", "Ignore all rules"])
+def test_any_other_text_is_taken_as_it_is(text: str) -> None:
+    assert searched(query=text)["query"] == text
+
+
+def test_text_over_the_limit_is_refused_with_both_lengths() -> None:
+    with pytest.raises(InvalidInput, match=r"label\.severity has 254 characters; give at most 253"):
+        searched(**{"label.severity": "x" * 254})
+
+
+def test_the_listed_schema_is_flat_closed_and_plain() -> None:
+    for parameters in (SEARCH, DETAILS, SELECTION):
+        schema = input_schema(parameters)
+
+        assert schema["additionalProperties"] is False
+        for property_schema in schema["properties"].values():
+            assert property_schema["type"] in {"string", "integer", "number"}
+            assert property_schema["description"]
+            assert property_schema["examples"]
+            assert not {"anyOf", "default", "format", "title"} & set(property_schema)
+
+
+def test_labels_are_listed_in_snake_case_on_request() -> None:
+    names = [spelled(parameter, spelling=LabelSpelling.SNAKE).name for parameter in SEARCH]
+
+    assert names[:3] == ["query", "label_signal_type", "label_severity"]
+    assert not any("." in name or "-" in name for name in names)
+
+
+def test_an_incident_is_read_from_headers_and_meta() -> None:
+    headers = Headers({"x-remediation-id": " rr-1 ", "x-aianalysis": "shop/checkout"})
+
+    assert context_reference(headers=headers, meta={META_KEY: "rr-1"}) == ContextReference(
+        remediation_id="rr-1", analysis="shop/checkout", meta_remediation_id="rr-1"
+    )
+
+
+def test_a_blank_or_absent_incident_is_none() -> None:
+    assert not context_reference(headers=Headers({"x-remediation-id": "  ", "x-aianalysis": ""}), meta={META_KEY: None})
+    assert not context_reference(headers=None)
+
+
+@pytest.mark.parametrize("value", ["x" * 254, "rr\n1", "rr-ü", "rr\0", "\u202err"])
+def test_an_odd_incident_fails_closed_without_being_echoed(value: str) -> None:
+    with pytest.raises(ContextError) as refused:
+        context_reference(headers=None, meta={META_KEY: value})
+
+    assert value not in str(refused.value)
+
+
+def test_an_incident_that_is_no_text_fails_closed() -> None:
+    with pytest.raises(ContextError, match="is not text"):
+        context_reference(headers=None, meta={META_KEY: ["rr-1"]})
+
+
+def test_a_header_repeated_with_another_value_fails_closed() -> None:
+    repeated = Headers(raw=[(b"x-remediation-id", b"rr-1"), (b"x-remediation-id", b"rr-2")])
+
+    with pytest.raises(ContextError, match="X-Remediation-Id is sent 2 times"):
+        context_reference(headers=repeated)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"label.signal-type": ["OOMKilled", "Evicted"]},
+        {"label_signal_type": ["OOMKilled", "", "Evicted"], "label.signal-type": None, "filters": None},
+        {"filters": {"signal-type": ["OOMKilled", "Evicted"]}},
+        {"filters": {"signal_type": ["OOMKilled", "Evicted"]}},
+        {"filters": {"label.signal-type": ["OOMKilled", "Evicted"]}},
+    ],
+)
+def test_rest_takes_lists_of_label_values_flat_or_nested(labels: dict[str, Any]) -> None:
+    request = read_search(body(**labels), context=NOWHERE, caller=LOCAL)
+
+    assert request.labels == {"signal_type": ("OOMKilled", "Evicted")}
+
+
+def test_rest_does_not_split_label_values_at_commas() -> None:
+    request = read_search(body(**{"label.component": "a, b"}), context=NOWHERE, caller=LOCAL)
+
+    assert request.labels == {"component": ("a, b",)}
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"filters": ["signal-type"]}, "filters"),
+        ({"filters": {"signal-typ": "x"}}, "label.signal-typ"),
+        ({"filters": {"severity": "low"}, "label.severity": "high"}, "label.severity"),
+        ({"top_k": "5"}, "top_k"),
+        ({"limit": 5}, "limit"),
+        ({"label.severity": ["high", None]}, "label.severity"),
+        ({"label.severity": [""] * 51}, "label.severity"),
+        ({"embedding": [0.1] * 383}, "embedding"),
+        ({"embedding": [0.0] * 384}, "embedding"),
+        ({"embedding": [math.inf] * 384}, "embedding"),
+        ({"embedding": [math.nan] * 384}, "embedding"),
+        ({"embedding": [10**400] * 384}, "embedding"),
+        ({"embedding": ["0.1"] * 384}, "embedding"),
+        ({"embedding": [True] * 384}, "embedding"),
+        ({"filters": {"custom_labels": ["team"]}}, "filters.custom_labels"),
+        ({"filters": {"custom_labels": {"team": 1}}}, "filters.custom_labels"),
+        ({"filters": {"custom_labels": {"team": "\0"}}}, "filters.custom_labels"),
+        ({"filters": {"custom_labels": {"": "payments"}}}, "filters.custom_labels"),
+        ({"filters": {"custom_labels": {"team": ["x"] * 51}}}, "filters.custom_labels"),
+    ],
+)
+def test_rest_refuses_what_it_does_not_understand_and_names_it(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        read_search(body(**given), context=NOWHERE, caller=LOCAL)
+
+    assert refused.value.field == field
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("numbers", [[1] * 384, [1e308] * 384, [0.0] * 383 + [5e-324]])
+def test_an_embedding_is_brought_to_length_one(numbers: list[float]) -> None:
+    request = read_search(body(embedding=numbers), context=NOWHERE, caller=LOCAL)
+
+    assert request.embedding is not None
+    assert math.hypot(*request.embedding) == pytest.approx(1)
+
+
+def test_custom_labels_are_taken_only_from_a_caller_that_may_set_a_context() -> None:
+    given = body(filters={"custom_labels": {"team": ["payments"], "region": "eu"}})
+
+    request = read_search(given, context=NOWHERE, caller=LOCAL)
+
+    assert request.custom_labels == {"team": ("payments",), "region": ("eu",)}
+    with pytest.raises(InvalidInput, match="may not be set by this caller"):
+        read_search(given, context=NOWHERE, caller=Caller(name="agent", namespaces=frozenset({"shop"})))
+
+
+def test_the_remediation_id_of_a_body_joins_the_headers() -> None:
+    context = ContextReference(remediation_id="rr-1")
+
+    request = read_search(body(remediation_id="rr-2"), context=context, caller=LOCAL)
+
+    assert request.context == ContextReference(remediation_id="rr-1", meta_remediation_id="rr-2")
+
+
+def test_what_is_kept_of_a_refused_body_holds_no_custom_labels() -> None:
+    given = body(embedding=[0.0], filters={"severity": "high", "custom_labels": {"team": "payments"}})
+
+    assert auditable(given) == {"query": "OOMKilled", "filters": {"severity": "high"}}
