@@ -1,0 +1,133 @@
+"""What `formulary doctor` looks at: each check says what it found and, where that is not good, the way out."""
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from formulary_catalog.cli import databases
+from formulary_catalog.cli.hosts import is_loopback
+from formulary_catalog.cli.terminal import counted
+from formulary_catalog.embedding.cache import CachedExport
+from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.embedded import default_data_dir
+from formulary_catalog.store.health import Health, health
+from formulary_catalog.store.migrate import HEAD, describe
+
+_MIN_PYTHON = (3, 11)
+_MIN_PGVECTOR = (0, 8)
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One finding. `way_out` is empty where all is well."""
+
+    name: str
+    detail: str
+    way_out: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.way_out
+
+
+async def checks(settings: Settings, *, url: str) -> list[Check]:
+    """All findings, those about what everything else needs first. Never raises for what it finds."""
+    source, model = _model(settings)
+    found = [_python(), *model, _place(settings)]
+    try:
+        async with databases.existing_database(settings) as dsn:
+            state = await health(dsn)
+        found += _database(state, model_id=source.id if source else "")
+    except FormularyError as error:
+        found.append(Check(name="database", detail="not available", way_out=str(error)))
+    found.append(await _server(url))
+    return found
+
+
+def _python() -> Check:
+    recent = tuple(int(part) for part in platform.python_version_tuple()[:2]) >= _MIN_PYTHON
+    way_out = "" if recent else "install Python 3.11 or newer"
+    return Check(name="python", detail=platform.python_version(), way_out=way_out)
+
+
+def _model(settings: Settings) -> tuple[ModelSource | None, list[Check]]:
+    try:
+        source = locate(settings.embedding_model)
+    except FormularyError as error:
+        return None, [Check(name="model", detail="not found: searches would rank by words alone", way_out=str(error))]
+    export = CachedExport.of(source, cache_dir=settings.model_cache_dir)
+    defect = export.defect()
+    if defect is None:
+        exported = Check(name="model export", detail=str(export.directory))
+    else:
+        way_out = "it is made at the next start, or now with `python -m formulary_catalog.embedding.export`"
+        exported = Check(name="model export", detail=defect, way_out=way_out)
+    return source, [Check(name="model", detail=source.id), exported]
+
+
+def _place(settings: Settings) -> Check:
+    if settings.database_url:
+        return Check(name="data", detail=describe(settings.database_url))
+    data_dir = settings.data_dir or default_data_dir()
+    way_out = "" if data_dir.exists() else "it is made by `formulary up`"
+    return Check(
+        name="data", detail=f"directory {data_dir}" + (" is not there yet" if way_out else ""), way_out=way_out
+    )
+
+
+def _database(state: Health, *, model_id: str) -> Iterator[Check]:
+    old = tuple(int(part) for part in state.pgvector.split(".")[:2] if part.isdigit()) < _MIN_PGVECTOR
+    way_out = "install pgvector 0.8 or newer and run `alter extension vector update`" if old else ""
+    yield Check(name="postgresql", detail=f"{state.postgres}, pgvector {state.pgvector or 'missing'}", way_out=way_out)
+    if state.revision != HEAD:
+        yield Check(name="schema", detail=state.revision or "none", way_out=f"run `formulary migrate` to get to {HEAD}")
+        return
+    yield Check(name="schema", detail=f"revision {state.revision}")
+    yield _row_security(state)
+    yield Check(name="catalog", detail=_contents(state))
+    yield _vectors(state, model_id=model_id)
+
+
+def _row_security(state: Health) -> Check:
+    problems = [f"not forced on {table}" for table in state.exposed]
+    problems += [f"the server's role {privilege}" for privilege in state.privileges]
+    way_out = "somebody changed what the migrations set up: restore the tables and roles, or migrate a new database"
+    return Check(
+        name="row security",
+        detail="; ".join(problems) or "forced, and the server's role cannot get round it",
+        way_out=way_out if problems else "",
+    )
+
+
+def _contents(state: Health) -> str:
+    return f"{counted(state.workflows, 'workflow')}, {counted(state.contexts, 'context')}"
+
+
+def _vectors(state: Health, *, model_id: str) -> Check:
+    present = state.vectors.get(model_id, 0)
+    missing = state.workflows - present
+    return Check(
+        name="vectors",
+        detail=f"{present} of {state.workflows} workflows by {model_id or 'the model'}",
+        way_out="load the manifests again with the model in place: `formulary up`" if missing else "",
+    )
+
+
+async def _server(url: str) -> Check:
+    start = "start one with `formulary up`, or name another with --url"
+    try:
+        trust_env = not is_loopback(httpx.URL(url).host)
+        async with httpx.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
+            answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
+        state, mode = str(answer["status"]), str(answer["mode"])
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return Check(name="server", detail=f"none at {url}", way_out=start)
+    except (ValueError, LookupError, TypeError):
+        return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)
+    way_out = "" if state == "ready" else f"look at {url.rstrip('/')}/readyz and at the server's log"
+    return Check(name="server", detail=f"{state} at {url}, mode {mode}", way_out=way_out)

@@ -1,0 +1,58 @@
+"""The database that a command works on: the one that was named, or the one in a data directory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from formulary_catalog.errors import StartupError, Unavailable
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres, default_data_dir
+from formulary_catalog.store.migrate import require_current_schema
+
+
+def embedded(settings: Settings) -> EmbeddedPostgres:
+    """The PostgreSQL of the data directory, not started."""
+    return EmbeddedPostgres(data_dir=settings.data_dir or default_data_dir())
+
+
+async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:
+    """Start it, and stop it with the stack, even if it is interrupted while it starts.
+
+    Raises:
+        StartupError: it cannot start.
+    """
+    stack.push_async_callback(asyncio.to_thread, postgres.stop)
+    await asyncio.to_thread(postgres.start)
+
+
+async def answers(postgres: EmbeddedPostgres) -> bool:
+    """Whether another process, such as a `formulary up`, runs it and has set up its schema.
+
+    Raises:
+        StartupError: its schema is not ours.
+    """
+    try:
+        await require_current_schema(postgres.dsn())
+    except Unavailable:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def existing_database(settings: Settings) -> AsyncIterator[str]:
+    """The DSN of a database that should hold a catalog; an embedded one that nobody runs is run meanwhile.
+
+    Raises:
+        StartupError: there is no such data directory, or it cannot be used.
+    """
+    if settings.database_url:
+        yield settings.database_url
+        return
+    data_dir = settings.data_dir or default_data_dir()
+    if not data_dir.exists():
+        raise StartupError(f"there is no catalog in {data_dir}; make one with `formulary up --data-dir {data_dir}`")
+    postgres = embedded(settings)
+    async with AsyncExitStack() as stack:
+        if not await answers(postgres):
+            await start(postgres, stack=stack)
+        yield postgres.dsn()

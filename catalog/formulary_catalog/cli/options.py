@@ -1,0 +1,113 @@
+"""Options that several commands share, and the settings that they make up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.settings import Settings
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_JSON = "formulary.json"
+_LEVELS = ("debug", "info", "warning", "error")
+
+DIRECTORY = click.Path(path_type=Path)
+
+
+def json_option(command: _F) -> _F:
+    """`--json`, which also makes errors JSON."""
+    return click.option(
+        "--json", "as_json", is_flag=True, is_eager=True, callback=_remember_json, help="Print JSON, errors included."
+    )(command)
+
+
+def wants_json(ctx: click.Context) -> bool:
+    """Whether the command that ran was called with `--json`."""
+    return bool(ctx.meta.get(_JSON))
+
+
+def database_option(command: _F) -> _F:
+    """`--database-url`."""
+    return click.option(
+        "--database-url", metavar="URL", help="PostgreSQL to use, postgresql://user@host/name. [FORMULARY_DATABASE_URL]"
+    )(command)
+
+
+def data_dir_option(command: _F) -> _F:
+    """`--data-dir`."""
+    return click.option(
+        "--data-dir", type=DIRECTORY, metavar="DIR", help="Directory of the embedded PostgreSQL. [FORMULARY_DATA_DIR]"
+    )(command)
+
+
+def manifests_option(command: _F) -> _F:
+    """`--manifests`, any number of times."""
+    return click.option(
+        "--manifests",
+        type=DIRECTORY,
+        multiple=True,
+        metavar="DIR",
+        help="Directory of manifests to load; may be repeated. Default: the starter catalog.",
+    )(command)
+
+
+def listening_options(command: _F) -> _F:
+    """`--host`, `--port` and `--insecure`."""
+    command = click.option(
+        "--insecure", is_flag=True, default=None, help="Listen beyond loopback, without any authentication."
+    )(command)
+    command = click.option(
+        "--port", type=int, metavar="PORT", help="Port, 8080 by default; 0 takes a free one. [FORMULARY_PORT]"
+    )(command)
+    return click.option("--host", metavar="HOST", help="Address, 127.0.0.1 by default. [FORMULARY_HOST]")(command)
+
+
+def log_level_option(command: _F) -> _F:
+    """`--log-level`."""
+    return click.option(
+        "--log-level",
+        type=click.Choice(_LEVELS, case_sensitive=False),
+        default="info",
+        envvar="FORMULARY_LOG_LEVEL",
+        help="How much to log. [FORMULARY_LOG_LEVEL]",
+    )(command)
+
+
+def settings_of(**flags: object) -> "Settings":
+    """The settings: the flags that were given, then the environment, then defaults.
+
+    Raises:
+        InvalidInput: a value breaks a rule; the message names the variable.
+    """
+    from pydantic import ValidationError
+
+    from formulary_catalog.settings import Settings
+
+    given: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        problem = error.errors(include_url=False)[0]
+        name = str(problem["loc"][0])
+        spelling = f"--{name.replace('_', '-')}" if name in given else f"FORMULARY_{name.upper()}"
+        raise InvalidInput(f"{spelling} is {problem['input']!r}: {problem['msg'].lower()}", field=name) from None
+
+
+def required_database(settings: "Settings") -> str:
+    """The named database.
+
+    Raises:
+        InvalidInput: none is named.
+    """
+    if not settings.database_url:
+        raise InvalidInput("name a database with --database-url or FORMULARY_DATABASE_URL", field="database_url")
+    return settings.database_url
+
+
+def _remember_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
+    ctx.meta[_JSON] = value
+    return value

@@ -1,0 +1,126 @@
+"""Answers of the catalog as people read them."""
+
+from typing import Any
+
+from formulary_catalog.cli.terminal import Page, counted, plain
+from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit, WorkflowList
+from formulary_catalog.domain.scoring import SearchMode
+
+_BAR = 10
+_RISK_STYLES = {"low": "green", "medium": "yellow", "high": "red"}
+_GAP = "  "
+
+
+def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
+    """The results in their order, each with why it is there and what to do next."""
+    if not answer.workflows:
+        page.paragraph(f"No workflow is allowed and fits {query!r}.", style="bold")
+    else:
+        shown, total = len(answer.workflows), answer.total_results
+        part = f"{shown} of " if shown < total else ""
+        page.paragraph(f"{part}{counted(total, 'workflow')} for {query!r}, the best first", style="bold")
+    if answer.search_mode != SearchMode.HYBRID:
+        page.pair("mode", answer.search_mode, style="yellow")
+    for note in answer.notes:
+        page.pair("note", note)
+    ambiguous = _repeated([hit.workflow_id for hit in answer.workflows])
+    for rank, hit in enumerate(answer.workflows, start=1):
+        page.line()
+        _show_hit(hit, rank=rank, qualified=hit.workflow_id in ambiguous, page=page)
+
+
+def show_details(details: WorkflowDetails, *, page: Page) -> None:
+    """Everything needed to judge and run a workflow; commands are printed so that they can be copied."""
+    page.line(f"{details.namespace}/{details.workflow_id}@{details.version}", style="bold cyan")
+    page.paragraph(details.title, style="bold")
+    page.line()
+    page.paragraph(details.description)
+    page.line()
+    page.pair("use when", details.when_to_use)
+    page.pair("not when", details.when_not_to_use)
+    page.pair("check before", details.preconditions)
+    page.pair("needs", "; ".join(details.prerequisites))
+    page.pair("signals", ", ".join(details.signal_types))
+    for label, values in details.labels.items():
+        page.pair(label, ", ".join(values))
+    page.pair("risk", details.risk_level, style=_RISK_STYLES.get(details.risk_level, ""))
+    page.pair("takes", details.estimated_duration)
+    page.pair("action", details.action_type)
+    page.pair("related", ", ".join(f"{link['name']} ({link['relation']})" for link in details.related))
+    page.pair("status", f"{details.status}, {details.version_id}")
+    others = [f"{line.version} ({line.status})" for line in details.versions if line.version_id != details.version_id]
+    page.pair("versions", ", ".join(others))
+    for note in details.notes:
+        page.pair("note", note, style="yellow")
+    _show_parameters(details.parameters, page=page)
+    _show_steps("Steps", details.steps, page=page)
+    _show_steps("Rollback", details.rollback_steps, page=page)
+
+
+def show_list(listing: WorkflowList, *, page: Page) -> None:
+    """One line a workflow; cut to the width of a terminal, whole where a program reads it."""
+    if not listing.workflows:
+        page.line("No workflow is visible here.")
+        return
+    ambiguous = _repeated([workflow.workflow_id for workflow in listing.workflows])
+    header = ("NAME", "VERSION", "RISK", "TITLE", "SIGNALS")
+    rows = [
+        (
+            f"{workflow.namespace}/{workflow.workflow_id}"
+            if workflow.workflow_id in ambiguous
+            else workflow.workflow_id,
+            workflow.version,
+            workflow.risk_level,
+            workflow.title,
+            ",".join(workflow.signal_types) or "any",
+        )
+        for workflow in listing.workflows
+    ]
+    table = [tuple(plain(cell) for cell in row) for row in (header, *rows)]
+    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
+    for number, row in enumerate(table):
+        line = _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        if page.is_terminal and len(line) > page.width:
+            line = line[: page.width - 1] + "…"
+        page.line(line, style="" if number else "bold")
+
+
+def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> None:
+    name = f"{hit.namespace}/{hit.workflow_id}" if qualified else hit.workflow_id
+    page.line(f"{rank:>2}  {name}@{hit.version}", style="bold cyan")
+    page.paragraph(hit.title, indent=4)
+    bar = _GAP + ("█" * round(hit.confidence * _BAR)).ljust(_BAR, "░") if page.is_terminal else ""
+    page.pair("confidence", f"{hit.confidence:.2f}{bar}", indent=4)
+    page.pair("risk", hit.risk_level, indent=4, style=_RISK_STYLES.get(hit.risk_level, ""))
+    page.pair("takes", hit.estimated_duration, indent=4)
+    page.pair("why", "; ".join(hit.match_reasons), indent=4)
+    page.pair("next", f"formulary show {name}", indent=4, style="bold")
+
+
+def _show_parameters(parameters: list[dict[str, Any]], *, page: Page) -> None:
+    if not parameters:
+        return
+    page.line()
+    page.line("Parameters", style="bold")
+    for parameter in parameters:
+        necessity = "required" if parameter["required"] else "optional"
+        page.line(f"  {parameter['name']}  ({parameter['type']}, {necessity})")
+        page.paragraph(parameter["description"], indent=4, style="dim")
+
+
+def _show_steps(title: str, steps: list[dict[str, str]], *, page: Page) -> None:
+    if not steps:
+        return
+    page.line()
+    page.line(title, style="bold")
+    for number, step in enumerate(steps, start=1):
+        page.line(f"  {number}. {step['name']}")
+        if step.get("description"):
+            page.paragraph(step["description"], indent=5, style="dim")
+        if step.get("command"):
+            page.verbatim(step["command"], indent=5, style="green")
+
+
+def _repeated(names: list[str]) -> frozenset[str]:
+    """The names that more than one namespace has."""
+    return frozenset(name for name in names if names.count(name) > 1)

@@ -1,0 +1,67 @@
+"""`formulary serve`: the stateless server of a cluster, against a database that others feed."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from formulary_catalog.cli.options import (
+    database_option,
+    listening_options,
+    log_level_option,
+    required_database,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from formulary_catalog.settings import Settings
+
+
+@click.command("serve")
+@database_option
+@listening_options
+@log_level_option
+def command(
+    *, database_url: str | None, host: str | None, port: int | None, insecure: bool | None, log_level: str
+) -> None:
+    """Serve MCP and REST from a migrated database.
+
+    Loads no manifests, answers only on behalf of an incident unless told otherwise, and logs JSON.
+
+    \b
+    Example:
+      FORMULARY_DATABASE_URL=postgresql://formulary@db/formulary formulary serve
+    """
+    from formulary_catalog.cli.listening import check_listening
+    from formulary_catalog.cli.stopping import run_until_stopped
+    from formulary_catalog.log import configure_logging
+
+    settings = settings_of(database_url=database_url, host=host, port=port, insecure=insecure)
+    required_database(settings)
+    configure_logging(level=log_level, as_json=True)
+    check_listening(settings)
+    run_until_stopped(lambda: _serve(settings))
+
+
+async def _serve(settings: "Settings") -> None:
+    import structlog
+
+    from formulary_catalog.cli.listening import address
+    from formulary_catalog.cli.services import reading
+    from formulary_catalog.cli.stopping import hurry_on_signals
+    from formulary_catalog.server.app import create_app
+    from formulary_catalog.server.readiness import Readiness
+    from formulary_catalog.server.run import serve
+    from formulary_catalog.settings import ContextPolicy
+
+    log = structlog.get_logger(__name__)
+    async with reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened:
+        if opened.problem is not None:
+            log.warning("embedder_unavailable", mode="lexical", reason=str(opened.problem))
+        app = create_app(service=opened.service, settings=settings, readiness=Readiness(), metrics=opened.metrics)
+        await serve(
+            app,
+            host=settings.host,
+            port=settings.port,
+            on_ready=lambda port: log.info("ready", address=address(settings, port=port)),
+        )
+        hurry_on_signals()

@@ -1,0 +1,46 @@
+"""The read side on a database that others feed. What `serve`, `stdio` and the read commands run on."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from formulary_catalog.cli.models import start_loading
+from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.migrate import require_current_schema
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """An open catalog. `problem` says why searches rank by words alone, where they should not."""
+
+    service: CatalogService
+    metrics: Metrics
+    problem: EmbedderUnavailable | None = None
+
+
+@asynccontextmanager
+async def reading(
+    settings: Settings, *, dsn: str, policy: ContextPolicy, by_meaning: bool = True
+) -> AsyncIterator[Reading]:
+    """Open the catalog of a database; `by_meaning` loads the embedding model. The settings go before `policy`.
+
+    Raises:
+        StartupError, Unavailable: the database cannot be used, or its schema is not that of this version.
+    """
+    loading_model = start_loading(settings) if by_meaning else None
+    await require_current_schema(dsn)
+    metrics = Metrics()
+    policy = settings.request_context or policy
+    service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics)
+    try:
+        loaded = await loading_model if loading_model is not None else None
+        if isinstance(loaded, EmbedderUnavailable):
+            yield Reading(service=service, metrics=metrics, problem=loaded)
+        else:
+            service.use_embedder(loaded)
+            yield Reading(service=service, metrics=metrics)
+    finally:
+        await service.close()

@@ -1,0 +1,114 @@
+"""A catalog that needs nothing else: its own PostgreSQL, its model, its manifests. What `up` and `stdio` run on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+import formulary_catalog
+from formulary_catalog.cli import databases
+from formulary_catalog.cli.background import background
+from formulary_catalog.cli.display import Display
+from formulary_catalog.cli.models import start_loading
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import EmbedderUnavailable, FormularyError
+from formulary_catalog.loading.files import find_manifests
+from formulary_catalog.loading.loader import Loader
+from formulary_catalog.loading.report import LoadReport
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.migrate import migrate
+
+_WRITE_SECONDS = 60.0
+_SUPERVISION_SECONDS = 1.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standalone:
+    """A loaded catalog, ready to be served."""
+
+    service: CatalogService
+    metrics: Metrics
+    loader: Loader
+    report: LoadReport
+
+
+def starter_catalog() -> Path:
+    """The manifests that ship with the product, in an installed package or in the source tree."""
+    package = Path(formulary_catalog.__file__).parent
+    installed = package / "starter"
+    return installed if installed.is_dir() else package.parent / "workflows"
+
+
+@asynccontextmanager
+async def standalone(settings: Settings, *, manifests: Sequence[Path], display: Display) -> AsyncIterator[Standalone]:
+    """Start everything, load the manifests, and stop what was started.
+
+    Raises:
+        StartupError, Unavailable: something needed is not to be had.
+    """
+    roots = list(manifests) or [starter_catalog()]
+    await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
+    async with AsyncExitStack() as stack:
+        loading_model = start_loading(settings)
+        dsn = settings.database_url or await _embedded_database(settings, stack=stack, display=display)
+        await asyncio.to_thread(migrate, dsn)
+        writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
+        stack.push_async_callback(writing.close)
+        loader = Loader(
+            roots,
+            catalog=CatalogWriter(writing),
+            contexts=ContextWriter(writing),
+            default_namespace=settings.catalog_namespace,
+            owns_contexts=not settings.database_url,
+        )
+        embedder = _usable(await loading_model, display=display)
+        report = await loader.load(embedder=embedder, progress=display.progress)
+        display.report(report)
+        metrics = Metrics()
+        metrics.set_contexts(report.contexts)
+        service = await CatalogService.create(
+            dsn=dsn,
+            settings=settings,
+            policy=settings.request_context or ContextPolicy.OPTIONAL,
+            metrics=metrics,
+            embedder=embedder,
+        )
+        stack.push_async_callback(service.close)
+        yield Standalone(service=service, metrics=metrics, loader=loader, report=report)
+
+
+async def _embedded_database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> str:
+    postgres = databases.embedded(settings)
+    display.step("starting PostgreSQL")
+    await databases.start(postgres, stack=stack)
+    await stack.enter_async_context(background(_supervise(postgres)))
+    return postgres.dsn()
+
+
+async def _supervise(postgres: EmbeddedPostgres) -> None:
+    """Start PostgreSQL again whenever it dies under us."""
+    while True:
+        await asyncio.sleep(_SUPERVISION_SECONDS)
+        try:
+            if await asyncio.to_thread(postgres.restart_if_dead):
+                _log.warning("postgres_restarted")
+        except FormularyError as error:
+            _log.error("postgres_does_not_start", reason=str(error))
+
+
+def _usable(loaded: Embedder | EmbedderUnavailable, *, display: Display) -> Embedder | None:
+    if isinstance(loaded, EmbedderUnavailable):
+        display.problem(f"searches rank by words alone (mode lexical): {loaded}")
+        return None
+    return loaded

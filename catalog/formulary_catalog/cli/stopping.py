@@ -1,0 +1,43 @@
+"""How a process that serves is told to stop: once politely, twice at once."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import uvloop
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_until_stopped(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run to its end. The first SIGINT or SIGTERM cancels it, and what it started is stopped; another one ends the
+    process on the spot, which the embedded PostgreSQL notices and follows.
+
+    A server that runs within handles the signals itself meanwhile, and gives them back with `hurry_on_signals`.
+    """
+
+    async def interruptible() -> None:
+        task = asyncio.ensure_future(work())
+
+        def stop() -> None:
+            hurry_on_signals()
+            task.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, stop)
+        with suppress(asyncio.CancelledError):
+            await task
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(interruptible())
+
+
+def hurry_on_signals() -> None:
+    """From here on a signal ends the process on the spot: what is left to do is tidying up."""
+    loop = asyncio.get_running_loop()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, os._exit, 128 + number)

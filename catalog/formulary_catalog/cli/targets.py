@@ -1,0 +1,92 @@
+"""Which catalog a read command asks: a running server, unless a database is named."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from formulary_catalog.cli.options import data_dir_option, database_option, settings_of
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.cli.catalogs import Catalog
+    from formulary_catalog.settings import Settings
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The options that name a catalog, and the incident on whose behalf it is asked."""
+
+    url: str | None
+    database_url: str | None
+    data_dir: Path | None
+    remediation_id: str
+
+    def ask(self, question: Callable[["Catalog"], Awaitable[_T]], *, by_meaning: bool = False) -> _T:
+        """The answer to a question; `by_meaning` loads the embedding model if this process has to search itself.
+
+        Raises:
+            FormularyError: the catalog's own, or Unavailable and StartupError if it cannot be reached.
+        """
+
+        async def asked() -> _T:
+            async with self._catalog(by_meaning=by_meaning) as catalog:
+                return await question(catalog)
+
+        return asyncio.run(asked())
+
+    def _catalog(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Catalog"]:
+        """A flag goes before what the environment names, and a server before a database."""
+        from formulary_catalog.cli.catalogs import served_catalog
+
+        settings = settings_of(database_url=self.database_url, data_dir=self.data_dir)
+        by_flag = bool(self.database_url or self.data_dir)
+        if not by_flag and (self.url or not (settings.database_url or settings.data_dir)):
+            return served_catalog(self.url or DEFAULT_URL)
+        return _stored_catalog(settings, by_meaning=by_meaning)
+
+
+def target_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`--url`, `--database-url`, `--data-dir` and `--remediation-id`, handed on as `target`."""
+
+    @wraps(command)
+    def with_target(
+        *, url: str | None, database_url: str | None, data_dir: Path | None, remediation_id: str, **others: Any
+    ) -> None:
+        if not (remediation_id.isascii() and remediation_id.isprintable()):
+            raise InvalidInput("--remediation-id holds characters that no identifier has", field="remediation_id")
+        target = Target(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
+        command(target=target, **others)
+
+    options = [
+        click.option("--url", envvar="FORMULARY_URL", help=f"Server to ask, {DEFAULT_URL} by default. [FORMULARY_URL]"),
+        database_option,
+        data_dir_option,
+        click.option("--remediation-id", default="", metavar="ID", help="Ask on behalf of this incident."),
+    ]
+    decorated: Callable[..., None] = with_target
+    for option in reversed(options):
+        decorated = option(decorated)
+    return decorated
+
+
+@asynccontextmanager
+async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
+    from formulary_catalog.cli.catalogs import StoredCatalog
+    from formulary_catalog.cli.databases import existing_database
+    from formulary_catalog.cli.services import reading
+    from formulary_catalog.settings import ContextPolicy
+
+    async with (
+        existing_database(settings) as dsn,
+        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning) as opened,
+    ):
+        yield StoredCatalog(opened.service)

@@ -1,0 +1,98 @@
+"""`formulary up`: everything in one process, for a laptop, a demonstration or a pipeline."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from formulary_catalog.cli.options import (
+    data_dir_option,
+    database_option,
+    listening_options,
+    log_level_option,
+    manifests_option,
+    settings_of,
+)
+
+if TYPE_CHECKING:
+    from formulary_catalog.cli.standalone import Standalone
+    from formulary_catalog.settings import Settings
+
+
+@click.command("up")
+@manifests_option
+@data_dir_option
+@database_option
+@listening_options
+@click.option("--watch", is_flag=True, help="Load again whenever the manifests change.")
+@log_level_option
+def command(
+    *,
+    manifests: tuple[Path, ...],
+    data_dir: Path | None,
+    database_url: str | None,
+    host: str | None,
+    port: int | None,
+    insecure: bool | None,
+    watch: bool,
+    log_level: str,
+) -> None:
+    """Run a complete server on this machine.
+
+    PostgreSQL, embedding model, catalog, MCP and REST in one process; Ctrl-C stops all of it.
+
+    \b
+    Examples:
+      formulary up
+      formulary up --manifests ./workflows --manifests ./incidents --watch
+      formulary up --port 0 --data-dir /tmp/formulary
+    """
+    from formulary_catalog.cli.listening import check_listening
+    from formulary_catalog.cli.stopping import run_until_stopped
+    from formulary_catalog.log import configure_logging
+
+    settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
+    configure_logging(level=log_level, as_json=False)
+    check_listening(settings)
+    run_until_stopped(lambda: _up(settings, manifests=manifests, watching=watch))
+
+
+async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bool) -> None:
+    from formulary_catalog.cli.background import background
+    from formulary_catalog.cli.display import Display
+    from formulary_catalog.cli.following import follow
+    from formulary_catalog.cli.standalone import standalone
+    from formulary_catalog.cli.stopping import hurry_on_signals
+    from formulary_catalog.server.app import create_app
+    from formulary_catalog.server.readiness import Readiness
+    from formulary_catalog.server.run import serve
+
+    with Display() as display:
+        async with standalone(settings, manifests=manifests, display=display) as catalog:
+            app = create_app(service=catalog.service, settings=settings, readiness=Readiness(), metrics=catalog.metrics)
+            summary = await _summary(catalog)
+            display.close()
+            async with background(follow(catalog)) if watching else nullcontext():
+                await serve(
+                    app,
+                    host=settings.host,
+                    port=settings.port,
+                    on_ready=lambda port: _announce(settings, port=port, summary=summary),
+                )
+            hurry_on_signals()
+
+
+async def _summary(catalog: "Standalone") -> str:
+    from formulary_catalog.cli.terminal import counted
+
+    workflows = (await catalog.service.counts()).get("Active", 0)
+    mode = "hybrid" if catalog.service.embedder is not None else "lexical"
+    return f"{counted(workflows, 'workflow')}, {counted(catalog.report.contexts, 'context')}, mode {mode}"
+
+
+def _announce(settings: "Settings", *, port: int, summary: str) -> None:
+    from formulary_catalog.cli.listening import address
+
+    base = address(settings, port=port)
+    click.echo(f"Formulary is ready: MCP {base}/mcp, REST {base}/api/v1, {summary}")

@@ -1,0 +1,63 @@
+"""The command line as a whole: help, versions, wrong usage, and what it costs to start."""
+
+import subprocess
+import sys
+
+import pytest
+
+from formulary_catalog import __version__
+from support.commands import formulary_now
+
+COMMANDS = ("up", "serve", "migrate", "stdio", "search", "show", "list", "validate", "doctor")
+PROGRAM = """
+import sys
+from formulary_catalog.cli import main
+try:
+    main({arguments!r}, standalone_mode=False)
+except SystemExit:
+    pass
+heavy = {{"mcp", "fastapi", "uvicorn", "onnxruntime", "alembic", "sqlalchemy", "asyncpg", "torch", *{others!r}}}
+print("\\n" + ",".join(sorted(heavy & sys.modules.keys())))
+"""
+
+
+def imported(arguments: list[str], *, others: tuple[str, ...] = ()) -> str:
+    """Which of the heavy packages a command has loaded."""
+    program = PROGRAM.format(arguments=arguments, others=others)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return done.stdout.splitlines()[-1]
+
+
+def test_the_help_lists_every_command() -> None:
+    done = formulary_now("--help")
+    assert (done.code, done.err) == (0, "")
+    listed = [line.split()[0] for line in done.out.partition("Commands:\n")[2].splitlines()]
+    assert tuple(listed) == COMMANDS
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_has_help_with_an_example(command: str) -> None:
+    done = formulary_now(command, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert "Example" in done.out
+    assert "formulary" in done.out.partition("Example")[2]
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert formulary_now("--version").out == f"formulary, version {__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [["serch"], ["search"], ["up", "--porte", "1"], ["show"]])
+def test_wrong_usage_ends_with_two_and_the_usage(arguments: list[str]) -> None:
+    done = formulary_now(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: formulary")
+
+
+def test_help_and_validation_load_nothing_heavy() -> None:
+    assert imported(["--help"], others=("pydantic", "rich", "numpy", "httpx")) == ""
+    assert imported(["validate", __file__], others=("numpy", "httpx")) == ""
+
+
+def test_asking_a_server_loads_neither_model_nor_database() -> None:
+    assert imported(["list", "--url", "http://127.0.0.1:9"], others=("numpy",)) == ""

@@ -1,0 +1,251 @@
+"""`formulary search`, `show`, `list` and `doctor` against a running server and against a database."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+import pytest_asyncio
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.loading.loader import Loader
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support.commands import Finished, formulary
+from support.databases import migrated_database
+from support.manifest import analysis, text, workflow
+from support.process import FORMULARY
+from support.serving import serving
+
+HOSTILE_TITLE = "Ring\x1b[31m the \x1b]0;owned\x07bell [red]now[/red]"
+
+
+@pytest_asyncio.fixture(scope="module")
+async def dsn(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[str]:
+    """A database with the starter catalog, a hostile workflow and an incident of team blue."""
+    extra = tmp_path_factory.mktemp("extra")
+    (extra / "hostile.yaml").write_text(text(workflow("ring-bell", title=HOSTILE_TITLE)))
+    (extra / "red.yaml").write_text(text(workflow("for-red", customLabels={"team": ["red"]})))
+    (extra / "ai.yaml").write_text(text(analysis("ai", remediation_id="rr-blue", labels={"team": ["blue"]})))
+    async with migrated_database(postgres) as address:
+        writing = await Database.open(address, role=Role.WRITER, deadline=30)
+        loader = Loader(
+            [starter_catalog, extra],
+            catalog=CatalogWriter(writing),
+            contexts=ContextWriter(writing),
+            default_namespace="formulary",
+            owns_contexts=True,
+        )
+        report = await loader.load(embedder=embedder)
+        await writing.close()
+        assert report.rejections == []
+        yield address
+
+
+@pytest_asyncio.fixture(scope="module")
+async def url(dsn: str, embedder: Embedder) -> AsyncIterator[str]:
+    """A server of that database."""
+    service = await CatalogService.create(
+        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
+    )
+    async with serving(service) as address:
+        yield address
+    await service.close()
+
+
+def without_search_id(answer: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in answer.items() if name != "search_id"}
+
+
+async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -> None:
+    done = await formulary("search", "OOMKilled critical", "--top-k", "1", "--url", url)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0].endswith("workflows for 'OOMKilled critical', the best first")
+    assert " 1  oom-raise-memory-limit@1.0.0" in lines
+    assert "    next            formulary show oom-raise-memory-limit" in lines
+
+
+async def test_json_is_exactly_the_answer_of_rest(url: str) -> None:
+    options = ["--label", "environment=production", "--label", "priority=P0", "--label", "priority=P1"]
+    words = ["--exclude", "restart", "--top-k", "3", "--min-confidence", "0.1", "--json", "--url", url]
+    done = await formulary("search", "OOMKilled", "memory limit", *options, *words)
+    body = {
+        "query": "OOMKilled memory limit",
+        "label.environment": "production",
+        "label.priority": ["P0", "P1"],
+        "exclude_keywords": ["restart"],
+        "top_k": 3,
+        "min_confidence": 0.1,
+    }
+    async with httpx.AsyncClient() as client:
+        rest = await client.post(f"{url}/api/v1/workflows/search", json=body)
+        details = await client.get(f"{url}/api/v1/workflows/oom-scale-out")
+        listing = await client.get(f"{url}/api/v1/workflows")
+    assert done.code == 0
+    assert without_search_id(json.loads(done.out)) == without_search_id(rest.json())
+    assert (await formulary("show", "oom-scale-out", "--json", "--url", url)).out == details.text + "\n"
+    assert (await formulary("list", "--json", "--url", url)).out == listing.text + "\n"
+
+
+async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
+    served = await formulary("search", "pods are evicted", "--json", FORMULARY_URL=url)
+    stored = await formulary("search", "pods are evicted", "--json", "--database-url", dsn, FORMULARY_URL=url)
+    assert without_search_id(json.loads(stored.out)) == without_search_id(json.loads(served.out))
+    for arguments in (["show", "oom-scale-out"], ["list"]):
+        assert await formulary(*arguments, FORMULARY_DATABASE_URL=dsn) == await formulary(*arguments, "--url", url)
+
+
+async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:
+    for target in (["--url", url], ["--database-url", dsn]):
+        assert (await formulary("show", "for-red", *target)).code == 0
+        hidden = await formulary("show", "for-red", "--remediation-id", "rr-blue", *target)
+        assert hidden.code == 1
+        assert "team" not in hidden.out + hidden.err
+        assert "red" not in hidden.err.replace("for-red", "")
+        assert "for-red" not in (await formulary("list", "--remediation-id", "rr-blue", *target)).out
+
+
+def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
+    """Ended with that code and one line on standard error, as JSON on standard output where that was asked for."""
+    assert done.code == code
+    assert done.err.startswith("formulary: ")
+    assert saying in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "saying"),
+    [
+        (["search", " "], 2, "query is empty"),
+        (["search", "x", "--top-k", "0"], 2, "top_k 0 is out of bounds; give 1 to 50"),
+        (["search", "x", "--min-confidence", "2"], 2, "min_confidence 2.0 is out of bounds; give 0 to 1"),
+        (["search", "x", "--label", "severity"], 2, "--label 'severity' is not KEY=VALUE"),
+        (["search", "x", "--label", "colour=red"], 2, "label 'colour' is unknown; known labels: signal-type"),
+        (["search", "x" * 4001], 2, "query has 4001 characters"),
+        (["search", "x", "--remediation-id", "unknown"], 2, "unknown"),
+        (["search", "x", "--remediation-id", "é"], 2, "--remediation-id holds characters"),
+        (["show", "no-such-workflow"], 1, "workflow 'no-such-workflow' is not found"),
+        (["show", "Not A Name"], 2, "workflow_id 'Not A Name' is not a workflow name"),
+        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "is not found"),
+    ],
+)
+async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(
+    url: str, arguments: list[str], code: int, saying: str
+) -> None:
+    done = await formulary(*arguments, "--json", "--url", url)
+    assert_one_line(done, code=code, saying=saying)
+    assert saying in json.loads(done.out)["error"]["message"]
+
+
+async def test_finding_nothing_ends_with_one(url: str) -> None:
+    done = await formulary("search", "OOMKilled critical", "--min-confidence", "1", "--url", url)
+    assert (done.code, done.err) == (1, "")
+    assert done.out.startswith("No workflow is allowed and fits 'OOMKilled critical'.")
+
+
+async def test_no_server_is_said_with_the_way_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        closed = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    done = await formulary("search", "x", "--url", closed)
+    assert_one_line(done, code=3, saying=f"no server at {closed}; start one with `formulary up`")
+
+
+async def test_something_that_is_not_formulary_is_told_apart() -> None:
+    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(page, "127.0.0.1", 0)
+    async with server:
+        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        done = await formulary("list", "--url", address)
+        assert_one_line(done, code=3, saying="does not answer like this version of Formulary")
+        found = await formulary("doctor", "--url", address)
+    assert f"✗ server        what listens at {address} is not Formulary" in found.out
+
+
+@pytest.mark.parametrize("address", ["localhost:8080", "http://", "http://[::1", "ftp://127.0.0.1"])
+async def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
+    assert_one_line(await formulary("list", "--url", address), code=2, saying="is not an HTTP address")
+
+
+async def test_a_data_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    done = await formulary("list", "--data-dir", str(tmp_path / "typo"))
+    assert_one_line(done, code=3, saying="there is no catalog in")
+    assert not (tmp_path / "typo").exists()
+
+
+async def test_escapes_and_markup_of_others_do_not_reach_the_terminal(url: str) -> None:
+    for arguments in (["show", "ring-bell"], ["list"], ["search", "ring bell", "--top-k", "50"]):
+        done = await formulary(*arguments, "--url", url)
+        assert "\x1b" not in done.out
+        assert "Ring the bell [red]now[/red]" in done.out
+
+
+async def test_no_color_is_honoured_where_colour_is_forced(url: str) -> None:
+    arguments = ["search", "OOMKilled", "--url", url]
+    coloured = await formulary(*arguments, FORCE_COLOR="1")
+    plain = await formulary(*arguments, FORCE_COLOR="1", NO_COLOR="1")
+    assert re.search(r"\x1b\[[0-9;]*3[0-9]m", coloured.out)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]m", plain.out)
+
+
+async def test_a_reader_that_leaves_early_is_no_error(url: str) -> None:
+    pipeline = f"{FORMULARY} list --url {url} | head -n 1; echo ${{PIPESTATUS[0]}}"
+    process = await asyncio.create_subprocess_exec(
+        "bash", "-c", pipeline, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert out.startswith(b"NAME")
+    assert err == b""
+
+
+async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
+    done = await formulary("doctor", "--url", url, "--database-url", dsn)
+    assert (done.code, done.err) == (0, "")
+    assert "✗" not in done.out
+    assert "✓ catalog       53 workflows, 1 context" in done.out
+    report = json.loads((await formulary("doctor", "--json", "--url", url, "--database-url", dsn)).out)
+    assert report["ok"]
+    assert [check["name"] for check in report["checks"]] == [
+        "python",
+        "model",
+        "model export",
+        "data",
+        "postgresql",
+        "schema",
+        "row security",
+        "catalog",
+        "vectors",
+        "server",
+    ]
+
+
+async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, empty_database: str) -> None:
+    owner = await asyncpg.connect(database)
+    await owner.execute("alter table formulary.workflow_version no force row level security")
+    await owner.close()
+    done = await formulary("doctor", "--json", "--database-url", database, "--url", "http://127.0.0.1:9")
+    amiss = {check["name"]: check["detail"] for check in json.loads(done.out)["checks"] if not check["ok"]}
+    assert amiss == {"row security": "not forced on workflow_version", "server": "none at http://127.0.0.1:9"}
+    assert done.code == 3
+    empty = await formulary("doctor", "--database-url", empty_database, FORMULARY_EMBEDDING_MODEL="/nowhere")
+    assert empty.code == 3
+    assert "✗ model         not found: searches would rank by words alone" in empty.out
+    assert "✗ schema        none\n                run `formulary migrate`" in empty.out

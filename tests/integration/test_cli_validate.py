@@ -1,0 +1,72 @@
+"""`formulary validate`, offline."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.commands import formulary
+from support.manifest import analysis, text, workflow
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory `w` with a file of each sort, below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    parameter = {"name": "NAMESPACE", "type": "string", "required": True, "description": "Where"}
+    command = 'for POD in a b; do kubectl -n "${NAMESPACE}" delete pod "${POD}" --grace-period="${GRACE}"; done'
+    directory = tmp_path / "w"
+    directory.mkdir()
+    files = {
+        "bad.yaml": text(workflow("good"), workflow("bad", version="one", actionType="lower")),
+        "broken.yaml": "a: 1\nb: [\n",
+        "good.yaml": text(
+            workflow("fine", parameters=[parameter], steps=[{"name": "delete", "command": command}]),
+            analysis("ai", remediation_id="rr-1"),
+        ),
+        "other.yaml": text({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}),
+        "twice.yaml": text(workflow("good")),
+    }
+    for name, content in files.items():
+        (directory / name).write_text(content)
+    return directory
+
+
+async def test_each_file_is_judged_with_field_and_reason(manifests: Path) -> None:
+    done = await formulary("validate", "w")
+    assert done.out == (GOLDEN / "validate.txt").read_text()
+    assert (done.code, done.err) == (1, "")
+
+
+async def test_json_says_the_same(manifests: Path) -> None:
+    done = await formulary("validate", "w", "--json")
+    report = json.loads(done.out)
+    assert (report["valid"], report["invalid"], done.code) == (3, 2, 1)
+    judged = {file["file"]: file for file in report["files"]}
+    assert [problem["field"] for problem in judged["w/bad.yaml"]["problems"]] == ["spec.version"]
+    assert judged["w/bad.yaml"]["problems"][0]["source"] == "w/bad.yaml (document 2)"
+    assert (judged["w/good.yaml"]["workflows"], judged["w/good.yaml"]["incidents"]) == (1, 1)
+
+
+async def test_valid_files_end_with_zero(manifests: Path) -> None:
+    done = await formulary("validate", "w/good.yaml", "w/other.yaml")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "2 valid, 0 invalid, 1 warning")
+
+
+async def test_a_missing_path_is_wrong_usage(manifests: Path) -> None:
+    done = await formulary("validate", "w/good.yaml", "nowhere")
+    assert done.code == 2
+    assert "Path 'nowhere' does not exist" in done.err
+
+
+async def test_a_directory_without_manifests_does_not_pass(tmp_path: Path) -> None:
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert "no manifests found" in done.out
+
+
+async def test_the_starter_catalog_is_valid_without_a_warning(starter_catalog: Path) -> None:
+    done = await formulary("validate", str(starter_catalog))
+    assert (done.code, done.out.splitlines()[-1]) == (0, "51 valid, 0 invalid, 0 warnings")

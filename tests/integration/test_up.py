@@ -1,0 +1,269 @@
+"""`formulary up` as people run it: real processes, real signals."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from support.commands import formulary_now
+from support.manifest import analysis, text, workflow
+from support.process import FORMULARY, Up, formulary_up
+
+SECONDS = 30
+
+
+@pytest.fixture
+def data_dir(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
+    """A data directory of this test's own, and afterwards no process that works in it."""
+    directory = data_dirs / tmp_path.name
+    yield directory
+    wait_for(lambda: not servers_on(directory), "PostgreSQL to end")
+
+
+@pytest.fixture
+def manifests(tmp_path: Path) -> Path:
+    """A directory with one workflow and one incident."""
+    directory = tmp_path / "manifests"
+    directory.mkdir()
+    (directory / "a.yaml").write_text(text(workflow("a"), analysis("ai", remediation_id="rr-1")))
+    return directory
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {SECONDS} s for {what}"
+        time.sleep(0.05)
+
+
+def servers_on(directory: Path) -> list[psutil.Process]:
+    """The PostgreSQL processes that work in a data directory, postmasters first."""
+    cluster = str(directory.resolve() / "cluster")
+    found = [
+        process
+        for process in psutil.process_iter(["name", "cwd"])
+        if process.info == {"name": "postgres", "cwd": cluster}
+    ]
+    return sorted(found, key=lambda process: process.create_time())
+
+
+def names(up: Up) -> set[str]:
+    listing = httpx.get(f"{up.url}/api/v1/workflows", timeout=SECONDS).raise_for_status().json()
+    return {listed["workflow_id"] for listed in listing["workflows"]}
+
+
+def output(up: Up) -> str:
+    return "".join(up.output)
+
+
+@pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_and_a_signal_stops_everything_it_started(
+    data_dir: Path, manifests: Path, order: signal.Signals
+) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        assert names(up) == {"a"}
+        assert f"Formulary is ready: MCP {up.url}/mcp, REST {up.url}/api/v1, 1 workflow, 1 context, mode hybrid\n" in (
+            up.output
+        )
+        assert servers_on(data_dir)
+        up.process.send_signal(order)
+        assert up.process.wait(SECONDS) == 0
+        assert not servers_on(data_dir)
+    assert "Traceback" not in output(up)
+
+
+def test_without_manifests_it_serves_the_starter_catalog(data_dir: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[]) as up:
+        assert len(names(up)) == 51
+
+
+def test_a_warm_start_does_not_embed_again(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as first:
+        assert "embedding: 1 of 1\n" in first.output
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as second:
+        assert "embedding" not in output(second)
+        assert names(second) == {"a"}
+
+
+def test_an_invalid_file_is_reported_and_the_others_are_served(data_dir: Path, manifests: Path) -> None:
+    (manifests / "bad.yaml").write_text(text(workflow("bad", version="one")))
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        assert names(up) == {"a"}
+        assert any(line.startswith("rejected: bad.yaml: spec.version: must be") for line in up.output)
+
+
+def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as killed:
+        killed.process.kill()
+        killed.process.wait(SECONDS)
+        wait_for(lambda: not servers_on(data_dir), "PostgreSQL to follow its owner")
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        assert names(up) == {"a"}
+        assert "embedding" not in output(up)
+
+
+def test_a_postgres_that_is_killed_is_started_again(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        servers_on(data_dir)[0].kill()
+        wait_for(lambda: "postgres_restarted" in output(up), "the restart")
+        wait_for(lambda: httpx.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, "readiness")
+        assert names(up) == {"a"}
+
+
+def test_a_second_one_on_the_same_port_or_data_is_told_so(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        port = up.url.rpartition(":")[2]
+        same_port = formulary_now("up", "--port", port, "--data-dir", str(data_dir.with_name("other")))
+        assert (same_port.code, same_port.out) == (3, "")
+        assert same_port.err == (
+            f"formulary: port {port} on 127.0.0.1 is in use; choose another with --port or stop process "
+            f"{up.process.pid}\n"
+        )
+        same_data = formulary_now("up", "--port", "0", "--data-dir", str(data_dir))
+        assert same_data.code == 3
+        assert f"is in use by process {up.process.pid} (formulary up); stop it" in same_data.err
+        assert names(up) == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "saying"),
+    [
+        (["--host", "0.0.0.0"], "0.0.0.0 is open to other machines and there is no authentication"),
+        (["--host", "192.0.2.1", "--insecure", "--port", "1234"], "port 1234 on 192.0.2.1 cannot be used"),
+        (["--manifests", "/nowhere", "--port", "0"], "manifests directory /nowhere cannot be read: No such file"),
+        (["--database-url", "postgresql://127.0.0.1:9/x", "--port", "0"], "database 'x' on 127.0.0.1 does not answer"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused_in_one_line(data_dir: Path, arguments: list[str], saying: str) -> None:
+    done = formulary_now("up", "--data-dir", str(data_dir), *arguments)
+    assert done.code == 3
+    assert done.err.splitlines()[-1].startswith(f"formulary: {saying}")
+    assert "Traceback" not in done.err
+    assert not servers_on(data_dir)
+
+
+def test_a_setting_that_breaks_a_rule_is_named() -> None:
+    by_flag = formulary_now("up", "--port", "70000")
+    assert (by_flag.code, by_flag.err) == (
+        2,
+        "formulary: --port is 70000: input should be less than or equal to 65535\n",
+    )
+    by_variable = formulary_now("up", FORMULARY_REQUEST_CONTEXT="maybe")
+    assert by_variable.code == 2
+    assert by_variable.err.startswith("formulary: FORMULARY_REQUEST_CONTEXT is 'maybe': input should be 'required'")
+
+
+def test_a_model_that_is_missing_leaves_lexical_search(data_dir: Path, manifests: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORMULARY_EMBEDDING_MODEL", "/nowhere")
+        with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+            assert "mode lexical" in output(up)
+            found = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": "restarts"}, timeout=SECONDS).json()
+    assert (found["search_mode"], [hit["workflow_id"] for hit in found["workflows"]]) == ("lexical", ["a"])
+
+
+@pytest.mark.parametrize("moment", ["starting PostgreSQL", "embedding"])
+def test_ctrl_c_while_it_starts_stops_it_cleanly(data_dir: Path, starter_catalog: Path, moment: str) -> None:
+    process = subprocess.Popen(
+        [FORMULARY, "up", "--port", "0", "--data-dir", str(data_dir), "--manifests", str(starter_catalog)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(moment):
+            break
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0
+    assert "ready" not in rest
+    assert "Traceback" not in rest
+    assert not servers_on(data_dir)
+
+
+def test_a_second_signal_does_not_wait(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        host, port = up.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as unfinished:
+            unfinished.sendall(
+                b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"
+            )
+            up.process.send_signal(signal.SIGINT)
+            wait_for(lambda: not accepts(host, int(port)), "it to stop accepting")
+            started = time.monotonic()
+            up.process.send_signal(signal.SIGINT)
+            up.process.wait(SECONDS)
+            assert time.monotonic() - started < 5
+
+
+def accepts(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(data_dir: Path, manifests: Path) -> None:
+    with formulary_up("--watch", data_dir=data_dir, manifests=[manifests]) as up:
+        (manifests / "b.yaml").write_text(text(workflow("b")))
+        wait_for(lambda: names(up) == {"a", "b"}, "the added file")
+        (manifests / "b.yaml").write_text(text(workflow("b", version="1.1.0", title="Second try")))
+        wait_for(lambda: title_of(up, "b") == "Second try", "the changed file")
+        (manifests / "b.yaml").write_text("a: [")
+        wait_for(lambda: "b.yaml: line 2: did not find" in output(up), "the broken file to be reported")
+        assert names(up) == {"a", "b"}
+        (manifests / "b.yaml").unlink()
+        wait_for(lambda: names(up) == {"a"}, "the removed file")
+
+
+def title_of(up: Up, name: str) -> str:
+    details = httpx.get(f"{up.url}/api/v1/workflows/{name}", timeout=SECONDS).json()
+    return str(details["title"])
+
+
+def test_read_commands_reach_it_by_its_data_directory_and_start_it_when_nobody_does(
+    data_dir: Path, manifests: Path
+) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]):
+        running = formulary_now("list", "--data-dir", str(data_dir))
+    stopped = formulary_now("list", "--data-dir", str(data_dir))
+    assert (running.code, running.err, running.out) == (0, "", stopped.out)
+    assert not servers_on(data_dir)
+
+
+def test_serve_needs_a_migrated_database_and_an_incident(empty_database: str, tmp_path: Path) -> None:
+    assert (formulary_now("serve")).err == (
+        "formulary: name a database with --database-url or FORMULARY_DATABASE_URL\n"
+    )
+    refused = formulary_now("serve", "--port", "0", FORMULARY_DATABASE_URL=empty_database)
+    assert refused.code == 3
+    assert "run `formulary migrate`" in refused.err
+    migrated = formulary_now("migrate", FORMULARY_DATABASE_URL=empty_database)
+    assert (migrated.code, migrated.out.endswith("is at revision 0001\n")) == (0, True)
+    log = tmp_path / "log"
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [FORMULARY, "serve", "--port", "0"],
+            env=os.environ | {"FORMULARY_DATABASE_URL": empty_database},
+            stderr=stream,
+        )
+    try:
+        wait_for(lambda: '"ready"' in log.read_text(), "readiness")
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        (ready,) = [line for line in lines if line["message"] == "ready"]
+        answer = httpx.post(f"{ready['address']}/api/v1/workflows/search", json={"query": "x"}, timeout=SECONDS)
+        assert answer.status_code == 400
+        assert "answers only for an incident" in answer.json()["error"]["message"]
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
