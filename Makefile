@@ -42,7 +42,7 @@ generate: setup ## Write the files that are derived from the code
 	$(BIN)/python scripts/generate.py
 
 bench: setup ## Measure, and print ratios within one run
-	$(BIN)/python tests/bench/bench.py
+	PYTHONPATH=tests $(BIN)/python tests/bench/bench.py
 
 clean: ## Remove what was installed and built here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,41 @@
+"""One running server for the outside clients, with workflows and incidents of two teams."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from support.manifest import analysis, text, workflow
+from support.process import formulary_up, private_directory
+
+
+@dataclass(frozen=True, slots=True)
+class Incidents:
+    """Remediation ids of two incidents: the custom labels of their AIAnalysis name one team each."""
+
+    payments: str = "rr-payments"
+    search: str = "rr-search"
+
+
+@pytest.fixture(scope="session")
+def incidents() -> Incidents:
+    """The incidents that the server knows."""
+    return Incidents()
+
+
+@pytest.fixture(scope="session")
+def formulary_url(starter_catalog: Path, incidents: Incidents) -> Iterator[str]:
+    """`formulary up` with the starter catalog, two teams' workflows and their incidents."""
+    documents = [
+        workflow("oom-payments-only", customLabels={"team": ["payments"]}),
+        workflow("oom-search-only", customLabels={"team": ["search"]}),
+        analysis("payments", remediation_id=incidents.payments, labels={"team": ["payments"]}),
+        analysis("search", remediation_id=incidents.search, labels={"team": ["search"]}),
+    ]
+    with private_directory() as directory:
+        manifests = directory / "manifests"
+        manifests.mkdir()
+        (manifests / "teams.yaml").write_text(text(*documents))
+        with formulary_up(data_dir=directory / "data", manifests=[starter_catalog, manifests]) as up:
+            yield up.url

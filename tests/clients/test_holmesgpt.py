@@ -1,0 +1,147 @@
+"""HolmesGPT finds the workflows of the incident it was asked about, and no others (DESIGN sections 6 and 7).
+
+All chats are held at once in one HolmesGPT process, through its real library; only the model is scripted.
+"""
+
+import json
+from typing import Protocol
+
+import pytest
+
+from support.holmes import CallReport, Chat, Report, ToolCall, converse
+
+# The first run on a machine also installs HolmesGPT.
+pytestmark = pytest.mark.timeout(900)
+
+SEARCH = "search_workflow_catalog"
+DETAILS = "get_workflow_details"
+RECORD = "record_workflow_selection"
+
+UNKNOWN_ID = "rr-of-no-incident"
+
+# In strict mode a model has to send every parameter; null is how it leaves one out.
+OPTIONAL = (
+    "label.signal-type",
+    "label.severity",
+    "label.environment",
+    "label.priority",
+    "label.risk-tolerance",
+    "label.business-category",
+    "label.component",
+    "exclude_keywords",
+    "min_confidence",
+    "top_k",
+)
+
+
+class Incidents(Protocol):
+    """Remediation ids of two incidents: the custom labels of their AIAnalysis name one team each."""
+
+    payments: str
+    search: str
+
+
+def chat(remediation_id: str, *calls: ToolCall) -> Chat:
+    # In lower case, as an HTTP server hands header names to HolmesGPT.
+    return Chat(headers={"x-remediation-id": remediation_id}, calls=calls)
+
+
+def search(**arguments: object) -> ToolCall:
+    return ToolCall(tool=SEARCH, arguments={"query": "OOMKilled critical", **arguments})
+
+
+@pytest.fixture(scope="module")
+def report(formulary_url: str, incidents: Incidents) -> Report:
+    nulls = dict.fromkeys(OPTIONAL)
+    chosen = {"workflow_id": "oom-payments-only"}
+    return converse(
+        url=f"{formulary_url}/mcp",
+        chats={
+            "payments": chat(incidents.payments, search()),
+            "search": chat(incidents.search, search()),
+            "nulls": chat(incidents.payments, search(**nulls)),
+            "null in a list": chat(incidents.payments, search(**{**nulls, "exclude_keywords": [None]})),
+            "unknown": chat(UNKNOWN_ID, search()),
+            "whole": chat(
+                incidents.payments,
+                search(),
+                ToolCall(tool=DETAILS, arguments={**chosen, "version": None}),
+                ToolCall(tool=RECORD, arguments={**chosen, "reasoning": "The heap outgrew its limit."}),
+            ),
+            "other team": chat(incidents.search, ToolCall(tool=DETAILS, arguments=chosen)),
+        },
+    )
+
+
+def only_call(report: Report, chat: str) -> CallReport:
+    (call,) = report.chats[chat].calls
+    return call
+
+
+def found(report: Report, chat: str) -> list[str]:
+    """Names of the workflows that the search of `chat` gave."""
+    call = only_call(report, chat)
+    assert call.status == "success", call.read_by_model
+    assert call.data is not None
+    return [workflow["workflow_id"] for workflow in json.loads(call.data)["workflows"]]
+
+
+def test_the_toolset_loads_although_its_header_is_empty_at_startup(report: Report) -> None:
+    assert (report.toolset.status, report.toolset.error) == ("enabled", None)
+
+
+def test_the_model_is_offered_the_three_tools_under_their_own_names(report: Report) -> None:
+    assert sorted(report.toolset.tools) == sorted(report.offered) == [DETAILS, RECORD, SEARCH]
+
+
+def test_strict_mode_makes_the_model_send_every_parameter(report: Report) -> None:
+    offered = report.offered[SEARCH]
+
+    assert offered["strict"] is True
+    assert sorted(offered["parameters"]["required"]) == sorted(["query", *OPTIONAL])
+
+
+@pytest.mark.parametrize("chat", ["payments", "nulls", "null in a list"])
+def test_a_search_sees_the_workflows_of_its_own_team_only(chat: str, report: Report) -> None:
+    names = found(report, chat)
+
+    assert "oom-payments-only" in names
+    assert "oom-search-only" not in names
+
+
+def test_parameters_left_out_by_null_change_nothing(report: Report) -> None:
+    assert found(report, "nulls") == found(report, "null in a list") == found(report, "payments")
+
+
+def test_two_incidents_in_one_process_keep_their_own_constraints(report: Report) -> None:
+    names = found(report, "search")
+
+    assert "oom-search-only" in names
+    assert "oom-payments-only" not in names
+
+
+def test_an_unknown_remediation_id_is_an_error_that_the_model_can_read(report: Report) -> None:
+    call = only_call(report, "unknown")
+
+    assert call.status == "error"
+    assert UNKNOWN_ID in call.read_by_model
+    assert "workflows" not in (call.data or "")
+
+
+def test_the_workflow_of_another_team_is_not_found_by_its_name_either(report: Report) -> None:
+    assert only_call(report, "other team").status == "error"
+
+
+def test_a_conversation_finds_reads_and_records_a_workflow(report: Report) -> None:
+    whole = report.chats["whole"]
+
+    assert [(call.tool, call.status) for call in whole.calls] == [
+        (SEARCH, "success"),
+        (DETAILS, "success"),
+        (RECORD, "success"),
+    ]
+    assert whole.answer == "That is all."
+
+
+def test_nothing_is_asked_of_the_outside_world(report: Report) -> None:
+    assert report.dialled == []

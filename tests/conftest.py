@@ -1,0 +1,91 @@
+"""The real parts that tests share: one PostgreSQL, one embedder, fresh databases."""
+
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support import databases
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@pytest.fixture(scope="session")
+def data_dirs() -> Iterator[Path]:
+    """A directory for data of PostgreSQL; pytest's own are closed to the account that it has under root."""
+    with tempfile.TemporaryDirectory(prefix="formulary-tests-") as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def postgres(data_dirs: Path) -> Iterator[EmbeddedPostgres]:
+    """One real PostgreSQL with pgvector for the whole session."""
+    with EmbeddedPostgres(data_dir=data_dirs / "shared") as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def embedder() -> Embedder:
+    """The real model, from the user's cache of exports."""
+    return load_embedder()
+
+
+@pytest.fixture
+async def empty_database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """The DSN of a database that holds nothing."""
+    async with databases.empty_database(postgres) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """The DSN of a migrated database, as its owner."""
+    async with databases.migrated_database(postgres) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def writing(database: str) -> AsyncIterator[Database]:
+    """The database as the role that feeds the catalog."""
+    opened = await Database.open(database, role=Role.WRITER, deadline=30)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def workflows(writing: Database) -> CatalogWriter:
+    """Writes workflows."""
+    return CatalogWriter(writing)
+
+
+@pytest.fixture
+def contexts(writing: Database) -> ContextWriter:
+    """Writes incident contexts."""
+    return ContextWriter(writing)
+
+
+@pytest.fixture
+async def service(database: str, embedder: Embedder) -> AsyncIterator[CatalogService]:
+    """The read side on the real database with the real model."""
+    created = await CatalogService.create(
+        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
+    )
+    yield created
+    await created.close()
+
+
+@pytest.fixture(scope="session")
+def starter_catalog() -> Path:
+    """The manifests that ship with the product."""
+    return Path(__file__).parents[1] / "catalog" / "workflows"

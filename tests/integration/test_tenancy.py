@@ -1,0 +1,301 @@
+"""Tenancy is held by the database: whatever our queries ask, rows of other namespaces do not come back."""
+
+import itertools
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.identity import parse_reference
+from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextReader, ContextWriter
+from formulary_catalog.store.database import Connection, Database, Role
+from formulary_catalog.store.search import Plan, RankQuery, SearchStore
+from formulary_catalog.store.workflows import WorkflowReader
+from support import manifest
+from support.filling import fill
+
+NOWHERE = ContextReference()
+ALICE = Caller(name="alice", namespaces=frozenset({"alpha"}))
+TABLES = (
+    "alembic_version",
+    "audit_event",
+    "embedding",
+    "request_context",
+    "tenant",
+    "workflow_search",
+    "workflow_version",
+)
+
+
+@pytest.fixture
+async def tenants(workflows: CatalogWriter, contexts: ContextWriter) -> dict[str, str]:
+    """The version id of `restart` by namespace; each also has a superseded version and an incident."""
+    ids = {}
+    for namespace in ("alpha", "beta"):
+        versions = [manifest.workflow("restart", version="1.0.0"), manifest.workflow("restart", version="2.0.0")]
+        own = manifest.workflow(f"only-{namespace}", keywords=[f"{namespace}word"])
+        entries = await fill(workflows, [*versions, own], namespace=namespace)
+        ids[namespace] = entries[1].version_id
+        await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
+    return ids
+
+
+@pytest.fixture
+async def reading(database: str) -> AsyncIterator[Database]:
+    """One connection as the server's role, so that every transaction follows another on it."""
+    opened = await Database.open(database, role=Role.SERVER, size=1)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def owner(database: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Record]"]:
+    connection = await asyncpg.connect(database)
+    yield connection
+    await connection.close()
+
+
+async def _rows(database: Database, statement: str, *arguments: object) -> list[Any]:
+    async def read(connection: Connection) -> list[Any]:
+        return [tuple(row) for row in await connection.fetch(statement, *arguments)]
+
+    return await database.read(read)
+
+
+@pytest.mark.parametrize("form", ["restart", "restart@1.0.0", "restart@2.0.0"])
+async def test_a_name_means_the_workflow_of_the_callers_own_namespace(
+    tenants: dict[str, str], service: CatalogService, form: str
+) -> None:
+    found = await service.details(form, context=NOWHERE, caller=ALICE)
+    assert found.namespace == "alpha"
+    assert [line.version for line in found.versions] == ["2.0.0", "1.0.0"]
+
+
+async def test_no_form_of_a_name_reaches_another_namespace(tenants: dict[str, str], service: CatalogService) -> None:
+    forms = (
+        "beta/restart",
+        "beta/restart@1.0.0",
+        "beta/restart@2.0.0",
+        "only-beta",
+        "only-beta@1.0.0",
+        tenants["beta"],
+    )
+    for form in forms:
+        with pytest.raises(NotFound):
+            await service.details(form, context=NOWHERE, caller=ALICE)
+        with pytest.raises(NotFound):
+            await service.record_selection(workflow_id=form, reasoning="r", context=NOWHERE, caller=ALICE)
+
+
+async def test_searches_and_listings_hold_only_visible_namespaces(
+    tenants: dict[str, str], service: CatalogService
+) -> None:
+    request = search_request(query="OOMKilled betaword restart", top_k=50)
+    answer = await service.search(request, caller=ALICE)
+    assert {hit.namespace for hit in answer.workflows} == {"alpha"}
+    assert answer.total_results == 2
+    listed = await service.list_workflows(context=NOWHERE, caller=ALICE)
+    assert {line.namespace for line in listed.workflows} == {"alpha"}
+    assert listed.total_results == 2
+
+
+async def test_what_is_in_use_elsewhere_changes_nothing_here(service: CatalogService, workflows: CatalogWriter) -> None:
+    labels = manifest.workflow("")["spec"]["labels"]
+    theirs = manifest.workflow("theirs", labels=labels | {"signalType": ["BetaAlert"], "riskTolerance": ["betalow"]})
+    await fill(workflows, [theirs], namespace="beta")
+    await fill(workflows, [manifest.workflow("mine")], namespace="alpha")
+    request = search_request(query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]})
+    mine = await service.search(request, caller=ALICE)
+    assert [hit.workflow_id for hit in mine.workflows] == ["mine"]
+    assert any("betalow" in note for note in mine.notes)
+    theirs_too = await service.search(request, caller=Caller(name="all"))
+    assert not any("betalow" in note for note in theirs_too.notes)
+
+
+@pytest.mark.parametrize("namespaces", [frozenset[str](), frozenset({"gamma"}), frozenset({"Alpha"}), frozenset({"1"})])
+async def test_a_caller_without_a_known_namespace_sees_nothing(
+    tenants: dict[str, str], reading: Database, namespaces: frozenset[str]
+) -> None:
+    workflows, search = WorkflowReader(reading), SearchStore(reading)
+    plan = Plan(constraints=Constraints(), rank=RankQuery(text="restart"))
+    page = await search.search(query="restart", plan=lambda _: plan, namespaces=namespaces, limit=50)
+    assert (page.candidates, page.total) == ((), 0)
+    assert await workflows.served(namespaces=namespaces) == []
+    for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):
+        assert await workflows.find(parse_reference(form), namespaces=namespaces) == []
+
+
+async def test_a_caller_who_sees_everything_must_say_which_of_two_it_means(
+    tenants: dict[str, str], service: CatalogService
+) -> None:
+    everyone = Caller(name="admin")
+    with pytest.raises(InvalidInput, match="alpha/restart, beta/restart"):
+        await service.details("restart", context=NOWHERE, caller=everyone)
+    assert (await service.details("beta/restart", context=NOWHERE, caller=everyone)).namespace == "beta"
+
+
+async def test_a_context_is_found_only_by_its_own_names(tenants: dict[str, str], reading: Database) -> None:
+    contexts = ContextReader(reading)
+    found = await contexts.find(remediation_ids=frozenset({"rr-alpha"}), analysis="")
+    assert [context.namespace for context in found] == ["alpha"]
+    found = await contexts.find(remediation_ids=frozenset(), analysis="beta/oom")
+    assert [context.namespace for context in found] == ["beta"]
+    for unknown in ("", "rr", "RR-alpha", "rr-alpha ", "%", "rr-alpha\x1frr-beta", "beta/oom"):
+        assert await contexts.find(remediation_ids=frozenset({unknown}), analysis="") == []
+
+
+async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
+    tenants: dict[str, str], reading: Database, owner: Any, service: CatalogService
+) -> None:
+    await service.search(search_request(query="restart"), caller=ALICE)
+    names = await owner.fetch("select tablename from pg_tables where schemaname = 'formulary' order by 1")
+    assert tuple(row[0] for row in names) == TABLES
+    filled = {name for name in TABLES if await owner.fetchval(f"select exists (select from formulary.{name})")}
+    assert filled == set(TABLES) - {"embedding"}
+    readable = {
+        row[0]
+        for row in await _rows(
+            reading,
+            "select name from unnest($1::text[]) name where has_table_privilege(name, 'SELECT')",
+            [f"formulary.{name}" for name in TABLES],
+        )
+    }
+    # The names of namespaces are needed to enter one; nothing else is readable before that.
+    assert readable == {
+        f"formulary.{name}" for name in ("tenant", "workflow_version", "workflow_search", "request_context")
+    }
+    for name in readable - {"formulary.tenant"}:
+        assert await _rows(reading, f"select * from {name}") == []
+
+
+async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
+    tenants: dict[str, str], reading: Database
+) -> None:
+    for _ in range(2):
+        assert len(await WorkflowReader(reading).served(namespaces=frozenset({"alpha"}))) == 2
+        assert await _rows(reading, "select * from workflow_version") == []
+        await ContextReader(reading).find(remediation_ids=frozenset({"rr-alpha"}), analysis="beta/oom")
+        assert await _rows(reading, "select * from request_context") == []
+
+
+@pytest.mark.parametrize("table", ["workflow_version", "workflow_search"])
+async def test_inside_a_tenant_raw_sql_reads_its_rows_alone(
+    tenants: dict[str, str], reading: Database, table: str
+) -> None:
+    async def read(connection: Connection) -> set[str]:
+        await connection.execute("select formulary.enter('{alpha}', '', '')")
+        return {
+            row[0] for row in await connection.fetch(f"select namespace from {table} where true or namespace = 'beta'")
+        }
+
+    assert await reading.read(read) == {"alpha"}
+
+
+async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace(owner: Any) -> None:
+    rows = await owner.fetch(
+        """
+        select relname, relrowsecurity and relforcerowsecurity as secured from pg_class
+        where relnamespace = 'formulary'::regnamespace and relkind in ('r', 'p') and relname <> 'tenant'
+          and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
+        """
+    )
+    assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(
+        ("workflow_version", "workflow_search", "request_context"), True
+    )
+
+
+@pytest.mark.parametrize("role", list(Role))
+async def test_a_role_owns_nothing_and_has_no_power_over_the_server(owner: Any, role: Role) -> None:
+    powers = await owner.fetchrow(
+        "select rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication from pg_roles where rolname = $1",
+        role,
+    )
+    assert list(powers) == [False] * 5
+    owned = await owner.fetchval(
+        "select count(*) from pg_shdepend where refobjid = $1::regrole and deptype = 'o'", role
+    )
+    assert owned == 0
+    assert await owner.fetch("select from pg_auth_members where member = $1::regrole", role) == []
+
+
+async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(owner: Any) -> None:
+    allowed = set()
+    for table, privilege in itertools.product(
+        TABLES, ["INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES"]
+    ):
+        whole = "select has_table_privilege($1, $2, $3)"
+        if await owner.fetchval(whole, Role.SERVER, f"formulary.{table}", privilege):
+            allowed.add((table, privilege))
+        if privilege in ("INSERT", "UPDATE", "REFERENCES"):
+            column = await owner.fetchval(
+                "select has_any_column_privilege($1, $2, $3)", Role.SERVER, f"formulary.{table}", privilege
+            )
+            assert not column or (table, privilege) in allowed
+    assert allowed == {("audit_event", "INSERT")}
+    assert not await owner.fetchval("select has_schema_privilege($1, 'formulary', 'CREATE')", Role.SERVER)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "update workflow_version set status = 'Active'",
+        "delete from workflow_version",
+        "truncate workflow_search",
+        "insert into tenant (namespace) values ('x')",
+        "update request_context set context = '{}'",
+        "delete from audit_event",
+        "update audit_event set outcome = 'ok'",
+        "select * from audit_event",
+        "select * from embedding",
+        "select * from alembic_version",
+        "alter table workflow_version disable row level security",
+        "drop policy server on workflow_version",
+        "set row_security = off; select * from workflow_version",
+        "set role formulary_writer; select * from workflow_version",
+        "create table formulary.mine (id integer)",
+    ],
+)
+async def test_the_servers_role_is_refused_what_it_must_not_do(
+    tenants: dict[str, str], database: str, statement: str
+) -> None:
+    connection = await asyncpg.connect(database, user="formulary_server")
+    try:
+        await connection.execute("set search_path = formulary, public")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    "statement", ["select * from audit_event", "update audit_event set outcome = ''", "delete from audit_event"]
+)
+async def test_the_writer_can_neither_read_nor_change_the_audit_trail(
+    writing: Database, database: str, statement: str
+) -> None:
+    connection = await asyncpg.connect(database, user="formulary_writer")
+    try:
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement.replace("audit_event", "formulary.audit_event"))
+    finally:
+        await connection.close()
+
+
+async def test_only_one_function_runs_as_the_owner_and_only_the_server_may_call_it(owner: Any) -> None:
+    rows = await owner.fetch(
+        "select oid::regprocedure::text as name, proconfig from pg_proc "
+        "where pronamespace = 'formulary'::regnamespace and prosecdef"
+    )
+    assert [(row["name"], row["proconfig"]) for row in rows] == [
+        ("formulary.search_recorded(uuid)", ["search_path=formulary, pg_temp"])
+    ]
+    name = rows[0]["name"]
+    assert await owner.fetchval("select has_function_privilege('formulary_server', $1::text, 'EXECUTE')", name)
+    assert not await owner.fetchval("select has_function_privilege('formulary_writer', $1::text, 'EXECUTE')", name)

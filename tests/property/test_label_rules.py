@@ -1,0 +1,125 @@
+"""The label rules of the design, one by one."""
+
+import pytest
+
+from formulary_catalog.domain.labels import DIMENSIONS, Constraints, WorkflowLabels, fold, fold_all, normalize_detected
+from formulary_catalog.domain.matching import allowed, detected_holds, generic_count
+from formulary_catalog.domain.text import exclusion_phrase, exclusion_text
+
+GENERIC = WorkflowLabels()
+others = pytest.mark.parametrize("dimension", [dimension for dimension in DIMENSIONS if dimension != "cluster"])
+every = pytest.mark.parametrize("dimension", DIMENSIONS)
+
+
+def _declares(dimension: str, *values: str) -> WorkflowLabels:
+    return WorkflowLabels(values={dimension: fold_all(values)})
+
+
+def _wants(dimension: str, *values: str) -> Constraints:
+    return Constraints(values={dimension: fold_all(values)})
+
+
+def _team(*values: str) -> WorkflowLabels:
+    return WorkflowLabels(custom={"team": frozenset(values)})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("Production", " PRODUCTION "), ("Straße", "STRASSE"), ("ΣΊΣΥΦΟΣ", "σίσυφος"), ("İ", "i\u0307")]
+)
+def test_labels_are_compared_without_regard_to_case_and_surrounding_space(one: str, other: str) -> None:
+    assert fold(one) == fold(other)
+
+
+@every
+def test_any_common_value_allows_and_no_common_value_excludes(dimension: str) -> None:
+    workflow = _declares(dimension, "a", "b")
+    assert allowed(workflow, _wants(dimension, "B"))
+    assert allowed(workflow, _wants(dimension, "x", "a"))
+    assert not allowed(workflow, _wants(dimension, "x", "y"))
+    assert generic_count(workflow, _wants(dimension, "a")) == 0
+
+
+@every
+def test_a_wildcard_allows_every_value(dimension: str) -> None:
+    assert allowed(_declares(dimension, "*"), _wants(dimension, "anything"))
+    assert allowed(_declares(dimension, "a", "*"), _wants(dimension, "anything"))
+
+
+@every
+def test_a_label_that_is_not_asked_for_constrains_nothing(dimension: str) -> None:
+    assert allowed(_declares(dimension, "a"), Constraints())
+    assert allowed(_declares(dimension, "a"), _wants(dimension))
+    assert generic_count(GENERIC, _wants(dimension)) == 0
+
+
+@others
+def test_a_workflow_that_declares_nothing_is_generic(dimension: str) -> None:
+    assert allowed(GENERIC, _wants(dimension, "a"))
+    assert generic_count(GENERIC, _wants(dimension, "a")) == 1
+
+
+def test_a_workflow_that_names_no_cluster_is_excluded_where_one_is_asked_for() -> None:
+    assert not allowed(GENERIC, _wants("cluster", "a"))
+
+
+def test_custom_labels_are_or_within_a_key_and_and_across_keys() -> None:
+    workflow = WorkflowLabels(custom={"team": frozenset({"a", "b"}), "region": frozenset({"eu"})})
+    assert allowed(workflow, Constraints(custom={"team": frozenset({"b", "c"}), "region": frozenset({"eu"})}))
+    assert not allowed(workflow, Constraints(custom={"team": frozenset({"b"}), "region": frozenset({"us"})}))
+    assert not allowed(workflow, Constraints(custom={"team": frozenset({"c"}), "region": frozenset({"eu"})}))
+
+
+def test_custom_labels_are_compared_exactly_as_given() -> None:
+    assert not allowed(_team("Payments"), Constraints(custom={"team": frozenset({"payments"})}))
+    assert not allowed(_team("payments "), Constraints(custom={"team": frozenset({"payments"})}))
+    assert allowed(_team("Payments"), Constraints(custom={"Team": frozenset({"checkout"})}))
+
+
+def test_a_custom_wildcard_allows_every_value() -> None:
+    assert allowed(_team("*"), Constraints(custom={"team": frozenset({"payments"})}))
+
+
+def test_a_custom_key_the_workflow_lacks_is_generic_unless_it_is_strict() -> None:
+    wanted = {"team": frozenset({"payments"})}
+    assert allowed(GENERIC, Constraints(custom=wanted))
+    assert generic_count(GENERIC, Constraints(custom=wanted)) == 1
+    assert allowed(GENERIC, Constraints(custom=wanted, strict_keys=frozenset({"region"})))
+    assert not allowed(GENERIC, Constraints(custom=wanted, strict_keys=frozenset({"team"})))
+    assert allowed(_team("*"), Constraints(custom=wanted, strict_keys=frozenset({"team"})))
+
+
+def test_a_strict_key_that_the_incident_does_not_have_constrains_nothing() -> None:
+    assert allowed(GENERIC, Constraints(strict_keys=frozenset({"team"})))
+    assert allowed(GENERIC, Constraints(custom={"team": frozenset()}, strict_keys=frozenset({"team"})))
+
+
+@pytest.mark.parametrize(
+    ("required", "observed", "holds"),
+    [
+        (True, "TRUE", True),
+        ("false", False, True),
+        (True, False, False),
+        (False, True, False),
+        ("argocd", "ArgoCD", True),
+        ("argocd", "flux", False),
+        ("*", "flux", True),
+        ("*", True, True),
+        ("*", False, False),
+        ("*", "", False),
+    ],
+)
+def test_a_detected_label_must_hold_as_far_as_the_incident_says(
+    required: bool | str, observed: bool | str, holds: bool
+) -> None:
+    declared, seen = normalize_detected(required), normalize_detected(observed)
+    assert detected_holds(required=declared, observed=seen) is holds
+    workflow = WorkflowLabels(detected={"gitOpsTool": declared})
+    assert allowed(workflow, Constraints(detected={"gitOpsTool": seen})) is holds
+    assert allowed(workflow, Constraints(detected={"hpaEnabled": "true"}))
+    assert allowed(GENERIC, Constraints(detected={"gitOpsTool": seen}))
+
+
+def test_one_excluded_phrase_is_enough() -> None:
+    workflow = WorkflowLabels(exclusion_text=exclusion_text(["Restart the pod"]))
+    assert allowed(workflow, Constraints(excluded_phrases=(exclusion_phrase("drain"),)))
+    assert not allowed(workflow, Constraints(excluded_phrases=(exclusion_phrase("drain"), exclusion_phrase("POD"))))

@@ -1,0 +1,180 @@
+"""The search statement returns exactly what the pure label rules allow, over generated catalogs and requests."""
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic.alias_generators import to_camel
+
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
+from formulary_catalog.domain.matching import allowed, generic_count
+from formulary_catalog.domain.text import exclusion_phrase
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.search import Plan, RankQuery, SearchPage, SearchStore
+from support import manifest
+from support.databases import migrated_database
+
+MAX_PAGE = 50
+FIELDS = {dimension: to_camel(dimension) for dimension in DIMENSIONS}
+CONSTRAINED = [*DIMENSIONS, "signal_type", "signal_type", "cluster"]  # those with SQL of their own more often
+REQUIRED = ("severity", "environment", "component", "priority")
+
+# What trips up SQL, JSON, LIKE or case folding. Each example draws a few of these, so that catalog and requests meet.
+VALUES = ["high", "HIGH", " High ", "low", "*", "**", "Straße", "STRASSE", "İ", "i\u0307", "Σ", "ς", "a,b", "it's", "%"]
+TEXTS = [
+    "team",
+    "Team",
+    "a=b",
+    "a,b",
+    "it's",
+    '"q"',
+    "\\",
+    "100%",
+    "{}",
+    "{0}",
+    "$1",
+    "a\nb",
+    "🚀",
+    " a ",
+    "%s",
+    "x" * 999,
+]
+WORDS = [
+    "restart",
+    "Restart Pod",
+    "pod-kill",
+    "Straße",
+    "it's",
+    "100% CPU",
+    "C++",
+    "drain_node",
+    "drain node",
+    "İzmir",
+    "a|b",
+    "…",
+]
+SOUGHT = [*WORDS, "pod", "kill", "strasse", "s", "izmir", "cpu c", "|", "kill title", "restartpod", "generated"]
+DETECTED = [True, False, "true", "False", " TRUE ", "*", "ArgoCD", "argocd", ""]
+DETECTED_KEYS = ["hpaEnabled", "gitOpsTool", "it's"]
+anything = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one search demands, who sees what, and how much of the answer is wanted."""
+
+    constraints: Constraints
+    tenants: frozenset[str]
+    limit: int
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A catalog, as tenant and spec of each workflow, and what is asked of it."""
+
+    catalog: list[tuple[str, dict[str, Any]]]
+    requests: list[Request]
+
+
+def specs(values: st.SearchStrategy[str], texts: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
+    """The parts of a workflow's spec that decide whether it may be returned."""
+    declared = st.lists(values | st.just("*"), min_size=1, max_size=2)
+    optional = {FIELDS[dimension]: declared | st.just([]) for dimension in DIMENSIONS if dimension not in REQUIRED}
+    return st.fixed_dictionaries(
+        {
+            "labels": st.fixed_dictionaries(dict.fromkeys(REQUIRED, declared), optional=optional),
+            "customLabels": st.dictionaries(texts, st.lists(texts, max_size=2) | texts | st.just("*"), max_size=2),
+            "detectedLabels": st.dictionaries(st.sampled_from(DETECTED_KEYS), st.sampled_from(DETECTED), max_size=2),
+            "keywords": st.lists(st.sampled_from(WORDS), max_size=2),
+            "title": st.sampled_from(["", "Title", "Kill it"]),
+        }
+    )
+
+
+@st.composite
+def requests(draw: st.DrawFn, values: st.SearchStrategy[str], texts: st.SearchStrategy[str]) -> Request:
+    """Some constraints, of callers who see either tenant, both, or another one."""
+    wanted = draw(st.dictionaries(st.sampled_from(CONSTRAINED), st.lists(values, max_size=2), max_size=2))
+    custom = draw(st.dictionaries(texts, st.frozensets(texts, max_size=2), max_size=2))
+    observed = draw(st.dictionaries(st.sampled_from(DETECTED_KEYS), st.sampled_from(DETECTED), max_size=1))
+    excluded = draw(st.lists(st.sampled_from(SOUGHT), max_size=1))
+    return Request(
+        constraints=Constraints(
+            values={dimension: fold_all(given) for dimension, given in wanted.items()},
+            custom=custom,
+            strict_keys=draw(st.frozensets(texts, max_size=1)),
+            detected={key: normalize_detected(value) for key, value in observed.items()},
+            excluded_phrases=tuple(phrase for keyword in excluded if (phrase := exclusion_phrase(keyword))),
+        ),
+        tenants=draw(st.sampled_from([frozenset("ab"), frozenset("a"), frozenset("b"), frozenset("c")])),
+        limit=draw(st.sampled_from([MAX_PAGE, 1, 2])),
+    )
+
+
+@st.composite
+def scenarios(draw: st.DrawFn) -> Scenario:
+    """A small catalog of two tenants, and requests that share its words."""
+    values = st.sampled_from(draw(st.lists(st.sampled_from(VALUES), min_size=1, max_size=4)))
+    texts = st.sampled_from(draw(st.lists(st.sampled_from(TEXTS) | anything, min_size=1, max_size=3)))
+    return Scenario(
+        catalog=draw(st.lists(st.tuples(st.sampled_from("ab"), specs(values, texts)), min_size=1, max_size=6)),
+        requests=draw(st.lists(requests(values, texts), min_size=5, max_size=15)),
+    )
+
+
+@dataclass(frozen=True)
+class Store:
+    """Both sides of the store."""
+
+    writer: CatalogWriter
+    reader: SearchStore
+
+    async def page(self, constraints: Constraints, *, visible: frozenset[str], limit: int) -> SearchPage:
+        plan = Plan(constraints=constraints, rank=RankQuery(text="restart the pod"))
+        return await self.reader.search(query="restart", plan=lambda _: plan, namespaces=visible, limit=limit)
+
+
+@pytest.fixture(scope="module")
+async def store(postgres: EmbeddedPostgres) -> AsyncIterator[Store]:
+    async with migrated_database(postgres) as dsn:
+        writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
+        reading = await Database.open(dsn, role=Role.SERVER, deadline=30)
+        yield Store(writer=CatalogWriter(writing), reader=SearchStore(reading))
+        await writing.close()
+        await reading.close()
+
+
+# Each catalog has namespaces of its own: those of all earlier ones stay, as the other tenants of a full database.
+catalog_numbers = itertools.count()
+
+
+@settings(max_examples=350, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(scenario=scenarios())
+async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store: Store, scenario: Scenario) -> None:
+    number = next(catalog_numbers)
+    entries = [
+        catalog_entry(manifest.workflow(f"w{position}", **spec), source="", default_namespace=f"{tenant}{number}")
+        for position, (tenant, spec) in enumerate(scenario.catalog)
+    ]
+    for entry in entries:
+        await store.writer.apply(entry)
+    for request in scenario.requests:
+        constraints = request.constraints
+        visible = frozenset(f"{tenant}{number}" for tenant in request.tenants)
+        expected = {
+            (entry.namespace, entry.name): generic_count(entry.labels, constraints)
+            for entry in entries
+            if entry.namespace in visible and allowed(entry.labels, constraints)
+        }
+        page = await store.page(constraints, visible=visible, limit=request.limit)
+        found = {(candidate.namespace, candidate.name): candidate.generic_labels for candidate in page.candidates}
+        assert found.items() <= expected.items()
+        assert len(page.candidates) == len(found) == min(request.limit, len(expected))
+        assert page.total == len(expected)

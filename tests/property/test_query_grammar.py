@@ -1,0 +1,63 @@
+"""The query grammar: signal type, severity, keywords, or natural language."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulary_catalog.domain.query import (
+    CANONICAL_SIGNAL_TYPES,
+    SEVERITIES,
+    ParsedQuery,
+    first_word,
+    is_canonical,
+    parse_query,
+)
+
+queries = st.text(max_size=60)
+
+
+@given(
+    signal=st.sampled_from(CANONICAL_SIGNAL_TYPES),
+    severity=st.sampled_from(SEVERITIES),
+    colon=st.sampled_from(["", ":", ","]),
+    rest=st.sampled_from(["", "memory grows", "exit code 137"]),
+)
+def test_a_signal_and_a_severity_in_front_become_labels(signal: str, severity: str, colon: str, rest: str) -> None:
+    query = f"  {signal}{colon}\t{severity.upper()}{colon} {rest}"
+    assert is_canonical(first_word(query))
+    parsed = parse_query(query, first_word_is_signal=True)
+    assert (parsed.signal_type, parsed.severity) == (signal, severity)
+    assert severity not in parsed.text.split()
+    assert parsed.text.startswith(f"{signal}{colon} {rest}".strip())
+
+
+def test_canonical_signal_types_are_compared_with_their_case() -> None:
+    assert is_canonical("OOMKilled")
+    assert not is_canonical("oomkilled")
+    assert not is_canonical("")
+
+
+@pytest.mark.parametrize("second", ["memory", "criticality", "p0"])
+def test_a_second_word_that_is_no_severity_stays_in_the_text(second: str) -> None:
+    parsed = parse_query(f"OOMKilled {second} critical", first_word_is_signal=True)
+    assert parsed == ParsedQuery("OOMKilled", "", f"OOMKilled {second} critical OOM Killed")
+
+
+@given(query=queries)
+def test_natural_language_infers_nothing_and_keeps_every_word(query: str) -> None:
+    parsed = parse_query(query, first_word_is_signal=False)
+    assert (parsed.signal_type, parsed.severity) == ("", "")
+    assert parsed.text.startswith(" ".join(query.split()))
+
+
+@given(query=queries)
+def test_the_first_word_has_no_space_and_no_trailing_punctuation(query: str) -> None:
+    word = first_word(query)
+    assert not word or word == word.strip()
+    assert not word.endswith((":", ",", ";"))
+    assert query.split()[:1] == [] or query.split()[0].startswith(word)
+
+
+def test_an_empty_query_has_no_first_word() -> None:
+    assert first_word(" \n") == ""
+    assert parse_query("", first_word_is_signal=False) == ParsedQuery("", "", "")

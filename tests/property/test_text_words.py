@@ -1,0 +1,80 @@
+"""Words: what the embedder, the lexical index and the exclusion rule see."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulary_catalog.domain.text import (
+    exclusion_phrase,
+    exclusion_text,
+    searchable_words,
+    split_camel_case,
+    with_split_words,
+    words,
+)
+
+texts = st.text(max_size=40)
+
+
+@pytest.mark.parametrize(
+    ("word", "parts"),
+    [
+        ("KubePodCrashLooping", ["Kube", "Pod", "Crash", "Looping"]),
+        ("OOMKilled", ["OOM", "Killed"]),
+        ("CrashLoopBackOff", ["Crash", "Loop", "Back", "Off"]),
+        ("etcdDatabaseHighFragmentationRatio", ["etcd", "Database", "High", "Fragmentation", "Ratio"]),
+        ("snake_case", ["snake", "case"]),
+        ("plain", ["plain"]),
+        ("IPv4", ["I", "Pv4"]),
+    ],
+)
+def test_compound_words_are_split_at_their_capitals(word: str, parts: list[str]) -> None:
+    assert split_camel_case(word) == parts
+
+
+def test_the_split_form_is_appended_and_the_original_kept() -> None:
+    assert with_split_words("KubePodCrashLooping on a node") == "KubePodCrashLooping on a node Kube Pod Crash Looping"
+    assert with_split_words("nothing compound") == "nothing compound"
+
+
+@given(text=texts)
+def test_splitting_loses_no_character_of_the_text(text: str) -> None:
+    assert with_split_words(text).startswith(text)
+
+
+def test_query_words_are_distinct_lower_case_and_bounded() -> None:
+    assert searchable_words("OOMKilled: killed, OOMKilled!", limit=10) == ["oomkilled", "oom", "killed"]
+    assert searchable_words("one two three", limit=2) == ["one", "two"]
+    assert searchable_words("… !? --", limit=10) == []
+
+
+@given(text=texts, limit=st.integers(0, 5))
+def test_query_words_hold_no_punctuation_and_stay_within_the_limit(text: str, limit: int) -> None:
+    found = searchable_words(text, limit=limit)
+    assert len(found) == len(set(found)) <= limit
+    assert all(word and not set(word) & set(" ,;.:!?-\n") for word in found)
+
+
+@pytest.mark.parametrize("keyword", ["restart", "RESTART", "Restart-Pod", "restart pod", "  restart  pod!", "STRASSE"])
+def test_a_whole_word_or_phrase_is_excluded_whatever_its_case_and_punctuation(keyword: str) -> None:
+    assert exclusion_phrase(keyword) in exclusion_text(["Will restart/pod", "Straße"])
+
+
+@pytest.mark.parametrize("keyword", ["start", "restarts", "pod straße", "restart node", "will pod"])
+def test_part_of_a_word_or_of_two_fields_is_not_excluded(keyword: str) -> None:
+    assert exclusion_phrase(keyword) not in exclusion_text(["Will restart pod", "Straße"])
+
+
+@given(fields=st.lists(texts, min_size=1, max_size=4), data=st.data())
+def test_every_word_of_every_field_excludes(fields: list[str], data: st.DataObject) -> None:
+    field = data.draw(st.sampled_from(fields))
+    found = words(field.casefold())
+    start = data.draw(st.integers(0, len(found)))
+    phrase = exclusion_phrase(" ".join(found[start : start + 2]))
+    assert phrase in exclusion_text(fields)
+    assert bool(phrase) == bool(found[start:])
+
+
+@given(keyword=st.text(alphabet=".,;:|!?/\\'\" \n\t-+%*()[]{}"))
+def test_a_keyword_without_a_word_excludes_nothing(keyword: str) -> None:
+    assert exclusion_phrase(keyword) == ""

@@ -1,0 +1,105 @@
+"""The MCP project's own conformance suite, run against a server of ours."""
+
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from support.toolcache import installed, run_installer
+
+SUITE = "0.2.0-alpha.12"
+NODE = "22.23.3"  # the suite dies at import on anything older than 22, which is what distributions ship
+
+_HANDSHAKE = ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list")
+
+# What applies to any server. Left out are the scenarios that call tools, prompts and resources which only a fixture
+# server has, and `server-session-lifecycle`, which gives no verdict on a stateless server.
+SCENARIOS = {
+    "2025-06-18": _HANDSHAKE,
+    "2025-11-25": (*_HANDSHAKE, "dns-rebinding-protection"),
+    "2026-07-28": (
+        "server-stateless",
+        "tools-list",
+        "resources-list",
+        "prompts-list",
+        "server-sse-multiple-streams",
+        "dns-rebinding-protection",
+        "caching",
+        "http-header-validation",
+        "sep-2164-resource-not-found",
+        "input-required-result-unsupported-methods",
+    ),
+}
+
+# These call a tool that only a fixture server has. Our "unknown tool" answer passes some and fails others; neither
+# says anything about us.
+_NEED_A_FIXTURE = frozenset(
+    {
+        "sep-2575-server-rejects-undeclared-capability",
+        "sep-2575-missing-capability-http-400",
+        "sep-2575-http-server-no-independent-requests-on-stream",
+        "sep-2575-server-no-log-without-loglevel",
+        "sep-2575-server-sends-prompts-list-changed-on-subscription",
+        "sep-2575-server-sends-tools-list-changed-on-subscription",
+    }
+)
+
+# Succeeds where nothing was received at all, so it never counts as a check that ran.
+_SUCCEEDS_ON_SILENCE = "wire-schema-valid"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One verdict of the suite; `status` is SUCCESS, FAILURE, WARNING, SKIPPED or INFO."""
+
+    name: str
+    status: str
+    message: str
+
+    @property
+    def ran(self) -> bool:
+        return self.status in {"SUCCESS", "FAILURE"} and self.name != _SUCCEEDS_ON_SILENCE
+
+
+def run_scenario(*, url: str, revision: str, scenario: str) -> list[Check]:
+    """The checks of one scenario against the MCP endpoint `url`, spoken to in protocol revision `revision`.
+
+    Empty if the suite has no such scenario for that revision; the suite itself calls that a success.
+    """
+    tools = installed(name=f"conformance-{SUITE}-node-{NODE}", install=_install) / "node_modules"
+    suite = tools / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    options = ["--url", url, "--scenario", scenario, "--spec-version", revision]
+    with tempfile.TemporaryDirectory() as results:
+        done = subprocess.run(
+            [tools / ".bin" / "node", suite, "server", *options, "--output-dir", results],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        reports = list(Path(results).glob("*/checks.json"))
+        if done.returncode != 0 and not reports:
+            raise RuntimeError(f"the conformance suite broke down in '{scenario}': {done.stderr[-2000:]}")
+        found = [check for report in reports for check in json.loads(report.read_text())]
+    return [
+        Check(name=check["id"], status=check["status"], message=check.get("errorMessage", ""))
+        for check in found
+        if check["id"] not in _NEED_A_FIXTURE
+    ]
+
+
+def _install(home: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError("npm is missing, which installs the MCP conformance suite: apt-get install npm")
+    architecture = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    # The platform's own package rather than `node`: that one needs an install script to fetch this one.
+    packages = [
+        f"@modelcontextprotocol/conformance@{SUITE}",
+        f"node-{sys.platform}-{architecture}@{NODE}",
+    ]
+    run_installer([npm, "install", "--prefix", home, "--ignore-scripts", "--no-audit", "--no-fund", *packages])

@@ -1,0 +1,40 @@
+"""Puts documents into a catalog in a given order, without the loader."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.catalog import CatalogWriter
+
+
+def entry(document: Mapping[str, Any], *, namespace: str = "formulary") -> CatalogEntry:
+    """A valid document as the store takes it."""
+    return catalog_entry(document, source="test", default_namespace=namespace)
+
+
+async def fill(
+    writer: CatalogWriter,
+    documents: Iterable[Mapping[str, Any]],
+    *,
+    namespace: str = "formulary",
+    embedder: Embedder | None = None,
+) -> list[CatalogEntry]:
+    """Apply the documents one after the other, with vectors where there is an embedder."""
+    entries = [entry(document, namespace=namespace) for document in documents]
+    model_id = embedder.model_id if embedder else ""
+    if embedder:
+        vectors = embedder.embed_documents([each.embedding_text for each in entries])
+        hashes = [each.text_hash for each in entries]
+        await writer.save_vectors(dict(zip(hashes, vectors, strict=True)), model_id=model_id)
+    for each in entries:
+        await writer.apply(each, model_id=model_id)
+    return entries
+
+
+def starter_documents(directory: Path) -> list[dict[str, Any]]:
+    """The manifests of a directory in the order of their file names."""
+    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(directory.glob("*.yaml"))]

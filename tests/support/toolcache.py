@@ -1,0 +1,42 @@
+"""Outside programs that tests run, installed once from their package registry and kept in the user's cache.
+
+Only tools that cannot live in the test environment itself belong here: another runtime, or a Python program whose
+pins contradict ours.
+"""
+
+import fcntl
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+
+def installed(*, name: str, install: Callable[[Path], None]) -> Path:
+    """The directory of tool `name`; `install` fills it on first use.
+
+    `name` holds every version that matters: another name is another tool. An install appears under its name only
+    when it is complete, so one that was interrupted is begun again, and of several processes one installs while
+    the others wait.
+    """
+    tools = user_cache_path("formulary") / "tools"
+    tools.mkdir(parents=True, exist_ok=True)
+    home = tools / name
+    with (tools / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.exists():
+            partial = tools / f"{name}.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir()
+            install(partial)
+            partial.rename(home)
+    return home
+
+
+def run_installer(command: Sequence[str | Path]) -> None:
+    """Run one step of an install. Raises `RuntimeError` with the end of its output if it fails."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        shown = " ".join(map(str, command))
+        raise RuntimeError(f"'{shown}' ended with {done.returncode}:\n{done.stdout[-2000:]}")
