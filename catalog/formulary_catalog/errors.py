@@ -61,7 +61,7 @@ class InvalidManifest(FormularyError):
 
 
 class VersionImmutable(InvalidManifest):
-    """The same version of a workflow was applied with other content; the stored content stays served (DESIGN section 3)."""
+    """The same version was applied with other content; the stored content stays served (DESIGN section 3)."""
 
 
 class NotAuthenticated(FormularyError):

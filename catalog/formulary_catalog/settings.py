@@ -25,7 +25,7 @@ class LabelSpelling(StrEnum):
 class Settings(BaseSettings):
     """All settings of the catalog. Commas separate lists."""
 
-    model_config = SettingsConfigDict(env_prefix="FORMULARY_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="FORMULARY_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL to use; empty: an embedded one.")
     data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")

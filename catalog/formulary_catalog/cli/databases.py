@@ -39,8 +39,10 @@ async def answers(postgres: EmbeddedPostgres) -> bool:
 
 
 @asynccontextmanager
-async def existing_database(settings: Settings) -> AsyncIterator[str]:
+async def existing_database(settings: Settings, *, role: str = "") -> AsyncIterator[str]:
     """The DSN of a database that should hold a catalog; an embedded one that nobody runs is run meanwhile.
+
+    An embedded one is entered as `role`, without one as its owner; a named one as the user of its DSN.
 
     Raises:
         StartupError: there is no such data directory, or it cannot be used.
@@ -55,4 +57,4 @@ async def existing_database(settings: Settings) -> AsyncIterator[str]:
     async with AsyncExitStack() as stack:
         if not await answers(postgres):
             await start(postgres, stack=stack)
-        yield postgres.dsn()
+        yield postgres.dsn(user=role) if role else postgres.dsn()

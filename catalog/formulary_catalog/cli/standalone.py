@@ -1,7 +1,7 @@
 """A catalog that needs nothing else: its own PostgreSQL, its model, its manifests. What `up` and `stdio` run on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from formulary_catalog.store.migrate import migrate
 
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
+_OWNER = "postgres"
 
 _log = structlog.get_logger(__name__)
 
@@ -61,9 +62,9 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
     async with AsyncExitStack() as stack:
         loading_model = start_loading(settings)
-        dsn = settings.database_url or await _embedded_database(settings, stack=stack, display=display)
-        await asyncio.to_thread(migrate, dsn)
-        writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
+        dsn_of = await _database(settings, stack=stack, display=display)
+        await asyncio.to_thread(migrate, dsn_of(_OWNER))
+        writing = await Database.open(dsn_of(Role.WRITER), role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
         stack.push_async_callback(writing.close)
         loader = Loader(
             roots,
@@ -78,7 +79,7 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
         metrics = Metrics()
         metrics.set_contexts(report.contexts)
         service = await CatalogService.create(
-            dsn=dsn,
+            dsn=dsn_of(Role.SERVER),
             settings=settings,
             policy=settings.request_context or ContextPolicy.OPTIONAL,
             metrics=metrics,
@@ -88,12 +89,15 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
         yield Standalone(service=service, metrics=metrics, loader=loader, report=report)
 
 
-async def _embedded_database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> str:
+async def _database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> Callable[[str], str]:
+    """The DSN for each user. A named database has one user for all, who then takes on the roles."""
+    if settings.database_url:
+        return lambda _: settings.database_url
     postgres = databases.embedded(settings)
     display.step("starting PostgreSQL")
     await databases.start(postgres, stack=stack)
     await stack.enter_async_context(background(_supervise(postgres)))
-    return postgres.dsn()
+    return lambda user: postgres.dsn(user=user)
 
 
 async def _supervise(postgres: EmbeddedPostgres) -> None:

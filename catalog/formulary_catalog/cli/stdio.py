@@ -70,11 +70,12 @@ async def _catalog(
     from formulary_catalog.cli.services import reading
     from formulary_catalog.cli.standalone import standalone
     from formulary_catalog.settings import ContextPolicy
+    from formulary_catalog.store.database import Role
 
     fed_by_others = not manifests if settings.database_url else await databases.answers(databases.embedded(settings))
     if fed_by_others:
         async with (
-            databases.existing_database(settings) as dsn,
+            databases.existing_database(settings, role=Role.SERVER) as dsn,
             reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL) as opened,
         ):
             yield opened.service, opened.metrics

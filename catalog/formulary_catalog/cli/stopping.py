@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-import uvloop
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -32,8 +30,7 @@ def run_until_stopped(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         with suppress(asyncio.CancelledError):
             await task
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(interruptible())
+    asyncio.run(interruptible())
 
 
 def hurry_on_signals() -> None:

@@ -84,9 +84,10 @@ async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIte
     from formulary_catalog.cli.databases import existing_database
     from formulary_catalog.cli.services import reading
     from formulary_catalog.settings import ContextPolicy
+    from formulary_catalog.store.database import Role
 
     async with (
-        existing_database(settings) as dsn,
+        existing_database(settings, role=Role.SERVER) as dsn,
         reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning) as opened,
     ):
         yield StoredCatalog(opened.service)

@@ -36,7 +36,11 @@ _KINDS: Mapping[type, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """One valid workflow version, ready to be stored. `text_hash` names the embedded text, whatever the workflow."""
+    """One valid workflow version, ready to be stored.
+
+    `text_hash` names the embedded text, whatever the workflow. `index_hash` stands for all that is derived for
+    searching, so that rows which an earlier release derived in another way are noticed and written again.
+    """
 
     workflow: RemediationWorkflow
     namespace: str
@@ -62,6 +66,19 @@ class CatalogEntry:
     @property
     def text_hash(self) -> str:
         return hashlib.sha256(self.embedding_text.encode()).hexdigest()
+
+    @property
+    def index_hash(self) -> str:
+        labels = self.labels
+        derived = {
+            "values": {dimension: sorted(values) for dimension, values in labels.values.items()},
+            "custom": {key: sorted(values) for key, values in labels.custom.items()},
+            "detected": dict(labels.detected),
+            "exclusion_text": labels.exclusion_text,
+            "lexical_text": self.lexical_text,
+            "text_hash": self.text_hash,
+        }
+        return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()
 
 
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:

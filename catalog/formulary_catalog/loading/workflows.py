@@ -77,7 +77,7 @@ class WorkflowSync:
 
 def _is_current(entry: CatalogEntry, *, current: StoredWorkflow, model_id: str) -> bool:
     """Whether applying the entry would change nothing."""
-    if (current.version_id, current.source) != (entry.version_id, entry.source):
+    if (current.version_id, current.source, current.index_hash) != (entry.version_id, entry.source, entry.index_hash):
         return False
     if entry.workflow.spec.suspend:
         return current.status == "Disabled"

@@ -1,5 +1,6 @@
 """Every call on the catalog leaves one audit row, written before its answer leaves; failures too."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -15,6 +16,8 @@ from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.store.audit import AuditEvent, AuditLog
 
 OK = "ok"
+_PATIENCE_WITH_THE_SILENT = 0.1
+"""Seconds for the row of a call to which the database did not answer: the caller has waited almost 2 s already."""
 _log = structlog.get_logger(__name__)
 
 
@@ -78,7 +81,8 @@ class Trail:
             yield record
         except Exception as error:
             record.result = {"error": str(error) if isinstance(error, FormularyError) else "internal error"}
-            await self._append_after_failure(event(type(error).__name__))
+            patience = _PATIENCE_WITH_THE_SILENT if isinstance(error, Unavailable) else None
+            await self._append_after_failure(event(type(error).__name__), patience=patience)
             raise
         await self._log.append(event(OK))
 
@@ -105,9 +109,10 @@ class Trail:
             )
         )
 
-    async def _append_after_failure(self, event: AuditEvent) -> None:
+    async def _append_after_failure(self, event: AuditEvent, *, patience: float | None = None) -> None:
         """The call fails anyway, with its own error; that the trail missed it goes to the log."""
         try:
-            await self._log.append(event)
-        except Unavailable:
+            async with asyncio.timeout(patience):
+                await self._log.append(event)
+        except (Unavailable, TimeoutError):
             _log.error("audit_event_lost", audited_action=event.action, outcome=event.outcome)

@@ -39,7 +39,7 @@ class StoredWorkflow:
     version_id: str
     status: str
     source: str
-    text_hash: str
+    index_hash: str
     model_id: str
 
 
@@ -55,7 +55,7 @@ class CatalogWriter:
         async def read(connection: Connection) -> list[StoredWorkflow]:
             rows = await connection.fetch(
                 """
-                select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.text_hash,
+                select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.index_hash,
                        coalesce(max(s.model_id), '') as model_id
                 from workflow_version v left join workflow_search s using (version_id)
                 where v.status in ('Active', 'Disabled')
@@ -168,7 +168,7 @@ async def _store(
     wanted = "Superseded" if superseded else "Disabled" if entry.workflow.spec.suspend else "Active"
     current = await connection.fetchrow(
         """
-        select v.version_id, v.status, v.source, s.model_id from workflow_version v
+        select v.version_id, v.status, v.index_hash, s.model_id from workflow_version v
         left join workflow_search s on s.version_id = v.version_id and s.leading_row
         where v.tenant_id = $1 and v.name = $2 and v.status in ('Active', 'Disabled')
         """,
@@ -180,16 +180,15 @@ async def _store(
             return ApplyOutcome.UNCHANGED
         changed = await _upsert_version(connection, entry=entry, tenant_id=tenant_id, status=wanted)
         return ApplyOutcome.SUPERSEDED if changed else ApplyOutcome.UNCHANGED
-    same = current is not None and current["version_id"] == entry.version_id and current["status"] == wanted
     if current is not None and current["version_id"] != entry.version_id:
         await _supersede(connection, version_id=current["version_id"])
     await _upsert_version(connection, entry=entry, tenant_id=tenant_id, status=wanted)
-    if same and current is not None and (not model_id or current["model_id"] == model_id or wanted == "Disabled"):
-        return ApplyOutcome.UNCHANGED
-    await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
-    if same:
-        return ApplyOutcome.UNCHANGED
-    return ApplyOutcome.CREATED if current is None else ApplyOutcome.UPDATED
+    if current is None or (current["version_id"], current["status"]) != (entry.version_id, wanted):
+        await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
+        return ApplyOutcome.CREATED if current is None else ApplyOutcome.UPDATED
+    if current["index_hash"] != entry.index_hash or model_id not in ("", current["model_id"]):
+        await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
+    return ApplyOutcome.UNCHANGED
 
 
 async def _supersede(connection: Connection, *, version_id: str) -> None:
@@ -203,11 +202,14 @@ async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant
     """Write the version with its status; whether anything changed."""
     row = await connection.fetchval(
         """
-        insert into workflow_version
-            (version_id, tenant_id, namespace, name, version, content_hash, text_hash, status, source, document)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-        on conflict (version_id) do update set status = excluded.status, source = excluded.source, changed_at = now()
-            where (workflow_version.status, workflow_version.source) <> (excluded.status, excluded.source)
+        insert into workflow_version (version_id, tenant_id, namespace, name, version, content_hash, text_hash,
+                                      index_hash, status, source, document)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+        on conflict (version_id) do update
+        set status = excluded.status, source = excluded.source, text_hash = excluded.text_hash,
+            index_hash = excluded.index_hash, changed_at = now()
+        where (workflow_version.status, workflow_version.source, workflow_version.index_hash)
+              <> (excluded.status, excluded.source, excluded.index_hash)
         returning version_id
         """,
         entry.version_id,
@@ -217,6 +219,7 @@ async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant
         entry.version,
         entry.content_hash,
         entry.text_hash,
+        entry.index_hash,
         status,
         entry.source,
         dict(entry.document),

@@ -47,6 +47,7 @@ TABLES = [
         version text collate "C" not null,
         content_hash text collate "C" not null,
         text_hash text collate "C" not null,
+        index_hash text collate "C" not null,
         status text collate "C" not null check (status in ('Active', 'Disabled', 'Superseded', 'Deleted')),
         source text not null,
         document jsonb not null,
@@ -191,6 +192,7 @@ GRANTS = [
     f"grant usage on schema formulary to {SERVER}, {WRITER}",
     f"grant select on formulary.tenant, formulary.workflow_version, formulary.workflow_search, "
     f"formulary.request_context to {SERVER}",
+    f"grant select on formulary.alembic_version to {SERVER}, {WRITER}",
     f"grant insert on formulary.audit_event to {SERVER}, {WRITER}",
     f"grant execute on function formulary.search_recorded(uuid) to {SERVER}",
     f"grant select, insert, update, delete on formulary.tenant, formulary.workflow_version, "

@@ -1,0 +1,287 @@
+"""The audit trail: one row for every call, written before its answer leaves, without custom labels."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.errors import (
+    ContextError,
+    FormularyError,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+)
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from support import manifest
+from support.filling import fill
+
+KEY, VALUE = "k3y-team", "v4lue-payments"
+CALLER = Caller(name="system:serviceaccount:holmes:agent")
+INCIDENT = ContextReference(remediation_id="rr-1")
+NOWHERE = ContextReference()
+
+
+class AuditTable:
+    """The trail as the database's owner sees it."""
+
+    def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
+        self.connection = connection
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """All rows in order, JSON columns parsed."""
+        rows = [dict(row) for row in await self.connection.fetch("select * from formulary.audit_event order by id")]
+        return [row | {name: json.loads(row[name]) for name in ("arguments", "result")} for row in rows]
+
+    async def row(self) -> dict[str, Any]:
+        """The only row."""
+        (row,) = await self.rows()
+        return row
+
+
+@pytest.fixture
+async def audit(database: str) -> AsyncIterator[AuditTable]:
+    connection = await asyncpg.connect(database)
+    yield AuditTable(connection)
+    await connection.close()
+
+
+@pytest.fixture
+async def catalog(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    """Two workflows, one of them excluded by the incident `rr-1`."""
+    await fill(
+        workflows,
+        [
+            manifest.workflow("mine", customLabels={KEY: VALUE}),
+            manifest.workflow("theirs", customLabels={KEY: "search"}),
+        ],
+    )
+    await contexts.save(
+        RequestContext(
+            namespace="shop",
+            name="oom",
+            remediation_id="rr-1",
+            environment="production",
+            custom_labels={KEY: (VALUE,)},
+            strict_keys=frozenset({KEY}),
+        )
+    )
+
+
+async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
+    catalog: None, service: CatalogService, audit: AuditTable
+) -> None:
+    request = search_request(
+        query="OOMKilled critical memory",
+        labels={"component": ["v1/Pod"]},
+        exclude_keywords=["drain"],
+        top_k=5,
+        context=ContextReference(remediation_id="rr-1", analysis="shop/oom"),
+        custom_labels={"tier": ("g0ld",)},
+    )
+    answer = await service.search(request, caller=CALLER)
+    row = await audit.row()
+    assert (row["action"], row["outcome"], row["caller"]) == ("search", "ok", CALLER.name)
+    assert (row["remediation_id"], row["analysis"]) == ("rr-1", "shop/oom")
+    assert (str(row["search_id"]), row["mode"]) == (answer.search_id, answer.search_mode)
+    assert row["arguments"] == {
+        "query": "OOMKilled critical memory",
+        "labels": {"component": ["v1/Pod"]},
+        "exclude_keywords": ["drain"],
+        "min_confidence": 0,
+        "top_k": 5,
+        "own_embedding": False,
+    }
+    (hit,) = answer.workflows
+    (candidate,) = row["result"]["candidates"]
+    assert row["result"]["total"] == answer.total_results == 1
+    assert candidate["version_id"] == hit.version_id
+    assert (candidate["confidence"], candidate["match_reasons"]) == (hit.confidence, hit.match_reasons)
+    assert {"generic_labels", "cosine", "lexical", "score"} <= candidate.keys()
+    assert 0 < row["duration_ms"] < 10_000
+
+
+async def test_details_listings_and_selections_are_recorded(
+    catalog: None, service: CatalogService, audit: AuditTable
+) -> None:
+    answer = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    found = await service.details("mine", context=INCIDENT, caller=CALLER, version="1.0.0")
+    await service.list_workflows(context=INCIDENT, caller=CALLER, limit=7)
+    await service.record_selection(
+        workflow_id="mine",
+        reasoning="fits",
+        search_id=answer.search_id,
+        confidence=0.5,
+        context=INCIDENT,
+        caller=CALLER,
+    )
+    rows = await audit.rows()
+    assert [(row["action"], row["outcome"], row["analysis"]) for row in rows] == [
+        ("search", "ok", "shop/oom"),
+        ("details", "ok", "shop/oom"),
+        ("list", "ok", "shop/oom"),
+        ("selection", "ok", "shop/oom"),
+    ]
+    _, details, listing, selection = rows
+    assert details["arguments"] == {"workflow_id": "mine", "version": "1.0.0"}
+    assert details["result"] == {"version_id": found.version_id}
+    assert (listing["arguments"], listing["result"]) == ({"limit": 7, "offset": 0}, {"total": 1})
+    assert str(selection["search_id"]) == answer.search_id
+    assert selection["arguments"]["reasoning"] == "fits"
+    assert selection["result"] == {"version_id": found.version_id, "namespace": "formulary"}
+
+
+UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("action", "arguments", "error"),
+    [
+        ("search", {"context": ContextReference(remediation_id="rr-1", meta_remediation_id="rr-2")}, ContextError),
+        ("search", {"context": INCIDENT, "custom_labels": {KEY: ("x",)}}, InvalidInput),
+        ("details", {"workflow_id": "theirs", "context": INCIDENT}, NotFound),
+        ("details", {"workflow_id": "Not A Name", "context": INCIDENT}, InvalidInput),
+        ("list", {"context": ContextReference(remediation_id="\0")}, ContextError),
+        ("selection", {"workflow_id": "mine", "reasoning": " ", "context": INCIDENT}, InvalidInput),
+        ("selection", {"workflow_id": "theirs", "reasoning": "r", "context": INCIDENT}, NotFound),
+        ("selection", {"workflow_id": "mine", "reasoning": "r", "search_id": "odd", "context": INCIDENT}, InvalidInput),
+        (
+            "selection",
+            {"workflow_id": "mine", "reasoning": "r", "search_id": UNKNOWN_SEARCH, "context": INCIDENT},
+            InvalidInput,
+        ),
+        (
+            "selection",
+            {"workflow_id": "mine", "reasoning": "r", "confidence": float("nan"), "context": INCIDENT},
+            InvalidInput,
+        ),
+    ],
+)
+async def test_a_failed_call_leaves_one_row_that_says_why(
+    catalog: None,
+    service: CatalogService,
+    audit: AuditTable,
+    action: str,
+    arguments: dict[str, Any],
+    error: type[FormularyError],
+) -> None:
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "search": lambda: service.search(search_request(query="OOMKilled", **arguments), caller=CALLER),
+        "details": lambda: service.details(**arguments, caller=CALLER),
+        "list": lambda: service.list_workflows(**arguments, caller=CALLER),
+        "selection": lambda: service.record_selection(**arguments, caller=CALLER),
+    }
+    with pytest.raises(error) as refusal:
+        await calls[action]()
+    row = await audit.row()
+    assert (row["action"], row["outcome"]) == (action, error.__name__)
+    assert row["result"] == {"error": str(refusal.value)}
+    assert row["mode"] is None
+
+
+async def test_what_an_edge_refused_is_recorded_too(service: CatalogService, audit: AuditTable) -> None:
+    error = InvalidInput("top_k 99 is out of bounds; give 1 to 50", field="top_k")
+    await service.refused("search", arguments={"top_k": 99}, context=INCIDENT, caller=CALLER, error=error)
+    row = await audit.row()
+    assert (row["action"], row["outcome"], row["remediation_id"]) == ("search", "InvalidInput", "rr-1")
+    assert (row["arguments"], row["result"]) == ({"top_k": 99}, {"error": str(error)})
+
+
+async def test_no_row_holds_a_custom_label(catalog: None, service: CatalogService, audit: AuditTable) -> None:
+    await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    await service.details("mine", context=INCIDENT, caller=CALLER)
+    for custom in ({KEY: (VALUE,)}, {"tier": (VALUE,)}):
+        request = search_request(query="OOMKilled", context=INCIDENT, custom_labels=custom)
+        try:
+            await service.search(request, caller=CALLER)
+        except InvalidInput:
+            continue
+    with pytest.raises(NotFound):
+        await service.details("theirs", context=INCIDENT, caller=CALLER)
+    rows = await audit.rows()
+    assert len(rows) == 5
+    assert not any(label in str(row) for row in rows for label in (KEY, VALUE, "tier"))
+
+
+@pytest.mark.parametrize(
+    "sabotage",
+    [
+        "revoke insert on formulary.audit_event from formulary_server",
+        "alter table formulary.audit_event rename to gone",
+    ],
+)
+async def test_without_its_row_no_answer_leaves(
+    catalog: None, service: CatalogService, audit: AuditTable, sabotage: str
+) -> None:
+    await audit.connection.execute(sabotage)
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: service.search(search_request(query="OOMKilled"), caller=CALLER),
+        lambda: service.details("mine", context=NOWHERE, caller=CALLER),
+        lambda: service.list_workflows(context=NOWHERE, caller=CALLER),
+        lambda: service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER),
+    ]
+    for call in calls:
+        with pytest.raises(Unavailable) as refusal:
+            await call()
+        assert "mine" not in str(refusal.value)
+    with pytest.raises(NotFound):
+        await service.details("unknown", context=NOWHERE, caller=CALLER)
+
+
+@pytest.mark.parametrize("odd", ["nul \0 inside", "lone \ud800 surrogate", "\udfff\0", "🚀 \u202e fine"])
+async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it_can(
+    catalog: None, service: CatalogService, audit: AuditTable, odd: str
+) -> None:
+    with pytest.raises(InvalidInput):
+        await service.details(odd, context=NOWHERE, caller=CALLER)
+    await service.record_selection(workflow_id="mine", reasoning=odd, context=NOWHERE, caller=CALLER)
+    error = InvalidInput(f"odd {odd}", field="query")
+    arguments = {odd: [odd, {"deep": odd}], "number": float("inf")}
+    await service.refused(
+        "search", arguments=arguments, context=ContextReference(analysis=odd), caller=CALLER, error=error
+    )
+    details, selection, refused = await audit.rows()
+    for recorded in (
+        details["arguments"]["workflow_id"],
+        selection["arguments"]["reasoning"],
+        refused["analysis"],
+        *refused["arguments"],
+    ):
+        assert recorded == "number" or len(recorded) == len(odd)
+    assert refused["arguments"]["number"] == "inf"
+
+
+async def test_an_unexpected_failure_is_recorded_without_its_text(
+    catalog: None, service: CatalogService, audit: AuditTable
+) -> None:
+    class Broken:
+        model_id = "broken@1"
+
+        def embed_query(self, text: str) -> Any:
+            raise ZeroDivisionError(f"secret internals {VALUE}")
+
+        def embed_documents(self, texts: Any, *, progress: Any = None) -> Any:
+            raise ZeroDivisionError
+
+    service.use_embedder(Broken())
+    with pytest.raises(ZeroDivisionError):
+        await service.search(search_request(query="OOMKilled"), caller=CALLER)
+    row = await audit.row()
+    assert (row["outcome"], row["result"]) == ("ZeroDivisionError", {"error": "internal error"})
+
+
+async def test_only_a_recorded_search_can_be_named_by_a_selection(
+    catalog: None, service: CatalogService, audit: AuditTable
+) -> None:
+    await service.details("mine", context=NOWHERE, caller=CALLER)
+    await audit.connection.execute("update formulary.audit_event set search_id = $1::text::uuid", UNKNOWN_SEARCH)
+    with pytest.raises(InvalidInput, match="search_id"):
+        await service.record_selection(
+            workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
+        )

@@ -1,0 +1,76 @@
+"""The disk of the database fills up while the server runs: clear errors, nothing lost, and it recovers by itself."""
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.request import Caller, search_request
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import Unavailable
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.migrate import migrate
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+
+CALLER = Caller(name="test")
+
+
+@pytest.fixture
+def small_disk() -> Iterator[Path]:
+    """A disk of its own with room for a database and little more."""
+    directory = Path(tempfile.mkdtemp(prefix="formulary-disk-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200m,mode=711", "tmpfs", directory], check=True)
+    yield directory
+    subprocess.run(["umount", directory], check=True)
+    directory.rmdir()
+
+
+async def _audited(dsn: str) -> int:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return int(await connection.fetchval("select count(*) from formulary.audit_event where outcome = 'ok'"))
+    finally:
+        await connection.close()
+
+
+async def _answered_until_full(service: CatalogService) -> int:
+    """How many selections were acknowledged before one was refused. Their long texts fill what is left of the disk."""
+    for number in range(5000):
+        request = search_request(query=f"{number} " + os.urandom(1900).hex())
+        try:
+            await service.search(request, caller=CALLER)
+        except Unavailable as refusal:
+            if "the disk of the database is full" not in str(refusal):
+                raise
+            return number
+    raise AssertionError("the disk did not fill up")
+
+
+async def test_a_full_disk_refuses_answers_and_frees_itself_without_a_restart(
+    small_disk: Path, embedder: Embedder
+) -> None:
+    with EmbeddedPostgres(data_dir=small_disk / "data") as postgres:
+        await asyncio.to_thread(migrate, postgres.dsn())
+        service = await CatalogService.create(
+            dsn=postgres.dsn(), settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
+        )
+        ballast = small_disk / "ballast"
+        free = os.statvfs(small_disk)
+        ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - 512 * 1024))
+
+        answered = await _answered_until_full(service)
+        ballast.unlink()
+
+        assert await _audited(postgres.dsn()) == answered
+        await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
+        assert await _audited(postgres.dsn()) == answered + 1
+        await service.close()
