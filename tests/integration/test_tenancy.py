@@ -172,7 +172,7 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
         f"formulary.{name}"
         for name in ("alembic_version", "tenant", "workflow_version", "workflow_search", "request_context")
     }
-    for name in readable - {"formulary.tenant"}:
+    for name in readable - {"formulary.tenant", "formulary.alembic_version"}:
         assert await _rows(reading, f"select * from {name}") == []
 
 
@@ -255,7 +255,7 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
         "update audit_event set outcome = 'ok'",
         "select * from audit_event",
         "select * from embedding",
-        "select * from alembic_version",
+        "delete from alembic_version",
         "alter table workflow_version disable row level security",
         "drop policy server on workflow_version",
         "set row_security = off; select * from workflow_version",
