@@ -3,24 +3,20 @@
 set -uo pipefail
 bin=.venv/bin
 url="http://${FORMULARY_HOST:-127.0.0.1}:${FORMULARY_PORT:-8080}"
+server=$$
 
-"$bin/formulary" up "$@" &
-server=$!
-trap 'kill -TERM "$server" 2>/dev/null' INT TERM
+first_search() {
+    local unavailable=3 answer
+    while kill -0 "$server" 2>/dev/null; do
+        answer=$("$bin/formulary" search "OOMKilled critical" --label environment=production --url "$url" 2>&1)
+        [ $? -ne "$unavailable" ] && break
+        sleep 0.5
+    done
+    kill -0 "$server" 2>/dev/null || return
+    printf '\n$ %s/formulary search "OOMKilled critical" --label environment=production\n%s\n' "$bin" "$answer"
+    printf '\nServing at %s until Ctrl-C. In another terminal: %s/formulary search "pods cannot resolve names"\n' \
+        "$url" "$bin"
+}
 
-unavailable=3
-for _ in $(seq 120); do
-    kill -0 "$server" 2>/dev/null || { wait "$server"; exit $?; }
-    "$bin/formulary" search "OOMKilled critical" --label environment=production --url "$url" >/dev/null 2>&1
-    [ $? -ne "$unavailable" ] && break
-    sleep 0.5
-done
-
-printf '\n$ formulary search "OOMKilled critical" --label environment=production\n\n'
-"$bin/formulary" search "OOMKilled critical" --label environment=production --url "$url"
-printf '\nServing at %s until Ctrl-C. Try: %s/formulary search "pods cannot resolve names"\n' "$url" "$bin"
-
-# A trapped signal ends the first wait; the second one waits for the shutdown itself.
-wait "$server"
-wait "$server" 2>/dev/null
-exit $?
+first_search &
+exec "$bin/formulary" up "$@"
