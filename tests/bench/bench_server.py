@@ -29,6 +29,10 @@ class Nothing(Answer):
     ok: bool = True
 
 
+async def _tell(port: int) -> None:
+    print(f"{READY}http://127.0.0.1:{port}", flush=True)
+
+
 async def _nothing(service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller) -> Nothing:
     return Nothing()
 
@@ -54,12 +58,7 @@ async def main(*, data_dir: Path, workflows: Path) -> None:
     with EmbeddedPostgres(data_dir=data_dir) as postgres:
         async with catalog([workflows], postgres=postgres, embedder=embedder) as service:
             app = create_app(service=service, settings=Settings(), readiness=Readiness(), metrics=Metrics())
-            await serve(
-                app,
-                host="127.0.0.1",
-                port=0,
-                on_ready=lambda port: print(f"{READY}http://127.0.0.1:{port}", flush=True),
-            )
+            await serve(app, host="127.0.0.1", port=0, beside=_tell)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command line as a whole: help, versions, wrong usage, and what it costs to start."""
 
+import json
 import subprocess
 import sys
 
@@ -51,6 +52,22 @@ def test_the_version_is_that_of_the_package() -> None:
 def test_wrong_usage_ends_with_two_and_the_usage(arguments: list[str]) -> None:
     done = formulary_now(*arguments)
     assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Usage: formulary")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "saying"),
+    [
+        (["search", "--json"], "Missing argument 'QUERY...'"),
+        (["search", "x", "--top-k", "abc", "--json"], "'abc' is not a valid integer"),
+        (["list", "--json", "--porte", "1"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_told_as_json_where_that_is_asked_for(arguments: list[str], saying: str) -> None:
+    done = formulary_now(*arguments)
+    error = json.loads(done.out)["error"]
+    assert (done.code, error["code"]) == (2, -32002)
+    assert saying in error["message"]
     assert done.err.startswith("Usage: formulary")
 
 

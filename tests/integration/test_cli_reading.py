@@ -151,6 +151,14 @@ async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(
     assert saying in json.loads(done.out)["error"]["message"]
 
 
+async def test_excluded_words_may_be_separated_by_commas(url: str) -> None:
+    apart = await formulary("search", "OOMKilled", "--exclude", "memory", "--exclude", "node", "--json", "--url", url)
+    joined = await formulary("search", "OOMKilled", "--exclude", "memory,node", "--json", "--url", url)
+    kept = [hit["workflow_id"] for hit in json.loads(joined.out)["workflows"]]
+    assert kept == [hit["workflow_id"] for hit in json.loads(apart.out)["workflows"]]
+    assert "oom-raise-memory-limit" not in kept
+
+
 async def test_finding_nothing_ends_with_one(url: str) -> None:
     done = await formulary("search", "OOMKilled critical", "--min-confidence", "1", "--url", url)
     assert (done.code, done.err) == (1, "")

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from mcp import Client, StdioServerParameters
 
+from support.commands import formulary_now
 from support.manifest import text, workflow
 from support.process import FORMULARY, formulary_up
 
@@ -73,6 +74,13 @@ async def test_it_reads_the_catalog_of_a_running_up_on_the_same_data(data_dir: P
     with formulary_up(data_dir=data_dir, manifests=[manifests]):
         assert await found("--data-dir", str(data_dir)) == ["a"]
         assert await found("--data-dir", str(data_dir)) == ["a"]
+
+
+def test_manifests_that_would_be_ignored_are_refused(data_dir: Path, manifests: Path) -> None:
+    with formulary_up(data_dir=data_dir, manifests=[manifests]):
+        done = formulary_now("stdio", "--data-dir", str(data_dir), "--manifests", str(manifests))
+    assert (done.code, done.out) == (3, "")
+    assert "--manifests would be ignored; leave it out, or name another directory with --data-dir" in done.err
 
 
 async def test_it_reads_a_named_database(database: str) -> None:

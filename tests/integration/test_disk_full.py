@@ -43,7 +43,7 @@ async def _audited(dsn: str) -> int:
 
 
 async def _answered_until_full(service: CatalogService) -> int:
-    """How many selections were acknowledged before one was refused. Their long texts fill what is left of the disk."""
+    """How many searches were answered before one was refused. Their audit rows fill what is left of the disk."""
     for number in range(5000):
         request = search_request(query=f"{number} " + os.urandom(1900).hex())
         try:

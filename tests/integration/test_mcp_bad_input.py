@@ -65,7 +65,8 @@ def told(response: httpx.Response) -> str:
         (b"", -32700),
         (b"{", -32700),
         (b"\xff\xfe", -32700),
-        (b"[" * 30_000, -32700),
+        (b"[" * 30_000, -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":' + b"[" * 600 + b"]" * 600 + b"}}", -32600),
         (b"9" * 5000, -32700),
         (b"null", -32600),
         (b'"text"', -32600),
@@ -73,6 +74,7 @@ def told(response: httpx.Response) -> str:
         (b'[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32600),
         (b'{"method":"ping","id":1}', -32600),
         (b'{"jsonrpc":"2.0","id":{},"method":"ping"}', -32600),
+        (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', -32600),
@@ -85,7 +87,8 @@ async def test_what_is_no_message_is_refused_in_one_line(
     response = await posted(url, content, **era)
 
     assert response.status_code == 400
-    assert response.json()["error"]["code"] == code
+    error = response.json()["error"]
+    assert (error["code"], error["data"]) == (code, {"retry": False})
     assert "\n" not in told(response)
     assert "pydantic" not in response.text
 

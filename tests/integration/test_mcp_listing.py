@@ -14,7 +14,7 @@ from formulary_catalog import __version__
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import LabelSpelling
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support.agent import ERAS, agent, call, found
+from support.agent import ERAS, agent, call, found, refused
 from support.manifest import text, workflow
 from support.serving import catalog, serving
 
@@ -78,7 +78,7 @@ async def test_labels_are_listed_in_snake_case_where_a_model_needs_it(service: C
     assert not any("." in name or "-" in name for name in search["inputSchema"]["properties"])
 
 
-async def test_the_cluster_label_is_listed_only_where_workflows_declare_clusters_but_always_taken(
+async def test_the_cluster_label_is_listed_and_taken_only_where_workflows_declare_clusters(
     url: str, postgres: EmbeddedPostgres, tmp_path: Path
 ) -> None:
     tethered = workflow("tethered")
@@ -92,7 +92,9 @@ async def test_the_cluster_label_is_listed_only_where_workflows_declare_clusters
     assert "label.cluster" in search["inputSchema"]["properties"]
     assert here == ["tethered"]
     assert "label.cluster" not in (await listed(url))[0]["inputSchema"]["properties"]
-    assert found(await call(url, "search_workflow_catalog", {"query": "restart", "label.cluster": "eu-1"})) == []
+    elsewhere = refused(await call(url, "search_workflow_catalog", {"query": "restart", "label.cluster": "eu-1"}))
+    assert "unknown argument 'label.cluster'" in elsewhere
+    assert "label.cluster" not in elsewhere.partition("allowed are")[2]
 
 
 @pytest.mark.parametrize("mode", ERAS)

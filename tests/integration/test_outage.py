@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import time
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,13 +28,14 @@ from support.filling import entry, fill
 CALLER = Caller(name="test")
 NOWHERE = ContextReference()
 PATIENCE = 2.0
+SCHEDULING = 0.5  # what a busy machine may add
 WORKERS = 8
 
 
 @pytest.fixture
 def server(data_dirs: Path) -> Iterator[EmbeddedPostgres]:
     """A PostgreSQL that these tests may stop."""
-    with EmbeddedPostgres(data_dir=data_dirs / "outage") as started:
+    with EmbeddedPostgres(data_dir=data_dirs / f"outage-{uuid.uuid4().hex[:8]}") as started:
         yield started
 
 
@@ -94,6 +96,7 @@ class Load:
                 self.errors.append((error, time.monotonic() - started))
             async with self._came:
                 self._came.notify_all()
+            await asyncio.sleep(0)  # a connection that is refused at once never waits, so nobody else would run
 
 
 async def test_a_stopped_database_fails_calls_quickly_and_a_started_one_serves_again(
@@ -108,7 +111,7 @@ async def test_a_stopped_database_fails_calls_quickly_and_a_started_one_serves_a
             await asyncio.to_thread(server.start)
             await load.more(load.answers, 50)
     assert {type(error) for error, _ in load.errors} == {Unavailable}
-    assert max(seconds for _, seconds in load.errors) < PATIENCE
+    assert max(seconds for _, seconds in load.errors) < PATIENCE + SCHEDULING
     for answer in load.answers:
         assert answer | {"search_id": ""} == expected | {"search_id": ""}
     owner = await asyncpg.connect(server.dsn())
@@ -169,16 +172,16 @@ async def test_a_hung_database_fails_calls_within_the_time_a_caller_expects(
     server: EmbeddedPostgres, service: CatalogService
 ) -> None:
     await _search(service)
-    calls = [
-        lambda: _search(service),
-        lambda: service.details("restart-1", context=NOWHERE, caller=CALLER),
-        lambda: service.list_workflows(context=ContextReference(remediation_id="rr-1"), caller=CALLER),
-        lambda: service.counts(),
-    ]
     with _frozen(server):
         started = time.monotonic()
-        outcomes = await asyncio.gather(*(call() for call in calls), return_exceptions=True)
-        assert time.monotonic() - started < PATIENCE + 0.1
+        outcomes = await asyncio.gather(
+            _search(service),
+            service.details("restart-1", context=NOWHERE, caller=CALLER),
+            service.list_workflows(context=ContextReference(remediation_id="rr-1"), caller=CALLER),
+            service.counts(),
+            return_exceptions=True,
+        )
+        assert time.monotonic() - started < PATIENCE + SCHEDULING
     assert {type(outcome) for outcome in outcomes} == {Unavailable}
     async with asyncio.timeout(10):
         while True:

@@ -124,8 +124,9 @@ async def test_an_id_that_cannot_exist_fails_closed_like_any_unknown_one(
     catalog: None, service: CatalogService, contexts: ContextWriter, odd: str
 ) -> None:
     await contexts.save(_context("oom"))
-    for reference in (ContextReference(meta_remediation_id=odd), ContextReference(analysis=odd)):
-        assert "not known here" in await _refusal(service, reference)
+    assert "not known here" in await _refusal(service, ContextReference(meta_remediation_id=odd))
+    assert "AIAnalysis" in await _refusal(service, ContextReference(analysis=f"shop/{odd}"))
+    assert "namespace/name" in await _refusal(service, ContextReference(analysis=odd))
 
 
 async def test_a_context_that_is_written_during_the_wait_is_found(

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog.testing
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
@@ -201,6 +202,8 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
         (b"[]", "body"),
         (b"\xff", "body"),
         (b'{"query":' * 6000, "body"),
+        (b'{"query":' + b"[" * 600 + b"]" * 600 + b"}", "body"),
+        ('{"query": "x"}'.encode("utf-16"), "body"),
         (b"{}", "query"),
         (b'{"query": null}', "query"),
         (b'{"query": ["OOMKilled"]}', "query"),
@@ -209,7 +212,7 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
         (b'{"query": "x", "top_k": 51}', "top_k"),
         (b'{"query": "x", "top_k": "ten"}', "top_k"),
         (b'{"query": "x", "min_confidence": NaN}', "min_confidence"),
-        (b'{"query": "x", "filters": {"severety": "high"}}', "label.severety"),
+        (b'{"query": "x", "filters": {"severety": "high"}}', "filters.severety"),
         (b'{"query": "x", "embedding": [1, 2]}', "embedding"),
         (b'{"query": "x", "nearest": true}', "nearest"),
     ],
@@ -222,6 +225,37 @@ async def test_a_bad_body_is_refused_with_the_field_at_fault(
     assert response.status_code == 400
     assert error_of(response)["code"] == -32002
     assert error_of(response)["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("path", "saying"),
+    [
+        ("/api/v1/workflows/oom-scale-out?verison=1.0.0", "'verison'; did you mean 'version'? allowed are: version"),
+        ("/api/v1/workflows?page=2", "unknown argument 'page'; allowed are: limit, offset"),
+    ],
+)
+async def test_an_unknown_query_parameter_is_refused(http: httpx.AsyncClient, path: str, saying: str) -> None:
+    response = await http.get(path)
+
+    assert response.status_code == 400
+    assert saying in error_of(response)["message"]
+
+
+async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx.AsyncClient) -> None:
+    response = await http.post(SEARCH, json={"query": "restarts it", "remediation_id": "rr-other"}, headers=PAYMENTS)
+
+    assert "(headers, _meta or remediation_id) name different remediation ids" in error_of(response)["message"]
+
+
+async def test_each_call_leaves_one_line_in_the_log_without_its_arguments(http: httpx.AsyncClient) -> None:
+    with structlog.testing.capture_logs() as logged:
+        await http.post(SEARCH, json={"query": "restarts it"}, headers=PAYMENTS)
+        await http.post(SEARCH, json={"query": "", "top_k": 99})
+
+    assert [line for line in logged if line["event"] == "rest_call"] == [
+        {"event": "rest_call", "log_level": "info", "operation": "search_workflows", "outcome": outcome}
+        for outcome in ("ok", "refused")
+    ]
 
 
 async def test_a_selection_is_recorded(http: httpx.AsyncClient) -> None:

@@ -18,6 +18,7 @@ from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
+from support.agent import agent, refused
 from support.serving import catalog, listening, serving
 
 LOOPBACK = HostRule(allowed=(), listening_on="127.0.0.1")
@@ -52,6 +53,13 @@ async def test_loopback_and_allowed_names_are_served(url: str, host: str) -> Non
 )
 async def test_any_other_name_is_misdirected(url: str, host: str) -> None:
     assert await status(url, host=host) == 421
+
+
+@pytest.mark.parametrize("path", ["/api/v1/workflows", "/healthz"])
+async def test_two_hosts_are_refused(url: str, path: str) -> None:
+    head = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n"
+
+    assert b" 400 " in (await _raw(url, head.encode())).splitlines()[0]
 
 
 @pytest.mark.parametrize("path", sorted(PROBES))
@@ -118,6 +126,8 @@ async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPat
     head = b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
 
     assert b" 408 " in await _raw(url, head)
+    late = await _raw(url, head.replace(b"/api/v1/workflows/search", b"/mcp"))
+    assert b'"data":{"retry":true}' in late
 
 
 async def test_health_is_about_the_process_alone(postgres: EmbeddedPostgres) -> None:
@@ -153,6 +163,24 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
         "mode": "lexical",
     }
     assert (ready.json()["mode"], ready.json()["model"]) == ("hybrid", embedder.model_id)
+
+
+async def test_while_the_catalog_loads_calls_are_told_to_come_back(service: CatalogService) -> None:
+    readiness = Readiness(catalog_loaded=False)
+    app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
+    async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+        read = [await http.get("/api/v1/workflows"), await http.post("/api/v1/workflows/search", json={"query": "x"})]
+        async with agent(url) as client:
+            assert (await client.list_tools()).tools
+            told = refused(await client.call_tool("search_workflow_catalog", {"query": "x"}))
+        others = [await http.get(path) for path in ("/healthz", "/metrics")]
+        readiness.catalog_loaded = True
+        loaded = await http.get("/api/v1/workflows")
+
+    assert [response.status_code for response in read] == [503, 503]
+    assert "still loading; retry in a few seconds" in read[0].json()["error"]["message"]
+    assert "still loading; retry in a few seconds" in told
+    assert [response.status_code for response in (*others, loaded)] == [200, 200, 200]
 
 
 async def test_metrics_are_scraped_as_prometheus_text(url: str) -> None:

@@ -33,9 +33,42 @@ class Slow:
 
 async def started(slow: Slow) -> tuple[asyncio.Task[None], int]:
     ready: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    running = asyncio.create_task(serve(slow.app, host="127.0.0.1", port=0, on_ready=ready.set_result))
+
+    async def tell(port: int) -> None:
+        ready.set_result(port)
+
+    running = asyncio.create_task(serve(slow.app, host="127.0.0.1", port=0, beside=tell))
     async with asyncio.timeout(10):
         return running, await ready
+
+
+async def nothing(port: int) -> None:
+    """No work beside the serving."""
+
+
+async def test_work_beside_that_fails_ends_the_serving_with_its_error() -> None:
+    async def failing(port: int) -> None:
+        async with httpx.AsyncClient() as http:
+            assert (await http.get(f"http://127.0.0.1:{port}/nothing")).status_code == 404
+        raise StartupError("no catalog to be had")
+
+    with pytest.raises(StartupError, match="no catalog to be had"):
+        await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, beside=failing), timeout=10)
+
+
+async def test_work_beside_ends_with_the_serving() -> None:
+    ended = asyncio.Event()
+
+    async def endless(port: int) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, beside=endless), timeout=10)
+
+    assert ended.is_set()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -91,12 +124,12 @@ async def test_a_port_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"cannot listen on port {port} of 127.0.0.1: .*choose another"):
-            await serve(Slow().app, host="127.0.0.1", port=port, on_ready=lambda _: None)
+            await serve(Slow().app, host="127.0.0.1", port=port, beside=nothing)
 
 
 async def test_a_host_that_is_none_is_said_in_one_line() -> None:
     with pytest.raises(StartupError, match=r"cannot listen on port 0 of no\.such\.host\.invalid"):
-        await serve(Slow().app, host="no.such.host.invalid", port=0, on_ready=lambda _: None)
+        await serve(Slow().app, host="no.such.host.invalid", port=0, beside=nothing)
 
 
 async def _closed(port: int) -> None:

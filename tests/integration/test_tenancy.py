@@ -127,7 +127,7 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     plan = Plan(constraints=Constraints(), rank=RankQuery(text="restart"))
     page = await search.search(query="restart", plan=lambda _: plan, namespaces=namespaces, limit=50)
     assert (page.candidates, page.total) == ((), 0)
-    assert await workflows.served(namespaces=namespaces) == []
+    assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):
         assert await workflows.find(parse_reference(form), namespaces=namespaces) == []
 
@@ -180,7 +180,8 @@ async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
     tenants: dict[str, str], reading: Database
 ) -> None:
     for _ in range(2):
-        assert len(await WorkflowReader(reading).served(namespaces=frozenset({"alpha"}))) == 2
+        served = WorkflowReader(reading).served(constraints=Constraints(), namespaces=frozenset({"alpha"}), limit=10)
+        assert (await served)[1] == 2
         assert await _rows(reading, "select * from workflow_version") == []
         await ContextReader(reading).find(remediation_ids=frozenset({"rr-alpha"}), analysis="beta/oom")
         assert await _rows(reading, "select * from request_context") == []

@@ -114,6 +114,8 @@ def test_a_postgres_that_is_killed_is_started_again(data_dir: Path, manifests: P
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
         servers_on(data_dir)[0].kill()
         wait_for(lambda: "postgres_restarted" in output(up), "the restart")
+        (told,) = [line for line in up.output if "postgres_restarted" in line]
+        assert json.loads(told)["level"] == "warning"
         wait_for(lambda: httpx.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, "readiness")
         assert names(up) == {"a"}
 
@@ -168,6 +170,45 @@ def test_a_model_that_is_missing_leaves_lexical_search(data_dir: Path, manifests
             assert "mode lexical" in output(up)
             found = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": "restarts"}, timeout=SECONDS).json()
     assert (found["search_mode"], [hit["workflow_id"] for hit in found["workflows"]]) == ("lexical", ["a"])
+
+
+def test_it_can_be_asked_while_it_loads(data_dir: Path, starter_catalog: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen(
+        [FORMULARY, "up", "--port", str(port), "--data-dir", str(data_dir), "--manifests", str(starter_catalog)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        wait_for(lambda: accepts("127.0.0.1", port), "the port")
+        ready, listing = httpx.get(f"{url}/readyz", timeout=SECONDS), httpx.get(f"{url}/api/v1/workflows")
+        assert (ready.status_code, ready.json()["status"], listing.status_code) == (503, "starting", 503)
+        assert process.stdout.readline().startswith("Formulary is ready")
+        assert httpx.get(f"{url}/readyz", timeout=SECONDS).json()["status"] == "ready"
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS)
+
+
+def test_a_load_that_cannot_be_ends_it_in_one_line(data_dir: Path, manifests: Path) -> None:
+    process = subprocess.Popen(
+        [FORMULARY, "up", "--port", "0", "--data-dir", str(data_dir), "--manifests", str(manifests)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == "starting PostgreSQL\n"
+    manifests.rename(manifests.with_name("moved"))
+    out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (3, "")
+    assert err.splitlines()[-1].startswith(f"formulary: manifests directory {manifests} cannot be read")
+    assert "Traceback" not in err
+    assert not servers_on(data_dir)
 
 
 @pytest.mark.parametrize("moment", ["starting PostgreSQL", "embedding"])

@@ -49,7 +49,7 @@ def test_custom_labels_are_taken_unchanged_from_either_place(nest: Any, labels: 
 
 @current
 def test_a_bare_string_counts_as_a_list_of_one_and_empty_lists_ask_for_nothing(nest: Any) -> None:
-    labels = {"team": "payments", "region": [], "tier": None}
+    labels: dict[str, object] = {"team": "payments", "region": [], "tier": None}
     assert _context(_analysis(nest({"customLabels": labels}))).custom_labels == {"team": ("payments",)}
 
 
@@ -57,7 +57,8 @@ def test_the_older_place_counts_only_where_the_current_one_says_nothing() -> Non
     older = {"customLabels": {"team": ["old"]}}
     current_labels = {"customLabels": {"team": ["new"]}}
     assert _context(_analysis({"kubernetesContext": current_labels, **older})).custom_labels == {"team": ("new",)}
-    for silent in (None, {}, {"customLabels": None}, {"customLabels": {}}):
+    silences: list[object] = [None, {}, {"customLabels": None}, {"customLabels": {}}]
+    for silent in silences:
         assert _context(_analysis({"kubernetesContext": silent, **older})).custom_labels == {"team": ("old",)}
 
 
@@ -129,7 +130,7 @@ def test_a_remediation_id_is_required(remediation_id: object) -> None:
         {"kubernetesContext": {"customLabels": [SECRET]}},
         {"kubernetesContext": {"customLabels": {"team": {"a": SECRET}}}},
         {"kubernetesContext": {"customLabels": {"team": [SECRET, 5]}}},
-        {"kubernetesContext": {"customLabels": {"team": [""], "tier": SECRET}}},
+        {"kubernetesContext": {"customLabels": {"": [SECRET]}}},
         {"kubernetesContext": f'{{"customLabels": {{"team": ["{SECRET}"]}}}}'},
         {"kubernetesContext": [{"customLabels": {"team": [SECRET]}}]},
         {"customLabels": {"team": [f"{SECRET}\0"]}},

@@ -61,7 +61,7 @@ WORDS = [
     "…",
 ]
 SOUGHT = [*WORDS, "pod", "kill", "strasse", "s", "izmir", "cpu c", "|", "kill title", "restartpod", "generated"]
-DETECTED = [True, False, "true", "False", " TRUE ", "*", "ArgoCD", "argocd", ""]
+DETECTED: list[bool | str] = [True, False, "true", "False", " TRUE ", "*", "ArgoCD", "argocd", ""]
 DETECTED_KEYS = ["hpaEnabled", "gitOpsTool", "it's"]
 anything = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5)
 
@@ -86,7 +86,8 @@ class Scenario:
 def specs(values: st.SearchStrategy[str], texts: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
     """The parts of a workflow's spec that decide whether it may be returned."""
     declared = st.lists(values | st.just("*"), min_size=1, max_size=2)
-    optional = {FIELDS[dimension]: declared | st.just([]) for dimension in DIMENSIONS if dimension not in REQUIRED}
+    maybe_empty = st.lists(values | st.just("*"), max_size=2)
+    optional = {FIELDS[dimension]: maybe_empty for dimension in DIMENSIONS if dimension not in REQUIRED}
     return st.fixed_dictionaries(
         {
             "labels": st.fixed_dictionaries(dict.fromkeys(REQUIRED, declared), optional=optional),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails
 from formulary_catalog.server.schemas import output_schema
-from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, fit, fit_search, size
+from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, fit, fit_search, size
 
 ADVICE = "ask with top_k for more"
 VALID_SEARCH = jsonschema.Draft202012Validator(output_schema(SearchAnswer))
@@ -85,17 +85,20 @@ def test_an_answer_that_fits_is_left_alone() -> None:
     assert fit(details()) == details()
 
 
-def test_lower_ranks_lose_description_then_reasons_then_labels_and_the_best_result_nothing() -> None:
+def test_lower_ranks_lose_description_then_reasons_never_labels_and_the_best_result_nothing() -> None:
     whole = answer(6)
-    excess = [size(whole) - saved for saved in (20, 150, 220, 320)]
+    note_bytes = size([SHORTENED])
+    excess = [size(whole) + note_bytes - saved for saved in (90, 150, 220)]
 
-    shrunk = [fit_search(whole, budget=budget, advice=ADVICE)["workflows"] for budget in excess]
+    fitted = [fit_search(whole, budget=budget, advice=ADVICE) for budget in excess]
 
-    assert [hits[0] for hits in shrunk] == [whole["workflows"][0]] * 4
-    assert [len(hits[5]["description"]) <= 60 for hits in shrunk] == [True, True, True, True]
-    assert [len(hits[1]["description"]) <= 60 for hits in shrunk] == [False, True, True, True]
-    assert [len(hits[5]["match_reasons"]) for hits in shrunk] == [3, 3, 2, 2]
-    assert [hits[5]["labels"] == {} for hits in shrunk] == [False, False, False, True]
+    shrunk = [each["workflows"] for each in fitted]
+    assert [hits[0] for hits in shrunk] == [whole["workflows"][0]] * 3
+    assert [len(hits[5]["description"]) <= 60 for hits in shrunk] == [True, True, True]
+    assert [len(hits[1]["description"]) <= 60 for hits in shrunk] == [False, True, True]
+    assert [len(hits[5]["match_reasons"]) for hits in shrunk] == [3, 3, 2]
+    assert all(hit["labels"] == whole["workflows"][0]["labels"] for hits in shrunk for hit in hits)
+    assert [each["notes"] for each in fitted] == [[SHORTENED]] * 3
 
 
 def test_results_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
@@ -104,7 +107,7 @@ def test_results_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
     kept = [found["workflow_id"] for found in shrunk["workflows"]]
     assert kept == [f"workflow-{number}" for number in range(len(kept))]
     assert 1 < len(kept) < 10
-    assert shrunk["notes"] == [f"showing the first {len(kept)} of 30; {ADVICE}"]
+    assert shrunk["notes"] == [SHORTENED, f"showing the first {len(kept)} of 30; {ADVICE}"]
     assert shrunk["total_results"] == 30
 
 

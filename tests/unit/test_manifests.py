@@ -2,8 +2,9 @@
 
 import pytest
 
+from formulary_catalog.domain.identity import precedence
 from formulary_catalog.loading.documents import Document, Rejection
-from formulary_catalog.loading.manifests import Manifests, precedence, sort_out
+from formulary_catalog.loading.manifests import Manifests, sort_out
 from support.manifest import analysis, workflow
 
 

@@ -134,6 +134,11 @@ def test_every_command_is_valid_shell(workflow: CatalogEntry) -> None:
 @every_workflow
 def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
     details = workflow_details(
-        workflow.workflow, namespace="formulary", version_id=workflow.version_id, status="Active", versions=[]
+        workflow.workflow,
+        namespace="formulary",
+        version_id=workflow.version_id,
+        ambiguous=False,
+        status="Active",
+        versions=[],
     )
     assert len(details.model_dump_json().encode()) < 4096

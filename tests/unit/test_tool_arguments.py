@@ -1,6 +1,7 @@
 """What a caller may send and how it is read, on every edge (DESIGN section 7)."""
 
 import math
+import time
 from typing import Any
 
 import pytest
@@ -8,11 +9,12 @@ from starlette.datastructures import Headers
 
 from formulary_catalog.domain.request import Caller, ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
-from formulary_catalog.server.arguments import read_arguments, without_nulls
+from formulary_catalog.server.arguments import auditable, read_arguments, without_nulls
 from formulary_catalog.server.callers import LOCAL
 from formulary_catalog.server.incident import META_KEY, context_reference
-from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, spelled
-from formulary_catalog.server.rest_search import auditable, read_search
+from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
+from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, offered, spelled
+from formulary_catalog.server.rest_search import auditable_search, read_search
 from formulary_catalog.settings import LabelSpelling
 
 NOWHERE = ContextReference()
@@ -50,7 +52,9 @@ def test_nulls_are_dropped_at_every_depth() -> None:
     assert without_nulls(given) == {"b": {"d": [1, {}]}, "f": []}
 
 
-@pytest.mark.parametrize("given", ["restart, delete", ["restart", "delete"], ["restart", None, "delete", ""]])
+@pytest.mark.parametrize(
+    "given", ["restart, delete", ["restart", "delete"], ["restart", None, "delete", ""], ["restart,delete,"]]
+)
 def test_excluded_keywords_are_a_list_or_separated_by_commas(given: object) -> None:
     assert searched(exclude_keywords=given)["exclude_keywords"] == ("restart", "delete")
 
@@ -108,6 +112,27 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name_and_the_list(name:
 
     assert f"unknown argument {name!r}; did you mean {nearest!r}?" in str(refused.value)
     assert "query, label.signal-type, label.severity" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "saying"),
+    [
+        ({"label_severty": "high"}, "did you mean 'label_severity'? allowed are: query, label_signal_type, "),
+        ({"label.severity": 3}, "label_severity is 3, which is not text"),
+        ({"label_severity": "x" * 254}, "label_severity has 254 characters"),
+        ({"label.severity": "high", "label_severity": "low"}, "label_severity is given twice"),
+    ],
+)
+def test_messages_spell_labels_as_the_tool_list_does(given: dict[str, object], saying: str) -> None:
+    listed = offered(SEARCH, spelling=LabelSpelling.SNAKE, with_clusters=False)
+
+    with pytest.raises(InvalidInput) as refused:
+        read_arguments({"query": "OOMKilled", **given}, parameters=listed)
+
+    assert saying in str(refused.value)
+    assert "label." not in str(refused.value)
+    assert "cluster" not in str(refused.value)
+    assert read_arguments({"query": "x", "label.severity": "low"}, parameters=listed)["label.severity"] == "low"
 
 
 @pytest.mark.parametrize("name", ["custom_labels", "customLabels", "label.custom", "labels", "team", "\u202e\ud800\n"])
@@ -221,7 +246,7 @@ def test_rest_does_not_split_label_values_at_commas() -> None:
     ("given", "field"),
     [
         ({"filters": ["signal-type"]}, "filters"),
-        ({"filters": {"signal-typ": "x"}}, "label.signal-typ"),
+        ({"filters": {"signal-typ": "x"}}, "filters.signal-typ"),
         ({"filters": {"severity": "low"}, "label.severity": "high"}, "label.severity"),
         ({"top_k": "5"}, "top_k"),
         ({"limit": 5}, "limit"),
@@ -276,6 +301,53 @@ def test_the_remediation_id_of_a_body_joins_the_headers() -> None:
 
 
 def test_what_is_kept_of_a_refused_body_holds_no_custom_labels() -> None:
-    given = body(embedding=[0.0], filters={"severity": "high", "custom_labels": {"team": "payments"}})
+    smuggled = {"custom_labels": {"team": "payments"}, "customLabels": {"team": "payments"}, "team": "payments"}
+    given = body(embedding=[0.0], team="payments", filters={"severity": "high", **smuggled})
 
-    assert auditable(given) == {"query": "OOMKilled", "filters": {"severity": "high"}}
+    assert auditable_search(given) == {
+        "query": "OOMKilled",
+        "unknown_arguments": ["team"],
+        "filters": {"severity": "high", "unknown_arguments": ["customLabels", "team"]},
+    }
+
+
+def test_of_unknown_arguments_only_the_names_are_kept() -> None:
+    given = {"workflow_id": "oom", "customLabels": {"team": "payments"}}
+
+    kept = auditable(given, known={parameter.name for parameter in DETAILS})
+
+    assert kept == {"workflow_id": "oom", "unknown_arguments": ["customLabels"]}
+
+
+def test_a_filter_is_named_as_it_was_sent_and_given_once() -> None:
+    with pytest.raises(InvalidInput, match=r"'filters\.severety'; did you mean 'filters\.severity'\? allowed are: "):
+        read_search(body(filters={"severety": "high"}), context=NOWHERE, caller=LOCAL)
+
+    with pytest.raises(InvalidInput, match=r"filters\.severity is given twice"):
+        read_search(body(filters={"severity": "high", "label.severity": "low"}), context=NOWHERE, caller=LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "deep"),
+    [
+        ("[" * MAX_DEPTH + "]" * MAX_DEPTH, False),
+        ("[" * (MAX_DEPTH + 1), True),
+        ('{"a":[' * 17, True),
+        ("[]" * 1000, False),
+        ('"' + "[" * 1000 + '"', False),
+        (r'"\"' + "[" * 1000 + '"', False),
+        (r'"\\"' + "[" * 1000, True),
+        ('"unfinished' + "[" * 1000 + "\\", False),
+        ('"\n\\\n"' + "[" * 1000, True),
+    ],
+)
+def test_depth_is_counted_outside_of_strings(text: str, deep: bool) -> None:
+    assert nested_too_deep(text.encode()) is deep
+
+
+@pytest.mark.parametrize("text", ['\\"' * 32_000, '"' + '\\"' * 32_000 + "\\", '"' * 65_535, "[" * 65_535])
+def test_counting_depth_takes_no_longer_for_hostile_text(text: str) -> None:
+    begun = time.perf_counter()
+    nested_too_deep(text.encode())
+
+    assert time.perf_counter() - begun < 1

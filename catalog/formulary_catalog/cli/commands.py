@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import click
 
 from formulary_catalog import __version__
-from formulary_catalog.cli.options import wants_json
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, InvalidInput
 
+_JSON = "formulary.json"
 _COMMANDS = {
     "up": "formulary_catalog.cli.up",
     "serve": "formulary_catalog.cli.serve",
@@ -33,9 +33,19 @@ class _Commands(click.Group):
         command: click.Command = import_module(_COMMANDS[cmd_name]).command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Looks for `--json` as well: where arguments are wrong, the command's own options are never read."""
+        ctx.meta[_JSON] = "--json" in args
+        return super().resolve_command(ctx, args)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            _print_json(error.format_message(), code=InvalidInput.rpc_code, ctx=ctx)
+            raise
         except FormularyError as error:
             _report(error, ctx=ctx)
 
@@ -59,7 +69,12 @@ def _report(error: FormularyError, *, ctx: click.Context) -> NoReturn:
     from formulary_catalog.cli.terminal import plain
 
     message = " ".join(plain(str(error)).split())
-    if wants_json(ctx):
-        click.echo(json.dumps({"error": {"code": error.rpc_code, "message": message}}, ensure_ascii=False))
+    _print_json(message, code=error.rpc_code, ctx=ctx)
     click.echo(f"formulary: {message}", err=True)
     ctx.exit(error.exit_code)
+
+
+def _print_json(message: str, *, code: int, ctx: click.Context) -> None:
+    """The error for a program that reads standard output, if the command was called with `--json`."""
+    if ctx.meta.get(_JSON):
+        click.echo(json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=False))

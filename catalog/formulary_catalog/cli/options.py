@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from formulary_catalog.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-_JSON = "formulary.json"
 _LEVELS = ("debug", "info", "warning", "error")
 
 DIRECTORY = click.Path(path_type=Path)
@@ -20,14 +19,7 @@ DIRECTORY = click.Path(path_type=Path)
 
 def json_option(command: _F) -> _F:
     """`--json`, which also makes errors JSON."""
-    return click.option(
-        "--json", "as_json", is_flag=True, is_eager=True, callback=_remember_json, help="Print JSON, errors included."
-    )(command)
-
-
-def wants_json(ctx: click.Context) -> bool:
-    """Whether the command that ran was called with `--json`."""
-    return bool(ctx.meta.get(_JSON))
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON, errors included.")(command)
 
 
 def database_option(command: _F) -> _F:
@@ -106,8 +98,3 @@ def required_database(settings: "Settings") -> str:
     if not settings.database_url:
         raise InvalidInput("name a database with --database-url or FORMULARY_DATABASE_URL", field="database_url")
     return settings.database_url
-
-
-def _remember_json(ctx: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    ctx.meta[_JSON] = value
-    return value

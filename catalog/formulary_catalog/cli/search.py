@@ -12,7 +12,9 @@ from formulary_catalog.errors import InvalidInput
 @click.option(
     "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Constraint; the same key again means any of them."
 )
-@click.option("--exclude", "excluded", multiple=True, metavar="WORD", help="Leave out workflows with this word.")
+@click.option(
+    "--exclude", "excluded", multiple=True, metavar="WORD", help="Leave out workflows with this word; commas separate."
+)
 @click.option("--top-k", type=int, default=10, metavar="N", help="At most so many results, 1 to 50; 10 by default.")
 @click.option("--min-confidence", type=float, default=0.0, metavar="X", help="Leave out what is below, 0 to 1.")
 @target_options
@@ -44,7 +46,7 @@ def command(
     request = search_request(
         query=" ".join(query),
         labels=_by_dimension(labels),
-        exclude_keywords=excluded,
+        exclude_keywords=[word for given in excluded for word in given.split(",")],
         min_confidence=min_confidence,
         top_k=top_k,
         context=ContextReference(remediation_id=target.remediation_id),

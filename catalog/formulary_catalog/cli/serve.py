@@ -54,14 +54,13 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.settings import ContextPolicy
 
     log = structlog.get_logger(__name__)
+
+    async def tell(port: int) -> None:
+        log.info("ready", address=address(settings, port=port))
+
     async with reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened:
         if opened.problem is not None:
             log.warning("embedder_unavailable", mode="lexical", reason=str(opened.problem))
         app = create_app(service=opened.service, settings=settings, readiness=Readiness(), metrics=opened.metrics)
-        await serve(
-            app,
-            host=settings.host,
-            port=settings.port,
-            on_ready=lambda port: log.info("ready", address=address(settings, port=port)),
-        )
+        await serve(app, host=settings.host, port=settings.port, beside=tell)
         hurry_on_signals()

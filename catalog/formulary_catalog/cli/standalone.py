@@ -1,7 +1,7 @@
 """A catalog that needs nothing else: its own PostgreSQL, its model, its manifests. What `up` and `stdio` run on."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +36,25 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standalone:
-    """A loaded catalog, ready to be served."""
+    """A catalog that can be served; it holds what an earlier run left until it is loaded."""
 
     service: CatalogService
     metrics: Metrics
     loader: Loader
-    report: LoadReport
+    model: Awaitable[Embedder | EmbedderUnavailable]
+
+    async def load(self, *, display: Display) -> LoadReport:
+        """Wait for the model and load the manifests for the first time.
+
+        Raises:
+            StartupError, Unavailable: something needed is not to be had.
+        """
+        embedder = _usable(await self.model, display=display)
+        report = await self.loader.load(embedder=embedder, progress=display.progress)
+        display.report(report)
+        self.metrics.set_contexts(report.contexts)
+        self.service.use_embedder(embedder)
+        return report
 
 
 def starter_catalog() -> Path:
@@ -53,7 +66,7 @@ def starter_catalog() -> Path:
 
 @asynccontextmanager
 async def standalone(settings: Settings, *, manifests: Sequence[Path], display: Display) -> AsyncIterator[Standalone]:
-    """Start everything, load the manifests, and stop what was started.
+    """Start everything up to the load of the manifests, and stop what was started.
 
     Raises:
         StartupError, Unavailable: something needed is not to be had.
@@ -61,7 +74,7 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
     roots = list(manifests) or [starter_catalog()]
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
     async with AsyncExitStack() as stack:
-        loading_model = start_loading(settings)
+        model = start_loading(settings)
         dsn_of = await _database(settings, stack=stack, display=display)
         await asyncio.to_thread(migrate, dsn_of(_OWNER))
         writing = await Database.open(dsn_of(Role.WRITER), role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
@@ -73,20 +86,15 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
             default_namespace=settings.catalog_namespace,
             owns_contexts=not settings.database_url,
         )
-        embedder = _usable(await loading_model, display=display)
-        report = await loader.load(embedder=embedder, progress=display.progress)
-        display.report(report)
         metrics = Metrics()
-        metrics.set_contexts(report.contexts)
         service = await CatalogService.create(
             dsn=dsn_of(Role.SERVER),
             settings=settings,
             policy=settings.request_context or ContextPolicy.OPTIONAL,
             metrics=metrics,
-            embedder=embedder,
         )
         stack.push_async_callback(service.close)
-        yield Standalone(service=service, metrics=metrics, loader=loader, report=report)
+        yield Standalone(service=service, metrics=metrics, loader=loader, model=model)
 
 
 async def _database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> Callable[[str], str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from formulary_catalog.cli.options import (
     manifests_option,
     settings_of,
 )
+from formulary_catalog.errors import StartupError
 
 if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
@@ -42,7 +44,7 @@ def command(*, manifests: tuple[Path, ...], data_dir: Path | None, database_url:
     from formulary_catalog.log import configure_logging
 
     settings = settings_of(data_dir=data_dir, database_url=database_url)
-    configure_logging(level=log_level, as_json=False)
+    configure_logging(level=log_level, as_json=not sys.stderr.isatty())
     run_until_stopped(lambda: _stdio(settings, manifests=manifests))
 
 
@@ -73,6 +75,11 @@ async def _catalog(
     from formulary_catalog.store.database import Role
 
     fed_by_others = not manifests if settings.database_url else await databases.answers(databases.embedded(settings))
+    if fed_by_others and manifests:
+        raise StartupError(
+            "another process already serves its own manifests from this data directory, so --manifests would be "
+            "ignored; leave it out, or name another directory with --data-dir"
+        )
     if fed_by_others:
         async with (
             databases.existing_database(settings, role=Role.SERVER) as dsn,
@@ -82,5 +89,6 @@ async def _catalog(
         return
     with Display() as display:
         async with standalone(settings, manifests=manifests, display=display) as catalog:
+            await catalog.load(display=display)
             display.close()
             yield catalog.service, catalog.metrics

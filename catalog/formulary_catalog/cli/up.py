@@ -1,6 +1,7 @@
 """`formulary up`: everything in one process, for a laptop, a demonstration or a pipeline."""
 
-from contextlib import nullcontext
+import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from formulary_catalog.cli.options import (
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.standalone import Standalone
+    from formulary_catalog.loading.report import LoadReport
     from formulary_catalog.settings import Settings
 
 
@@ -53,7 +55,7 @@ def command(
     from formulary_catalog.log import configure_logging
 
     settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
-    configure_logging(level=log_level, as_json=False)
+    configure_logging(level=log_level, as_json=not sys.stderr.isatty())
     check_listening(settings)
     run_until_stopped(lambda: _up(settings, manifests=manifests, watching=watch))
 
@@ -69,26 +71,34 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
     from formulary_catalog.server.run import serve
 
     with Display() as display:
-        async with standalone(settings, manifests=manifests, display=display) as catalog:
-            app = create_app(service=catalog.service, settings=settings, readiness=Readiness(), metrics=catalog.metrics)
-            summary = await _summary(catalog)
-            display.close()
-            async with background(follow(catalog)) if watching else nullcontext():
-                await serve(
-                    app,
-                    host=settings.host,
-                    port=settings.port,
-                    on_ready=lambda port: _announce(settings, port=port, summary=summary),
-                )
-            hurry_on_signals()
+        async with (
+            standalone(settings, manifests=manifests, display=display) as catalog,
+            AsyncExitStack() as following,
+        ):
+            readiness = Readiness(catalog_loaded=False)
+            app = create_app(service=catalog.service, settings=settings, readiness=readiness, metrics=catalog.metrics)
+
+            async def load(port: int) -> None:
+                report = await catalog.load(display=display)
+                summary = await _summary(catalog, report=report)
+                readiness.catalog_loaded = True
+                display.close()
+                _announce(settings, port=port, summary=summary)
+                if watching:
+                    await following.enter_async_context(background(follow(catalog, first=report)))
+
+            try:
+                await serve(app, host=settings.host, port=settings.port, beside=load)
+            finally:
+                hurry_on_signals()
 
 
-async def _summary(catalog: "Standalone") -> str:
+async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
     from formulary_catalog.cli.terminal import counted
 
     workflows = (await catalog.service.counts()).get("Active", 0)
     mode = "hybrid" if catalog.service.embedder is not None else "lexical"
-    return f"{counted(workflows, 'workflow')}, {counted(catalog.report.contexts, 'context')}, mode {mode}"
+    return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, mode {mode}"
 
 
 def _announce(settings: "Settings", *, port: int, summary: str) -> None:

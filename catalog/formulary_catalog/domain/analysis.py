@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from formulary_catalog.domain.labels import Constraints, fold, normalize_detected
-from formulary_catalog.domain.workflow import CustomText, Metadata, Model, Text
+from formulary_catalog.domain.workflow import CustomKey, CustomValue, Metadata, Model, Text
 
 KIND = "AIAnalysis"
 STRICT_KEYS_ANNOTATION = "formulary.dev/strict-custom-labels"
@@ -24,7 +24,7 @@ def _map(value: object) -> object:
 
 
 IncidentLabels = Annotated[
-    dict[CustomText, Annotated[list[CustomText], BeforeValidator(_values)]], BeforeValidator(_map)
+    dict[CustomKey, Annotated[list[CustomValue], BeforeValidator(_values)]], BeforeValidator(_map)
 ]
 Observed = Annotated[dict[str, Any], BeforeValidator(_map)]
 

@@ -76,6 +76,17 @@ def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
     return WorkflowReference(name=name, namespace=namespace, version=_bare(pinned or version))
 
 
+def precedence(version: str) -> tuple[object, ...]:
+    """Sorts semantic versions by precedence: a pre-release before its release, its numbers before its words.
+
+    Build metadata has no precedence; it only makes the order definite.
+    """
+    core, _, build = version.partition("+")
+    numbers, _, pre_release = core.partition("-")
+    parts = tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre_release.split("."))
+    return tuple(int(number) for number in numbers.split(".")), not pre_release, parts, build
+
+
 def _bare(version: str) -> str:
     return version.removeprefix("v")
 

@@ -16,11 +16,20 @@ from formulary_catalog.domain.request import wire_name
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
 _SHOWN_WORDS = 6
+_SHOWN_TITLE = 120
+_SHOWN_DURATION = 40
+_SHOWN_VALUES = 20
+"""Bounds of one line of an answer, so that no single workflow can crowd out the others."""
 
 
 def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
     """The MCP resource of a workflow, pinned where a version is given."""
     return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
+
+
+def workflow_id(*, namespace: str, name: str, ambiguous: bool) -> str:
+    """What the caller should call the workflow: its name, with the namespace where others have the same name."""
+    return f"{namespace}/{name}" if ambiguous else name
 
 
 def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
@@ -71,6 +80,7 @@ def workflow_hit(
     *,
     namespace: str,
     version_id: str,
+    ambiguous: bool,
     cosine: float | None,
     confidence: float,
     reasons: list[str],
@@ -78,19 +88,19 @@ def workflow_hit(
     """One line of a search answer."""
     spec = workflow.spec
     return WorkflowHit(
-        workflow_id=workflow.metadata.name,
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
         version=spec.version,
         version_id=version_id,
         namespace=namespace,
-        title=title_of(workflow),
+        title=shortened(title_of(workflow), limit=_SHOWN_TITLE),
         description=shortened(spec.description.what, limit=MAX_HIT_DESCRIPTION),
         action_type=spec.action_type,
-        signal_types=list(spec.labels.signal_type),
+        signal_types=spec.labels.signal_type[:_SHOWN_VALUES],
         labels=shown_labels(workflow),
         similarity_score=None if cosine is None else round(min(max(cosine, 0.0), 1.0), 4),
         confidence=confidence,
         match_reasons=reasons,
-        estimated_duration=spec.estimated_duration,
+        estimated_duration=shortened(spec.estimated_duration, limit=_SHOWN_DURATION),
         success_rate=None,
         risk_level=spec.risk_level or "unknown",
         uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
@@ -102,6 +112,7 @@ def workflow_details(
     *,
     namespace: str,
     version_id: str,
+    ambiguous: bool,
     status: str,
     versions: Sequence[WorkflowVersion],
 ) -> WorkflowDetails:
@@ -111,7 +122,7 @@ def workflow_details(
     if status != "Active":
         notes.append(f"this version is {status.lower()}; searches do not return it")
     return WorkflowDetails(
-        workflow_id=workflow.metadata.name,
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
         version=spec.version,
         version_id=version_id,
         namespace=namespace,
@@ -144,10 +155,12 @@ def workflow_details(
     )
 
 
-def workflow_summary(workflow: RemediationWorkflow, *, namespace: str, version_id: str) -> WorkflowSummary:
+def workflow_summary(
+    workflow: RemediationWorkflow, *, namespace: str, version_id: str, ambiguous: bool
+) -> WorkflowSummary:
     """One line of a listing."""
     return WorkflowSummary(
-        workflow_id=workflow.metadata.name,
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
         namespace=namespace,
         version=workflow.spec.version,
         version_id=version_id,

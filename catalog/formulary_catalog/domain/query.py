@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from formulary_catalog.domain.labels import WILDCARD
 from formulary_catalog.domain.text import with_split_words
 
 CANONICAL_SIGNAL_TYPES = (
@@ -31,9 +32,10 @@ class ParsedQuery:
 
 
 def first_word(query: str) -> str:
-    """The word that may name a signal type; empty for an empty query."""
+    """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
     head = query.split(maxsplit=1)
-    return head[0].rstrip(_TRAILING_PUNCTUATION) if head else ""
+    word = head[0].rstrip(_TRAILING_PUNCTUATION) if head else ""
+    return "" if word == WILDCARD else word
 
 
 def is_canonical(signal_type: str) -> bool:

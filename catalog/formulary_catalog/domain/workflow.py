@@ -7,20 +7,24 @@ strict where a guess could serve the wrong workflow.
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.labels import WorkflowLabels, fold_all, normalize_detected
 from formulary_catalog.domain.text import exclusion_text, split_camel_case, with_split_words
 
-API_VERSION = "kubernaut.ai/v1alpha1"
 KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000
 MAX_LEXICAL_TEXT = 100_000
 """Characters that are indexed by word: beyond about a megabyte of words PostgreSQL would refuse the row."""
 _DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-_SEMVER = re.compile(r"v?([0-9]+\.[0-9]+\.[0-9]+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
+_NUMBER = r"(?:0|[1-9][0-9]*)"
+_PRE_RELEASE = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
+_SEMVER = re.compile(
+    rf"v?({_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PRE_RELEASE}(?:\.{_PRE_RELEASE})*)?"
+    r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"
+)
 
 
 def _as_list(value: object) -> object:
@@ -63,8 +67,9 @@ LabelValue = Annotated[
 ]
 LabelValues = Annotated[list[LabelValue], BeforeValidator(_as_list)]
 RequiredLabelValues = Annotated[LabelValues, Field(min_length=1)]
-CustomText = Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_without_nul)]
-CustomValues = Annotated[list[CustomText], BeforeValidator(_as_list)]
+CustomValue = Annotated[str, StringConstraints(max_length=1000), AfterValidator(_without_nul)]
+CustomKey = Annotated[str, StringConstraints(min_length=1, max_length=1000), AfterValidator(_without_nul)]
+CustomValues = Annotated[list[CustomValue], BeforeValidator(_as_list)]
 Texts = Annotated[list[FilledText], BeforeValidator(_as_list)]
 RiskLevel = Literal["low", "medium", "high"]
 
@@ -73,6 +78,14 @@ class Model(BaseModel):
     """Base of all parts: camelCase on the wire, unknown fields kept, no coercion of wrong types into text."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, value: object) -> object:
+        """An explicit null is an absent field, as for the API server."""
+        if not isinstance(value, dict):
+            return value
+        return {key: member for key, member in value.items() if member is not None}
 
 
 class Description(Model):
@@ -172,8 +185,8 @@ class WorkflowSpec(Model):
     description: Description
     action_type: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=100)]
     labels: Labels
-    custom_labels: dict[CustomText, CustomValues] = {}
-    detected_labels: dict[CustomText, Annotated[Text, BeforeValidator(_detected)]] = {}
+    custom_labels: dict[CustomKey, CustomValues] = {}
+    detected_labels: dict[CustomKey, Annotated[Text, BeforeValidator(_detected)]] = {}
     keywords: Texts = []
     execution: Execution
     dependencies: Dependencies = Dependencies()

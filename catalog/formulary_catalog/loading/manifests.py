@@ -7,6 +7,7 @@ from typing import Any
 from formulary_catalog.domain import analysis, workflow
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context
+from formulary_catalog.domain.identity import precedence
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
 from formulary_catalog.loading.documents import Document, Rejection
 
@@ -144,14 +145,3 @@ def _choose(versions: dict[str, CatalogEntry], *, manifests: Manifests) -> None:
         named = f"{entry.source}: {entry.namespace}/{entry.name} {entry.version}"
         message = f"{named} is kept as history; {highest.version} ({highest.source}) is served"
         manifests.notes.append(Note(source=entry.source, message=message))
-
-
-def precedence(version: str) -> tuple[object, ...]:
-    """Sorts semantic versions by precedence: a pre-release before its release, its numbers before its words.
-
-    Build metadata has no precedence; it only makes the order definite.
-    """
-    core, _, build = version.partition("+")
-    numbers, _, pre_release = core.partition("-")
-    parts = tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pre_release.split("."))
-    return tuple(int(number) for number in numbers.split(".")), not pre_release, parts, build

@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.identity import precedence
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.loading.documents import Rejection, file_of
-from formulary_catalog.loading.manifests import Manifests, precedence
+from formulary_catalog.loading.manifests import Manifests
 from formulary_catalog.loading.report import LoadReport, Progress
 from formulary_catalog.store.catalog import ApplyOutcome, CatalogWriter, StoredWorkflow
 

@@ -1,6 +1,7 @@
 """From the id that a call carries to the incident's constraints; in doubt the call fails (DESIGN section 6)."""
 
 import asyncio
+import re
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.request import ContextReference
@@ -11,6 +12,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.contexts import ContextReader
 
 _POLL_SECONDS = 0.1
+_ANALYSIS = re.compile(r"[^/]+/[^/]+")
 _MAX_SHOWN = 60
 
 
@@ -51,7 +53,13 @@ class ContextResolver:
             return None
         ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
         if len(ids) > 1:
-            raise ContextError("the header and the request's _meta name different remediation ids; send one")
+            raise ContextError(
+                "the sources of this call (headers, _meta or remediation_id) name different remediation ids; send one"
+            )
+        if reference.analysis and not _ANALYSIS.fullmatch(reference.analysis):
+            raise ContextError(
+                f"X-AIAnalysis {_shown(reference.analysis)} is not of the form namespace/name; send that"
+            )
         # What cannot be stored names nothing; asking for it would look like a failure of the database.
         askable = all(map(storable, (*ids, reference.analysis)))
         found = await self._wait_for(ids=ids, analysis=reference.analysis) if askable else []

@@ -41,9 +41,11 @@ def plan_search(
     overridden = sorted(
         dimension for dimension, values in appended.values.items() if dimension in asked and asked[dimension] != values
     )
-    if clash := sorted(request.custom_labels.keys() & appended.custom.keys()):
+    given_custom = {key: frozenset(values) for key, values in request.custom_labels.items()}
+    clash = [key for key, values in given_custom.items() if appended.custom.get(key, values) != values]
+    if clash:
         raise InvalidInput(
-            f"filters.custom_labels: {len(clash)} of the keys are set by the incident's context; leave them out",
+            f"filters.custom_labels: {len(clash)} keys are set otherwise by the incident's context; leave them out",
             field="filters.custom_labels",
         )
     phrases = {keyword: exclusion_phrase(keyword) for keyword in request.exclude_keywords}

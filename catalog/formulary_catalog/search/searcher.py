@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import structlog
+from opentelemetry import trace
 
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 from formulary_catalog.domain.labels import Constraints
@@ -28,7 +29,10 @@ from formulary_catalog.search.trail import Record
 from formulary_catalog.store.search import Candidate, Plan, RankQuery, SearchPage, SearchStore
 
 WEAK_CONFIDENCE = 0.35
+Fit = Callable[[SearchAnswer], SearchAnswer]
+"""Makes an answer fit its edge. Applied before the audit row is written, so that the row tells what left."""
 _log = structlog.get_logger(__name__)
+_tracer = trace.get_tracer("formulary")
 
 
 class Searcher:
@@ -49,9 +53,12 @@ class Searcher:
         self._strict_keys = strict_keys
         self._metrics = metrics
         self.embedder: Embedder | None = None
+        self.embedder_works = True
 
-    async def search(self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record) -> SearchAnswer:
-        """The answer; `record` is filled for the audit trail on the way.
+    async def search(
+        self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record, fit: Fit
+    ) -> SearchAnswer:
+        """The answer as `fit` leaves it; `record` is filled for the audit trail on the way.
 
         Raises:
             ContextError, InvalidInput, Unavailable: nothing may be returned.
@@ -80,16 +87,19 @@ class Searcher:
             )
         page = self._readable(found)
         hits = self._hits(page, constraints=chosen.constraints)
-        record.mode = page.mode
-        record.result = _audited(page, hits=hits)
         kept = [hit for hit in hits if hit.confidence >= request.min_confidence]
-        return SearchAnswer(
-            workflows=kept,
-            total_results=page.total,
-            search_mode=page.mode,
-            notes=_notes(page, plan=chosen, request=request, hits=hits, dropped=len(hits) - len(kept)),
-            search_id=str(search_id),
+        answer = fit(
+            SearchAnswer(
+                workflows=kept,
+                total_results=page.total,
+                search_mode=page.mode,
+                notes=_notes(page, plan=chosen, request=request, hits=hits, dropped=len(hits) - len(kept)),
+                search_id=str(search_id),
+            )
         )
+        record.mode = page.mode
+        record.result = _audited(page, hits=hits, returned={hit.version_id for hit in answer.workflows})
+        return answer
 
     async def _rankings(self, request: SearchRequest, *, texts: Iterable[str]) -> Mapping[str, RankQuery]:
         """What to rank by for each text; text alone where no vector can be had."""
@@ -105,8 +115,15 @@ class Searcher:
             vector = await asyncio.to_thread(embedder.embed_query, text)
         except EmbedderUnavailable as error:
             _log.warning("embedder_failed", reason=str(error))
+            self._embedder_works(False)
             return RankQuery(text=text)
+        self._embedder_works(True)
         return RankQuery(text=text, vector=vector, model_id=embedder.model_id)
+
+    def _embedder_works(self, works: bool) -> None:
+        if works is not self.embedder_works:
+            self.embedder_works = works
+            self._metrics.set_embedder_up(works)
 
     def _readable(self, page: SearchPage) -> SearchPage:
         kept = tuple(
@@ -147,6 +164,7 @@ class Searcher:
             workflow,
             namespace=candidate.namespace,
             version_id=candidate.version_id,
+            ambiguous=candidate.ambiguous,
             cosine=cosine,
             confidence=confident,
             reasons=match_reasons(
@@ -158,7 +176,8 @@ class Searcher:
     def _phase(self, name: str) -> Iterator[None]:
         started = time.perf_counter()
         try:
-            yield
+            with _tracer.start_as_current_span(f"formulary.search.{name}"):
+                yield
         finally:
             self._metrics.observe_phase(name, time.perf_counter() - started)
 
@@ -198,7 +217,7 @@ def _notes(
     return notes
 
 
-def _audited(page: SearchPage, *, hits: list[WorkflowHit]) -> dict[str, Any]:
+def _audited(page: SearchPage, *, hits: list[WorkflowHit], returned: Collection[str]) -> dict[str, Any]:
     return {
         "total": page.total,
         "candidates": [
@@ -210,6 +229,7 @@ def _audited(page: SearchPage, *, hits: list[WorkflowHit]) -> dict[str, Any]:
                 "score": candidate.score,
                 "confidence": hit.confidence,
                 "match_reasons": hit.match_reasons,
+                "returned": candidate.version_id in returned,
             }
             for candidate, hit in zip(page.candidates, hits, strict=True)
         ],

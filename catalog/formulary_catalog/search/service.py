@@ -17,6 +17,7 @@ from formulary_catalog.domain.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.presenting import workflow_details, workflow_summary
+from formulary_catalog.domain.presenting import workflow_id as qualified_id
 from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, wire_name
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
@@ -24,7 +25,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.parsed import ParsedWorkflows
-from formulary_catalog.search.searcher import Searcher
+from formulary_catalog.search.searcher import Fit, Searcher
 from formulary_catalog.search.trail import OK, Record, Trail
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit import AuditLog
@@ -34,6 +35,10 @@ from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.workflows import HistoryLine, StoredVersion, WorkflowReader
 
 MAX_REASONING = 8000
+
+
+def _whole(answer: SearchAnswer) -> SearchAnswer:
+    return answer
 
 
 class CatalogService:
@@ -84,13 +89,18 @@ class CatalogService:
         """The embedder in use; None while searches run in `lexical` mode."""
         return self._searcher.embedder
 
+    @property
+    def ranks_by_meaning(self) -> bool:
+        """Whether there is an embedder and its last query worked."""
+        return self._searcher.embedder is not None and self._searcher.embedder_works
+
     def use_embedder(self, embedder: Embedder | None) -> None:
         """Start or stop ranking by meaning."""
-        self._searcher.embedder = embedder
+        self._searcher.embedder, self._searcher.embedder_works = embedder, True
         self._metrics.set_embedder_up(embedder is not None)
 
-    async def search(self, request: SearchRequest, *, caller: Caller) -> SearchAnswer:
-        """The allowed workflows that fit best (DESIGN section 5).
+    async def search(self, request: SearchRequest, *, caller: Caller, fit: Fit = _whole) -> SearchAnswer:
+        """The allowed workflows that fit best (DESIGN section 5), as `fit` leaves them for the caller's edge.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
@@ -99,13 +109,15 @@ class CatalogService:
         """
         search_id = uuid4()
         started = time.perf_counter()
-        mode, outcome = "none", OK
+        mode, outcome = "none", "failed"
         try:
             async with self._trail.record(
                 "search", caller=caller, reference=request.context, arguments=_arguments(request), search_id=search_id
             ) as record:
-                answer = await self._searcher.search(request, caller=caller, search_id=search_id, record=record)
-            mode = answer.search_mode
+                answer = await self._searcher.search(
+                    request, caller=caller, search_id=search_id, record=record, fit=fit
+                )
+            mode, outcome = answer.search_mode, OK
             return answer
         except FormularyError as error:
             outcome = type(error).__name__
@@ -134,6 +146,7 @@ class CatalogService:
                 workflow,
                 namespace=found.namespace,
                 version_id=found.version_id,
+                ambiguous=found.ambiguous,
                 status=found.status,
                 versions=[
                     WorkflowVersion(version=line.version, version_id=line.version_id, status=line.status)
@@ -152,15 +165,22 @@ class CatalogService:
         arguments = {"limit": limit, "offset": offset}
         async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
             constraints = await self._context_constraints(context, record=record)
-            served = await self._workflows.served(namespaces=caller.namespaces)
+            served, total = await self._workflows.served(
+                constraints=constraints, namespaces=caller.namespaces, limit=limit, offset=offset
+            )
             listed = [(stored, workflow) for stored in served if (workflow := self._allowed(stored, constraints))]
-            record.result = {"total": len(listed)}
+            record.result = {"total": total}
             return WorkflowList(
                 workflows=[
-                    workflow_summary(workflow, namespace=stored.namespace, version_id=stored.version_id)
-                    for stored, workflow in listed[offset : offset + limit]
+                    workflow_summary(
+                        workflow,
+                        namespace=stored.namespace,
+                        version_id=stored.version_id,
+                        ambiguous=stored.ambiguous,
+                    )
+                    for stored, workflow in listed
                 ],
-                total_results=len(listed),
+                total_results=total,
             )
 
     async def record_selection(
@@ -197,7 +217,7 @@ class CatalogService:
             record.result = {"version_id": found.version_id, "namespace": found.namespace}
             return SelectionReceipt(
                 recorded=True,
-                workflow_id=found.name,
+                workflow_id=qualified_id(namespace=found.namespace, name=found.name, ambiguous=found.ambiguous),
                 version=found.version,
                 version_id=found.version_id,
                 search_id=search_id,
@@ -219,8 +239,16 @@ class CatalogService:
         """Whether some workflow declares `labels.cluster`."""
         return await self._workflows.uses_clusters()
 
+    async def check_database(self) -> None:
+        """Ask the database, past the pool: a busy pool is no outage.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        await self._database.ping()
+
     async def counts(self) -> dict[str, int]:
-        """Workflow versions by status; also the check that the database answers.
+        """Workflow versions by status.
 
         Raises:
             Unavailable: it does not.

@@ -18,6 +18,8 @@ from formulary_catalog.store.audit import AuditEvent, AuditLog
 OK = "ok"
 _PATIENCE_WITH_THE_SILENT = 0.1
 """Seconds for the row of a call to which the database did not answer: the caller has waited almost 2 s already."""
+_PATIENCE_WITH_THE_GONE = 0.5
+"""Seconds for the row of a call that was cancelled: whoever cancelled it waits for its end."""
 _log = structlog.get_logger(__name__)
 
 
@@ -83,6 +85,11 @@ class Trail:
             record.result = {"error": str(error) if isinstance(error, FormularyError) else "internal error"}
             patience = _PATIENCE_WITH_THE_SILENT if isinstance(error, Unavailable) else None
             await self._append_after_failure(event(type(error).__name__), patience=patience)
+            raise
+        except asyncio.CancelledError:
+            # The caller has gone or its time is up; what it asked still belongs into the trail.
+            record.result = {"error": "given up before it was done"}
+            await asyncio.shield(self._append_after_failure(event("Cancelled"), patience=_PATIENCE_WITH_THE_GONE))
             raise
         await self._log.append(event(OK))
 

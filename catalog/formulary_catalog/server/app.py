@@ -30,7 +30,7 @@ _INVALID = -32002
 def create_app(*, service: CatalogService, settings: Settings, readiness: Readiness, metrics: Metrics) -> ASGIApp:
     """Everything that is served over HTTP; its lifespan must run, which uvicorn sees to."""
     sessions = StreamableHTTPSessionManager(
-        app=mcp_server(service=service, settings=settings, metrics=metrics),
+        app=mcp_server(service=service, settings=settings, readiness=readiness, metrics=metrics),
         json_response=True,
         stateless=True,
         max_request_body_size=MAX_BODY_BYTES,

@@ -3,7 +3,7 @@
 import difflib
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.domain.request import MAX_LABEL_VALUES
@@ -16,16 +16,17 @@ _MAX_SHOWN = 60
 def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """The arguments under their canonical names: text as str, numbers as int or float, `many` as a tuple of str.
 
-    What is null or blank counts as absent.
+    What is null or blank counts as absent. Messages spell each name as `parameters` do.
 
     Raises:
         InvalidInput: an argument is unknown, missing, of a wrong type or out of bounds.
     """
-    known = {parameter.name: parameter for parameter in parameters}
-    read = {name: _read(value, parameter=known[name]) for name, value in canonical(given, known=known).items()}
+    known = {canonical_label(parameter.name): parameter for parameter in parameters}
+    named = canonical(given, known={name: parameter.name for name, parameter in known.items()})
+    read = {name: _read(value, parameter=known[name]) for name, value in named.items()}
     read = {name: value for name, value in read.items() if value not in ("", ())}
-    for parameter in parameters:
-        if parameter.required and parameter.name not in read:
+    for name, parameter in known.items():
+        if parameter.required and name not in read:
             raise InvalidInput(
                 f"{parameter.name} is missing; give it, such as {parameter.examples[0]!r}", field=parameter.name
             )
@@ -44,30 +45,41 @@ def without_nulls(value: Any) -> Any:
     return value
 
 
-def canonical(given: Mapping[str, Any], *, known: Mapping[str, Any]) -> dict[str, Any]:
-    """The same arguments under canonical names, without nulls; labels are taken in both spellings.
-
-    Raises:
-        InvalidInput: a name is unknown, or both spellings are given with different values.
-    """
-    named: dict[str, Any] = {}
-    for spelling, value in given.items():
-        name = canonical_label(spelling)
-        if name not in known:
-            raise _unknown(spelling, known=known)
-        if value is None:
-            continue
-        if name in named and named[name] != value:
-            raise InvalidInput(f"{name} is given twice with different values; give it once", field=name)
-        named[name] = value
-    return named
-
-
 def canonical_label(name: str) -> str:
     """`label_signal_type` as `label.signal-type`; any other name as it is."""
     if not name.startswith(("label.", "label_")):
         return name
     return LABEL_PREFIX + name[len(LABEL_PREFIX) :].replace("_", "-")
+
+
+def canonical(
+    given: Mapping[str, Any], *, known: Mapping[str, str], name_of: Callable[[str], str] = canonical_label
+) -> dict[str, Any]:
+    """The same arguments under canonical names, without nulls. `known` has the spelling of each name for messages.
+
+    Raises:
+        InvalidInput: a name is unknown, or given in several spellings with different values.
+    """
+    named: dict[str, Any] = {}
+    for spelling, value in given.items():
+        name = name_of(spelling)
+        if name not in known:
+            raise _unknown(spelling, name=name, known=known)
+        if value is None:
+            continue
+        if name in named and named[name] != value:
+            raise InvalidInput(f"{known[name]} is given twice with different values; give it once", field=known[name])
+        named[name] = value
+    return named
+
+
+def auditable(
+    given: Mapping[str, Any], *, known: Collection[str], name_of: Callable[[str], str] = canonical_label
+) -> dict[str, Any]:
+    """Refused arguments as the audit trail may keep them: of unknown ones, which may be custom labels, the names."""
+    kept = {spelling: value for spelling, value in given.items() if name_of(spelling) in known}
+    unknown = [spelling for spelling in given if spelling not in kept]
+    return kept | {"unknown_arguments": unknown} if unknown else kept
 
 
 def shown(value: object) -> str:
@@ -85,10 +97,11 @@ def _is_null(value: object) -> bool:
     return value is None or (isinstance(value, list) and bool(value) and all(_is_null(item) for item in value))
 
 
-def _unknown(name: str, *, known: Mapping[str, Any]) -> InvalidInput:
-    nearest = difflib.get_close_matches(canonical_label(name)[:_MAX_SHOWN], known, n=1)
-    hint = f"; did you mean {nearest[0]!r}?" if nearest else ";"
-    return InvalidInput(f"unknown argument {shown(name)}{hint} allowed are: {', '.join(known)}", field=name)
+def _unknown(spelling: str, *, name: str, known: Mapping[str, str]) -> InvalidInput:
+    nearest = difflib.get_close_matches(name[:_MAX_SHOWN], known, n=1)
+    hint = f"; did you mean {known[nearest[0]]!r}?" if nearest else ";"
+    allowed = ", ".join(known.values())
+    return InvalidInput(f"unknown argument {shown(spelling)}{hint} allowed are: {allowed}", field=spelling)
 
 
 def _read(value: Any, *, parameter: Parameter) -> Any:
@@ -102,8 +115,8 @@ def _read(value: Any, *, parameter: Parameter) -> Any:
             f"{parameter.name} has {len(values)} entries; give at most {MAX_LABEL_VALUES}", field=parameter.name
         )
     texts = [_text(part, parameter=parameter) for part in values]
-    if parameter.separator and isinstance(value, str):
-        texts = [part.strip() for part in texts[0].split(parameter.separator)]
+    if parameter.separator:
+        texts = [part.strip() for text in texts for part in text.split(parameter.separator)]
     return tuple(text for text in texts if text)
 
 

@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.server.hosts import HostRule
+from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
 from formulary_catalog.server.replies import MCP_PATH, error_reply
 
 MAX_BODY_BYTES = 64 * 1024
@@ -77,6 +78,10 @@ class Edge:
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         path, headers = scope["path"], Headers(scope=scope)
+        if len(headers.getlist("host")) > 1:
+            return error_reply(
+                path=path, status=400, code=_INPUT_INVALID, message="Host is sent more than once; send it once"
+            )
         if path not in PROBES and not self._hosts.allows_host(headers.get("host", "")):
             return error_reply(
                 path=path,
@@ -143,6 +148,8 @@ def _late(path: str) -> JSONResponse:
 def _body_refusal(path: str, body: bytes) -> JSONResponse | None:
     if len(body) > MAX_BODY_BYTES:
         return _too_large(path)
+    if nested_too_deep(body):
+        return _too_deep(path)
     return _broken_message(body) if path == MCP_PATH else None
 
 
@@ -152,6 +159,16 @@ def _too_large(path: str) -> JSONResponse:
         status=413,
         code=_INPUT_INVALID,
         message=f"the request body is over {MAX_BODY_BYTES} bytes; send less, the essential words first",
+    )
+
+
+def _too_deep(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=400,
+        code=_INVALID_REQUEST if path == MCP_PATH else _INPUT_INVALID,
+        message=f"the request body is nested deeper than {MAX_DEPTH} levels; send plain values",
+        field="body",
     )
 
 
@@ -165,7 +182,7 @@ def _broken_message(body: bytes) -> JSONResponse | None:
         isinstance(message, dict)
         and message.get("jsonrpc") == "2.0"
         and isinstance(message.get("method"), str)
-        and isinstance(message.get("id", 0), int | str)
+        and type(message.get("id", 0)) in (int, str)  # true and false are numbers only to Python
         and isinstance(message.get("params") or {}, dict)
     )
     if well_formed:

@@ -32,6 +32,11 @@ class Failure:
     field: str | None = None
 
     @property
+    def outcome(self) -> str:
+        """The call in one word, for logs and metrics: `refused` is the caller's doing, `failed` is ours."""
+        return "failed" if self.unexpected or self.retryable else "refused"
+
+    @property
     def advice(self) -> str:
         """The message with the word on retrying that a model needs, unless it says so itself."""
         if "retry" in self.message:

@@ -75,6 +75,13 @@ def spelled(parameter: Parameter, *, spelling: LabelSpelling) -> Parameter:
     return replace(parameter, name=parameter.name.replace(".", "_").replace("-", "_"))
 
 
+def offered(parameters: Sequence[Parameter], *, spelling: LabelSpelling, with_clusters: bool) -> tuple[Parameter, ...]:
+    """Those that a tool has here, under the names that its listing shows; not every catalog uses clusters."""
+    return tuple(
+        spelled(parameter, spelling=spelling) for parameter in parameters if parameter is not CLUSTER or with_clusters
+    )
+
+
 QUERY = Parameter(
     name="query",
     description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",

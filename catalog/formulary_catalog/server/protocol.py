@@ -30,9 +30,11 @@ from formulary_catalog import __version__
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.arguments import read_arguments, without_nulls
+from formulary_catalog.server.arguments import auditable, canonical_label, read_arguments, without_nulls
 from formulary_catalog.server.callers import LOCAL
 from formulary_catalog.server.failures import failure_of, within_deadline
+from formulary_catalog.server.parameters import Parameter, offered
+from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.refusals import checked
 from formulary_catalog.server.resources import TEMPLATES, refusal, resource, workflow_of
 from formulary_catalog.server.size import Json, compact
@@ -55,12 +57,12 @@ _Context = ServerRequestContext[Any, Any]
 _log = structlog.get_logger(__name__)
 
 
-def mcp_server(*, service: CatalogService, settings: Settings, metrics: Metrics) -> Server[Any]:
+def mcp_server(*, service: CatalogService, settings: Settings, readiness: Readiness, metrics: Metrics) -> Server[Any]:
     """The server, ready to be run on a transport.
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
-    handlers = _Handlers(service=service, spelling=settings.label_parameters, metrics=metrics)
+    handlers = _Handlers(service=service, spelling=settings.label_parameters, readiness=readiness, metrics=metrics)
     return Server(
         NAME,
         version=__version__,
@@ -80,8 +82,12 @@ def mcp_server(*, service: CatalogService, settings: Settings, metrics: Metrics)
 class _Handlers:
     """What the protocol asks for, answered from the catalog."""
 
-    def __init__(self, *, service: CatalogService, spelling: LabelSpelling, metrics: Metrics) -> None:
+    def __init__(
+        self, *, service: CatalogService, spelling: LabelSpelling, readiness: Readiness, metrics: Metrics
+    ) -> None:
         self._service = service
+        self._readiness = readiness
+        self._spelling = spelling
         self._metrics = metrics
         self._tools = {
             with_clusters: [tool.listed(spelling=spelling, with_clusters=with_clusters) for tool in LISTED_TOOLS]
@@ -102,7 +108,7 @@ class _Handlers:
             answer = await within_deadline(self._run(tool, given=given, ctx=ctx))
         except Exception as error:
             failure = failure_of(error)
-            self._report(tool, outcome="failed" if failure.unexpected or failure.retryable else "refused")
+            self._report(tool, outcome=failure.outcome)
             return CallToolResult(content=[TextContent(text=failure.advice)], is_error=True)
         self._report(tool, outcome="ok")
         return CallToolResult(content=[TextContent(text=compact(answer))], structured_content=answer)
@@ -127,13 +133,16 @@ class _Handlers:
         return ListPromptsResult(prompts=[])
 
     async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context) -> Json:
+        parameters = await self._parameters(tool, given=given)
+        known = {canonical_label(parameter.name) for parameter in parameters}
         context, arguments = await checked(
-            lambda _: read_arguments(without_nulls(given), parameters=tool.parameters),
+            lambda _: read_arguments(without_nulls(given), parameters=parameters),
             action=tool.action,
-            given=given,
+            given=auditable(given, known=known),
             headers=_headers(ctx),
             meta=ctx.meta,
             service=self._service,
+            readiness=self._readiness,
             caller=LOCAL,
         )
         answer = await tool.run(self._service, arguments, context, LOCAL)
@@ -147,9 +156,18 @@ class _Handlers:
             headers=_headers(ctx),
             meta=ctx.meta,
             service=self._service,
+            readiness=self._readiness,
             caller=LOCAL,
         )
         return resource(uri, await self._service.details(reference, context=context, caller=LOCAL))
+
+    async def _parameters(self, tool: CatalogTool, *, given: Mapping[str, Any]) -> tuple[Parameter, ...]:
+        """Those that the tool list shows; the catalog is asked only where the answer may turn on its clusters."""
+        plain = offered(tool.parameters, spelling=self._spelling, with_clusters=False)
+        known = {canonical_label(parameter.name) for parameter in plain}
+        if all(canonical_label(name) in known for name in given):
+            return plain
+        return offered(tool.parameters, spelling=self._spelling, with_clusters=await self._uses_clusters())
 
     def _report(self, tool: CatalogTool, *, outcome: str) -> None:
         self._metrics.count_tool_call(tool.name, outcome)

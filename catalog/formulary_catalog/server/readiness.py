@@ -6,7 +6,7 @@ from enum import StrEnum
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.scoring import SearchMode
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.search.service import CatalogService
 
 _DATABASE_SECONDS = 0.8
@@ -41,16 +41,25 @@ class Readiness:
     def __init__(self, *, catalog_loaded: bool = True) -> None:
         self.catalog_loaded = catalog_loaded
 
+    def require_loaded(self) -> None:
+        """Keep calls away from a catalog that is half loaded.
+
+        Raises:
+            Unavailable: the first load is not done.
+        """
+        if not self.catalog_loaded:
+            raise Unavailable("the catalog is still loading; retry in a few seconds")
+
     async def report(self, service: CatalogService) -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
         reachable = await _database_answers(service)
         embedder = service.embedder
         return ReadinessReport(
-            status=self._status(reachable=reachable, embedding=embedder is not None),
+            status=self._status(reachable=reachable, embedding=service.ranks_by_meaning),
             database="ok" if reachable else "unavailable",
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
-            mode=SearchMode.HYBRID if embedder is not None else SearchMode.LEXICAL,
+            mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
         )
 
     def _status(self, *, reachable: bool, embedding: bool) -> Status:
@@ -64,7 +73,7 @@ class Readiness:
 async def _database_answers(service: CatalogService) -> bool:
     try:
         async with asyncio.timeout(_DATABASE_SECONDS):
-            await service.counts()
+            await service.check_database()
     except (FormularyError, TimeoutError):
         return False
     return True

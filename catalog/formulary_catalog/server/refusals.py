@@ -11,6 +11,7 @@ from formulary_catalog.domain.request import Caller, ContextReference
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.incident import context_reference
+from formulary_catalog.server.readiness import Readiness
 
 _T = TypeVar("_T")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -24,6 +25,7 @@ async def checked(
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
     service: CatalogService,
+    readiness: Readiness,
     caller: Caller,
 ) -> tuple[ContextReference, _T]:
     """The incident that the call names, and what `read` makes of the `given` arguments under it.
@@ -31,12 +33,14 @@ async def checked(
     From here on each line that the call logs carries the ids of its incident and of its trace.
 
     Raises:
-        FormularyError: either is refused; the audit trail then holds it as a refused `action`.
+        FormularyError: either is refused, or the catalog is not loaded; the audit trail then holds it as a refused
+            `action`.
     """
     context = ContextReference()
     try:
         context = context_reference(headers=headers, meta=meta)
         structlog.contextvars.bind_contextvars(**_log_ids(context, headers=headers))
+        readiness.require_loaded()
         return context, read(context)
     except FormularyError as error:
         await service.refused(action, arguments=given, context=context, caller=caller, error=error)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse
 
 MCP_PATH = "/mcp"
+_WORTH_RETRYING = frozenset({408, 503})
 
 
 def error_reply(
@@ -18,7 +19,9 @@ def error_reply(
 ) -> JSONResponse:
     """A JSON-RPC error without an id on the MCP path, `{"error": {"code", "message", "field"}}` elsewhere."""
     if path == MCP_PATH:
-        body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+        data = {"retry": status in _WORTH_RETRYING}
+        error = {"code": code, "message": message, "data": data}
+        body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": error}
     else:
         body = {"error": {"code": code, "message": message, "field": field}}
     return JSONResponse(body, status_code=status, headers=headers)

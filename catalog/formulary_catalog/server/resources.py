@@ -31,15 +31,14 @@ TEMPLATES = (
 
 
 def workflow_of(uri: str) -> str:
-    """The workflow that `workflow://namespace/name[@version]` names.
+    """What `workflow://` names: `namespace/name`, `namespace/name@version`, or any other form of a workflow's name.
 
     Raises:
         NotFound: the uri is of another form.
     """
-    reference = unquote(uri.removeprefix(SCHEME))
-    if not uri.startswith(SCHEME) or "/" not in reference:
+    if not uri.startswith(SCHEME):
         raise NotFound(f"there is no resource {shown(uri)}; use workflow://namespace/name", reference=uri)
-    return reference
+    return unquote(uri.removeprefix(SCHEME))
 
 
 def resource(uri: str, details: WorkflowDetails) -> ReadResourceResult:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any, TypeVar
 
+import structlog
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
@@ -12,9 +13,9 @@ from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionRece
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.arguments import read_arguments, shown
+from formulary_catalog.server.arguments import auditable, canonical, read_arguments, shown
 from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.server.failures import failure_of, within_deadline
+from formulary_catalog.server.failures import Failure, failure_of, within_deadline
 from formulary_catalog.server.parameters import DETAILS, SELECTION
 from formulary_catalog.server.refusals import checked
 from formulary_catalog.server.replies import error_reply
@@ -25,28 +26,31 @@ from formulary_catalog.server.rest_schema import (
     SELECTION_OPERATION,
     error_responses,
 )
-from formulary_catalog.server.rest_search import auditable, read_search
+from formulary_catalog.server.rest_search import auditable_search, read_search
 
 PREFIX = "/api/v1"
 MAX_LIMIT = 1000
 MAX_OFFSET = 1_000_000
 
 _T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
 
 
 class _Guarded(APIRoute):
-    """A route whose every failure leaves as the error body of this API."""
+    """A route whose every failure leaves as the error body of this API, and whose every call is logged."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
             try:
-                return await within_deadline(handler(request))
-            except RequestValidationError as error:
-                return _refusal(request, _invalid(error))
+                response = await within_deadline(handler(request))
             except Exception as error:
-                return _refusal(request, error)
+                failure = failure_of(_invalid(error) if isinstance(error, RequestValidationError) else error)
+                _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
+                return _refusal(request, failure)
+            _log.info("rest_call", operation=self.operation_id, outcome="ok")
+            return response
 
         return guarded
 
@@ -66,7 +70,10 @@ async def search(request: Request) -> Response:
     """The workflows allowed for the incident that fit best, with reasons."""
     body = await _object_body(request)
     _, wanted = await _checked(
-        request, "search", given=auditable(body), read=lambda context: read_search(body, context=context, caller=LOCAL)
+        request,
+        "search",
+        given=auditable_search(body),
+        read=lambda context: read_search(body, context=context, caller=LOCAL),
     )
     return _answer(await _service(request).search(wanted, caller=LOCAL))
 
@@ -86,7 +93,7 @@ async def list_workflows(
 ) -> Response:
     """The visible workflows in name order."""
     page = {"limit": limit, "offset": offset}
-    context, _ = await _checked(request, "list", given=page, read=lambda _: None)
+    context, _ = await _checked(request, "list", given=page, read=lambda _: _only(request, "limit", "offset"))
     return _answer(await _service(request).list_workflows(context=context, caller=LOCAL, limit=limit, offset=offset))
 
 
@@ -105,9 +112,12 @@ async def get_workflow(
 ) -> Response:
     """One workflow by any of its names."""
     given = {"workflow_id": workflow_id, "version": version}
-    context, named = await _checked(
-        request, "details", given=given, read=lambda _: read_arguments(given, parameters=DETAILS)
-    )
+
+    def read(_: ContextReference) -> dict[str, Any]:
+        _only(request, "version")
+        return read_arguments(given, parameters=DETAILS)
+
+    context, named = await _checked(request, "details", given=given, read=read)
     return _answer(await _service(request).details(context=context, caller=LOCAL, **named))
 
 
@@ -122,8 +132,9 @@ async def get_workflow(
 async def record_selection(request: Request) -> Response:
     """Write a choice and its reasons into the audit trail; nothing is run."""
     body = await _object_body(request)
+    kept = auditable(body, known={parameter.name for parameter in SELECTION})
     context, chosen = await _checked(
-        request, "selection", given=body, read=lambda _: read_arguments(body, parameters=SELECTION)
+        request, "selection", given=kept, read=lambda _: read_arguments(body, parameters=SELECTION)
     )
     return _answer(await _service(request).record_selection(context=context, caller=LOCAL, **chosen))
 
@@ -132,7 +143,13 @@ async def _checked(
     request: Request, action: str, *, given: Mapping[str, Any], read: Callable[[ContextReference], _T]
 ) -> tuple[ContextReference, _T]:
     return await checked(
-        read, action=action, given=given, headers=request.headers, service=_service(request), caller=LOCAL
+        read,
+        action=action,
+        given=given,
+        headers=request.headers,
+        service=_service(request),
+        readiness=request.app.state.readiness,
+        caller=LOCAL,
     )
 
 
@@ -141,10 +158,16 @@ def _service(request: Request) -> CatalogService:
     return service
 
 
+def _only(request: Request, *names: str) -> None:
+    """Refuse a query string with other parameters: a misspelt one would be answered as if it were not there."""
+    canonical(request.query_params, known={name: name for name in names})
+
+
 async def _object_body(request: Request) -> dict[str, Any]:
     try:
-        body = json.loads(await request.body())
-    except (ValueError, RecursionError):
+        # Only as UTF-8: in another encoding the edge could not see how deep it is nested.
+        body = json.loads((await request.body()).decode("utf-8-sig"))
+    except ValueError:
         raise InvalidInput(
             "the body is not JSON; send an object such as {'query': 'OOMKilled'}", field="body"
         ) from None
@@ -157,8 +180,7 @@ def _answer(answer: Answer) -> Response:
     return Response(answer.model_dump_json(), media_type="application/json")
 
 
-def _refusal(request: Request, error: Exception) -> Response:
-    failure = failure_of(error)
+def _refusal(request: Request, failure: Failure) -> Response:
     return error_reply(
         path=request.url.path, status=failure.status, code=failure.code, message=failure.message, field=failure.field
     )

@@ -8,6 +8,7 @@ from typing import Any
 from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.arguments import (
+    auditable,
     canonical,
     canonical_label,
     read_arguments,
@@ -29,8 +30,10 @@ PARAMETERS = tuple(replace(parameter, many=parameter.many or parameter in LABELS
 """Those of the search tool, with lists of label values; programs do not quote numbers."""
 
 _PLAIN = {parameter.name: parameter for parameter in PARAMETERS}
-_BODY = (*_PLAIN, "filters", "embedding", "remediation_id")
-_FILTERS = (*(parameter.name for parameter in LABELS), CUSTOM_LABELS)
+_BODY = {name: name for name in (*_PLAIN, "filters", "embedding", "remediation_id")}
+_FILTERS = {label.name: f"filters.{label.name.removeprefix(LABEL_PREFIX)}" for label in LABELS} | {
+    CUSTOM_LABELS: f"filters.{CUSTOM_LABELS}"
+}
 
 
 def read_search(body: Mapping[str, Any], *, context: ContextReference, caller: Caller) -> SearchRequest:
@@ -40,7 +43,7 @@ def read_search(body: Mapping[str, Any], *, context: ContextReference, caller: C
         InvalidInput: a member is unknown, contradictory, of a wrong type or out of bounds.
         ContextError: `remediation_id` is no identifier.
     """
-    given = canonical(body, known=dict.fromkeys(_BODY))
+    given = canonical(body, known=_BODY)
     filters = _filters(given.get("filters", {}))
     custom = _custom_labels(filters.pop(CUSTOM_LABELS, {}), caller=caller)
     for name, value in filters.items():
@@ -56,13 +59,15 @@ def read_search(body: Mapping[str, Any], *, context: ContextReference, caller: C
     )
 
 
-def auditable(body: Mapping[str, Any]) -> dict[str, Any]:
+def auditable_search(body: Mapping[str, Any]) -> dict[str, Any]:
     """A refused body as the audit trail may keep it: without custom labels, and without the vector's numbers."""
     filters = body.get("filters")
     kept = {name: value for name, value in body.items() if name not in ("filters", "embedding")}
+    kept = auditable(kept, known=_BODY)
     if not isinstance(filters, Mapping):
         return kept
-    return kept | {"filters": {name: value for name, value in filters.items() if name != CUSTOM_LABELS}}
+    public = {key: value for key, value in filters.items() if key != CUSTOM_LABELS}
+    return kept | {"filters": auditable(public, known=_FILTERS, name_of=_filter_name)}
 
 
 def _filters(given: Any) -> dict[str, Any]:
@@ -71,13 +76,15 @@ def _filters(given: Any) -> dict[str, Any]:
             f"filters is {shown(given)}, which is not an object; give one such as {{'signal-type': 'OOMKilled'}}",
             field="filters",
         )
-    return canonical({_filter_name(key): value for key, value in given.items()}, known=dict.fromkeys(_FILTERS))
+    sent = {f"filters.{key}": value for key, value in given.items()}
+    return canonical(sent, known=_FILTERS, name_of=lambda spelling: _filter_name(spelling.removeprefix("filters.")))
 
 
 def _filter_name(key: str) -> str:
-    if key == CUSTOM_LABELS or key.startswith("label"):
-        return canonical_label(key)
-    return canonical_label(LABEL_PREFIX + key)
+    """`signal_type`, with or without the prefix of a label, as `label.signal-type`."""
+    if key == CUSTOM_LABELS:
+        return key
+    return canonical_label(key if key.startswith("label") else LABEL_PREFIX + key)
 
 
 def _custom_labels(given: Any, *, caller: Caller) -> dict[str, tuple[str, ...]]:

@@ -4,7 +4,8 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -12,13 +13,15 @@ from starlette.types import ASGIApp
 from formulary_catalog.errors import StartupError
 
 GRACE_SECONDS = 10
+Beside = Callable[[int], Coroutine[Any, Any, None]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def serve(app: ASGIApp, *, host: str, port: int, on_ready: Callable[[int], None]) -> None:
+async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running calls and return; a second SIGINT does not wait.
 
-    `on_ready` is called once with the port that is listened on, which differs from `port` if that is 0.
+    `beside` runs from when it listens, and is cancelled when it stops. It is given the port that is listened on, which
+    differs from `port` if that is 0. Its failure ends the serving and is raised.
 
     Raises:
         StartupError: the address cannot be listened on.
@@ -34,21 +37,36 @@ async def serve(app: ASGIApp, *, host: str, port: int, on_ready: Callable[[int],
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    server = _Server(config, on_started=lambda: on_ready(listening.getsockname()[1]))
+    server = _Server(config, beside=lambda: beside(listening.getsockname()[1]))
     with contextlib.closing(listening):
         await server.serve(sockets=[listening])
+    await server.settle()
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, telling when it listens, and stopping without raising the signal again."""
+    """uvicorn, with work beside it once it listens, and stopping without raising the signal again."""
 
-    def __init__(self, config: uvicorn.Config, *, on_started: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, *, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
         super().__init__(config)
-        self._on_started = on_started
+        self._beside = beside
+        self._working: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        self._on_started()
+        self._working = asyncio.create_task(self._beside())
+        self._working.add_done_callback(self._stop_if_failed)
+
+    async def settle(self) -> None:
+        """End the work beside, and raise what it failed with."""
+        if self._working is None:
+            return
+        self._working.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._working
+
+    def _stop_if_failed(self, working: asyncio.Task[None]) -> None:
+        if not working.cancelled() and working.exception() is not None:
+            self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

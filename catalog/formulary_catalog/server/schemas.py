@@ -9,7 +9,7 @@ from formulary_catalog.domain.answers import Answer
 
 
 def output_schema(answer: type[Answer]) -> dict[str, Any]:
-    """The schema of an answer, with definitions put in place and a nullable value as a list of two types."""
+    """The schema of an answer, with definitions put in place; a nullable value is described and has no type."""
     schema = answer.model_json_schema(mode="serialization")
     plain = _plain(schema, definitions=schema.get("$defs", {}))
     assert isinstance(plain, dict)
@@ -42,5 +42,4 @@ def _nullable(schema: dict[str, Any]) -> dict[str, Any] | None:
     types = [option.get("type") for option in schema.get("anyOf", []) if set(option) == {"type"}]
     if "null" not in types or len(types) != len(schema["anyOf"]):
         return None
-    described = {"description": schema["description"]} if "description" in schema else {}
-    return {"type": types, **described}
+    return {"description": schema.get("description", "null when unknown")}

@@ -7,11 +7,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-DEFAULT_SEARCH_BYTES = 4096
+DEFAULT_SEARCH_BYTES = 4000
 MAX_ANSWER_BYTES = 25_000
 
 _SHORT_DESCRIPTION = 60
 _FEW_REASONS = 2
+SHORTENED = "texts of lower ranks are shortened; get_workflow_details has them whole"
 _MAX_NAMED_TEXTS = 8
 _ELLIPSIS = "…"
 _IDENTITY = frozenset({"workflow_id", "version", "version_id", "namespace", "uri", "search_id", "search_mode"})
@@ -53,19 +54,23 @@ def size(answer: Any) -> int:
 def fit_search(answer: Json, *, budget: int, advice: str) -> Json:
     """A search answer of at most `budget` bytes; the best result keeps the most.
 
-    From the last rank up to the second: descriptions are shortened, then match reasons, then labels left out; then
-    results are dropped from the end, with a note that ends in `advice`.
+    From the last rank up to the second: descriptions are shortened, then match reasons; then results are dropped from
+    the end. Labels stay, since a missing one would read as a workflow without limits. Notes tell what was done, and
+    how many results are shown with `advice` on how to see the others.
     """
+    if size(answer) <= budget:
+        return answer
     hits = [dict(hit) for hit in answer["workflows"]]
-    excess = size(answer) - budget
-    for reduce in (_shorten_description, _thin_reasons, _drop_labels):
+    shortened = {**answer, "workflows": hits, "notes": [*answer["notes"], SHORTENED]}
+    excess = size(shortened) - budget
+    for reduce in (_shorten_description, _thin_reasons):
         for hit in reversed(hits[1:]):
             if excess <= 0:
-                return {**answer, "workflows": hits}
+                return shortened
             before = size(hit)
             reduce(hit)
             excess -= before - size(hit)
-    return fit(_drop_results(answer, hits=hits, budget=budget, advice=advice), budget=budget)
+    return fit(_drop_results(shortened, hits=hits, budget=budget, advice=advice), budget=budget)
 
 
 def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES) -> Json:
@@ -88,10 +93,6 @@ def _shorten_description(hit: Json) -> None:
 
 def _thin_reasons(hit: Json) -> None:
     hit["match_reasons"] = hit["match_reasons"][:_FEW_REASONS]
-
-
-def _drop_labels(hit: Json) -> None:
-    hit["labels"] = {}
 
 
 def _drop_results(answer: Json, *, hits: list[Json], budget: int, advice: str) -> Json:

@@ -10,14 +10,13 @@ from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionRece
 from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, search_request
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.parameters import (
-    CLUSTER,
     DETAILS,
     DIMENSION_OF,
     SEARCH,
     SELECTION,
     Parameter,
     input_schema,
-    spelled,
+    offered,
 )
 from formulary_catalog.server.schemas import output_schema
 from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit, fit_search
@@ -43,11 +42,7 @@ class CatalogTool:
 
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it."""
-        parameters = [
-            spelled(parameter, spelling=spelling)
-            for parameter in self.parameters
-            if parameter is not CLUSTER or with_clusters
-        ]
+        parameters = offered(self.parameters, spelling=spelling, with_clusters=with_clusters)
         return Tool(
             name=self.name,
             title=self.title,
@@ -95,7 +90,8 @@ def search_request_of(
 async def _search(
     service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller
 ) -> SearchAnswer:
-    return await service.search(search_request_of(arguments, context=context), caller=caller)
+    request = search_request_of(arguments, context=context)
+    return await service.search(request, caller=caller, fit=_shrunk_to_page if "top_k" in arguments else _shrunk)
 
 
 async def _details(
@@ -110,10 +106,16 @@ async def _record_selection(
     return await service.record_selection(context=context, caller=caller, **arguments)
 
 
-def _shrink_search(answer: Json, arguments: Arguments) -> Json:
-    if "top_k" in arguments:
-        return fit_search(answer, budget=MAX_ANSWER_BYTES, advice="narrow the search by labels to see the others")
-    return fit_search(answer, budget=DEFAULT_SEARCH_BYTES, advice="ask with top_k for more")
+def _shrunk(answer: SearchAnswer) -> SearchAnswer:
+    return _fitted(answer, budget=DEFAULT_SEARCH_BYTES, advice="ask with top_k for more")
+
+
+def _shrunk_to_page(answer: SearchAnswer) -> SearchAnswer:
+    return _fitted(answer, budget=MAX_ANSWER_BYTES, advice="narrow the search by labels to see the others")
+
+
+def _fitted(answer: SearchAnswer, *, budget: int, advice: str) -> SearchAnswer:
+    return SearchAnswer.model_validate(fit_search(answer.model_dump(mode="json"), budget=budget, advice=advice))
 
 
 def _shrink_details(answer: Json, arguments: Arguments) -> Json:
@@ -138,7 +140,7 @@ SEARCH_TOOL = CatalogTool(
     parameters=SEARCH,
     answer=SearchAnswer,
     run=_search,
-    shrink=_shrink_search,
+    shrink=_as_it_is,
 )
 DETAILS_TOOL = CatalogTool(
     name="get_workflow_details",

@@ -60,14 +60,19 @@ class ContextReader:
             rows = await connection.fetch(
                 """
                 select context from request_context
-                where remediation_id = any ($1) or (namespace || '/' || name) = $2 order by namespace, name
+                where remediation_id = any ($1) or (namespace = $2 and name = $3) order by namespace, name
                 """,
                 list(remediation_ids),
-                analysis,
+                *_parts(analysis),
             )
             return [_from_json(row["context"]) for row in rows]
 
         return await self._database.read(read)
+
+
+def _parts(analysis: str) -> tuple[str, str]:
+    namespace, _, name = analysis.partition("/")
+    return namespace, name
 
 
 def _to_json(context: RequestContext) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 _CONNECTION_LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a connection that is lost while it is being made ready
     asyncpg.OperatorInterventionError,
     ConnectionError,
 )
@@ -38,8 +39,9 @@ class Role(StrEnum):
 class Database:
     """PostgreSQL as one role. Every operation ends within `deadline` seconds, in a result or a `FormularyError`."""
 
-    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", *, deadline: float) -> None:
+    def __init__(self, pool: "asyncpg.Pool[asyncpg.Record]", *, dsn: str, deadline: float) -> None:
         self._pool = pool
+        self._dsn = dsn
         self._deadline = deadline
 
     @classmethod
@@ -68,7 +70,7 @@ class Database:
                 },
             )
             async with pool.acquire():
-                return cls(pool, deadline=deadline)
+                return cls(pool, dsn=dsn, deadline=deadline)
         except CONNECT_FAILURES as error:
             raise connection_failure(error, dsn=dsn) from error
 
@@ -78,6 +80,21 @@ class Database:
             await asyncio.wait_for(self._pool.close(), timeout=self._deadline)
         except TimeoutError:
             self._pool.terminate()
+
+    async def ping(self) -> None:
+        """Ask the database on a connection of its own, so that a busy pool does not look like an outage.
+
+        Raises:
+            Unavailable: it does not answer.
+        """
+        async with _translated(), asyncio.timeout(self._deadline):
+            if self._pool.is_closing():
+                raise Unavailable("the connection to the database is closed; the server is stopping")
+            connection = await asyncpg.connect(self._dsn)
+            try:
+                await connection.execute("select 1")
+            finally:
+                connection.terminate()
 
     async def read(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Run a read in a transaction of its own; once more on a fresh connection if the first one was lost."""
@@ -95,12 +112,32 @@ class Database:
 
     async def execute(self, statement: str, *arguments: object) -> None:
         """Run one statement that commits by itself."""
-        async with _translated(), asyncio.timeout(self._deadline), self._pool.acquire() as connection:
+        async with _translated(), asyncio.timeout(self._deadline), self._connection() as connection:
             await connection.execute(statement, *arguments)
 
     async def _run(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
-        async with self._pool.acquire() as connection, connection.transaction():
-            return await operation(connection)
+        async with self._connection() as connection:
+            transaction = connection.transaction()
+            await transaction.start()
+            try:
+                result = await operation(connection)
+            except (TimeoutError, asyncio.CancelledError):
+                raise  # the connection is given up, and the transaction with it
+            except Exception:
+                await transaction.rollback()
+                raise
+            await transaction.commit()
+            return result
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection; one that did not answer in time is given up, since tidying it up would wait for it again."""
+        async with self._pool.acquire() as connection:
+            try:
+                yield connection
+            except (TimeoutError, asyncio.CancelledError):
+                connection.terminate()
+                raise
 
 
 @asynccontextmanager

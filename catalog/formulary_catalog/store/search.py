@@ -1,7 +1,7 @@
-"""The search statement: the label rules of `domain.matching` and the order of `domain.scoring`, in one round trip.
+"""The search statement: the label rules of `store.conditions` and the order of `domain.scoring`, in one round trip.
 
-Each constrained label adds one condition, so there is one prepared statement for each shape of request; every value is
-a parameter. Property tests hold the conditions equal to `matching.allowed` and the scores equal to `scoring.hybrid`.
+Each constrained label adds one condition, so there is one prepared statement for each shape of request. A property
+test holds the scores equal to `scoring.hybrid`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.domain.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints, fold
-from formulary_catalog.domain.matching import FALSY_DETECTED
+from formulary_catalog.domain.labels import Constraints, fold
 from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.domain.scoring import SCORE_DIGITS, SearchMode
 from formulary_catalog.domain.text import searchable_words
+from formulary_catalog.store.conditions import Arguments, column_of, label_conditions
 from formulary_catalog.store.database import Connection, Database
 
 MAX_RANKED_WORDS = 128
@@ -32,12 +32,16 @@ class RankQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One allowed workflow on the page, with the parts of its score."""
+    """One allowed workflow on the page, with the parts of its score.
+
+    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    """
 
     version_id: str
     document: Mapping[str, Any] = field(repr=False)
     namespace: str
     name: str
+    ambiguous: bool
     generic_labels: int
     cosine: float | None
     lexical: float
@@ -95,7 +99,7 @@ class SearchStore:
 
         async def read(connection: Connection) -> SearchPage:
             in_use = await enter(connection, namespaces=namespaces, signal_word=word)
-            planned = plan(is_canonical(word) or in_use)
+            planned = plan(is_canonical(word) or (in_use and word != ""))
             statement, arguments = search_statement(planned, limit=limit)
             return _page(await connection.fetch(statement, *arguments))
 
@@ -113,15 +117,15 @@ async def enter(connection: Connection, *, namespaces: frozenset[str] | None, si
 def search_statement(plan: Plan, *, limit: int) -> tuple[str, list[Any]]:
     """The statement and its arguments."""
     words = searchable_words(plan.rank.text, limit=MAX_RANKED_WORDS)
-    arguments = _Arguments()
+    arguments = Arguments()
     word_list = arguments.add(words, "text[]")
-    conditions, generic = _conditions(plan.constraints, arguments)
+    conditions, generic = label_conditions(plan.constraints, arguments)
     cosine, can_compare = "null::float8", "false"
     if plan.rank.vector is not None:
         vector, model = arguments.add(plan.rank.vector, "vector"), arguments.add(plan.rank.model_id, "text")
         cosine, can_compare = f"case when model_id = {model} then 1 - (emb <=> {vector}) end", "true"
     unfamiliar = [
-        f"case when not exists (select from workflow_search where leading_row and {_column(dimension)} && "
+        f"case when not exists (select from workflow_search where leading_row and {column_of(dimension)} && "
         f"{arguments.add(sorted(values), 'text[]')}) then '{dimension}' end"
         for dimension, values in sorted(plan.asked.items())
     ]
@@ -147,7 +151,7 @@ with terms as materialized (
     select coalesce(string_agg('(' || term::text || ')', ' | ')::tsquery, ''::tsquery) as terms, count(*) as words
     from terms
 ), candidates as materialized (
-    select version_id, namespace, name, lexemes, ({{generic}})::integer as generic, {{cosine}} as cosine,
+    select version_id, signal_type, namespace, name, ({{generic}})::integer as generic, {{cosine}} as cosine,
            ts_rank(lexemes, (select terms from question))::float8 as lexical
     from workflow_search
     where {{conditions}}
@@ -176,72 +180,14 @@ with terms as materialized (
 select spread.total, spread.mode, (select words from question) as usable_words,
        array_remove(array[{{unfamiliar}}]::text[], null) as unfamiliar,
        page.version_id, page.namespace, page.name, page.generic, page.cosine, page.lexical, page.score,
-       version.document,
-       array(select word from terms where page.lexemes @@ term) as matched_words
+       version.document, exists (
+           select from workflow_version other
+           where other.name = page.name and other.namespace <> page.namespace and other.status = 'Active') as ambiguous,
+       array(select word from terms where row.lexemes @@ term) as matched_words
 from spread left join page on true left join workflow_version version using (version_id)
+left join workflow_search row on row.version_id = page.version_id and row.signal_type = page.signal_type
 order by page.generic, page.score desc, page.name, page.namespace
 """
-
-
-class _Arguments:
-    """Numbers the parameters of a statement."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-
-    def add(self, value: Any, kind: str) -> str:
-        self.values.append(value)
-        return f"${len(self.values)}::{kind}"
-
-
-def _conditions(constraints: Constraints, arguments: _Arguments) -> tuple[list[str], list[str]]:
-    """The conditions, and for each constrained label the expression that is 1 where the workflow is generic."""
-    conditions: list[str] = []
-    generic: list[str] = []
-    wanted_signals = constraints.values.get("signal_type", frozenset())
-    if len(wanted_signals) == 1:
-        (signal,) = wanted_signals
-        # One row of each workflow: the row of the signal itself, else its `*` or generic row.
-        rows = arguments.add([signal, WILDCARD, ""], "text[]")
-        exact = arguments.add(signal, "text")
-        conditions.append(f"signal_type = any ({rows})")
-        conditions.append(f"(signal_type = {exact} or not signal_types && array[{exact}])")
-    else:
-        conditions.append("leading_row")
-    for dimension, wanted in sorted(constraints.values.items()):
-        if not wanted:
-            continue
-        column = _column(dimension)
-        values = arguments.add([*sorted(wanted), WILDCARD], "text[]")
-        if dimension in EXCLUDING_WHEN_ABSENT:
-            conditions.append(f"{column} && {values}")
-            continue
-        conditions.append(f"(cardinality({column}) = 0 or {column} && {values})")
-        generic.append(f"(cardinality({column}) = 0)::integer")
-    for key, wanted in sorted(constraints.custom.items()):
-        if not wanted:
-            continue
-        name = arguments.add(key, "text")
-        declared = f"custom -> {name} ?| {arguments.add([*sorted(wanted), WILDCARD], 'text[]')}"
-        if key in constraints.strict_keys:
-            conditions.append(f"coalesce({declared}, false)")
-            continue
-        conditions.append(f"coalesce({declared}, true)")
-        generic.append(f"(not custom ? {name})::integer")
-    for key, observed in sorted(constraints.detected.items()):
-        accepted = [observed] if observed in FALSY_DETECTED else [observed, WILDCARD]
-        required = f"detected ->> {arguments.add(key, 'text')} = any ({arguments.add(accepted, 'text[]')})"
-        conditions.append(f"coalesce({required}, true)")
-    if constraints.excluded_phrases:
-        phrases = arguments.add(list(constraints.excluded_phrases), "text[]")
-        conditions.append(
-            f"not exists (select from unnest({phrases}) as phrase where strpos(exclusion_text, phrase) > 0)"
-        )
-    return conditions, generic
-
-
-def _column(dimension: str) -> str:
-    return "signal_types" if dimension == "signal_type" else dimension
 
 
 def _page(rows: list[Any]) -> SearchPage:
@@ -253,6 +199,7 @@ def _page(rows: list[Any]) -> SearchPage:
                 document=row["document"],
                 namespace=row["namespace"],
                 name=row["name"],
+                ambiguous=row["ambiguous"],
                 generic_labels=row["generic"],
                 cosine=row["cosine"],
                 lexical=row["lexical"],

@@ -1,26 +1,39 @@
 """Reading workflows by name or id, and listing them, under row-level security."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from formulary_catalog.domain.identity import WorkflowReference
+import asyncpg
+
+from formulary_catalog.domain.identity import WorkflowReference, precedence
+from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.store.conditions import Arguments, label_conditions
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.search import enter
 
-_COLUMNS = "version_id, namespace, name, version, status, document"
+_COLUMNS = """
+version_id, namespace, name, version, status, document, exists (
+    select from workflow_version other
+    where other.name = workflow_version.name and other.namespace <> workflow_version.namespace
+      and other.status = 'Active') as ambiguous
+"""
 _READABLE = "status <> 'Deleted'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVersion:
-    """One version of a workflow; `status` is Active, Disabled or Superseded."""
+    """One version of a workflow; `status` is Active, Disabled or Superseded.
+
+    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    """
 
     version_id: str
     namespace: str
     name: str
     version: str
     status: str
+    ambiguous: bool
     document: Mapping[str, Any] = field(repr=False)
 
 
@@ -63,20 +76,41 @@ class WorkflowReader:
                 reference.version,
                 reference.version_id,
             )
-            found = [StoredVersion(**row) for row in rows]
+            found = [_stored(row) for row in rows]
             return [(version, await _history(connection, version)) for version in found]
 
         return await self._database.read(read)
 
-    async def served(self, *, namespaces: frozenset[str] | None) -> list[StoredVersion]:
-        """All active workflows that the caller may see, in the order of name and namespace."""
+    async def served(
+        self, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int, offset: int = 0
+    ) -> tuple[list[StoredVersion], int]:
+        """A page of the active workflows that are visible and allowed, by name and namespace; and how many there are.
 
-        async def read(connection: Connection) -> list[StoredVersion]:
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        conditions, _ = label_conditions(constraints, arguments)
+        where = " and ".join(conditions)
+        page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
+
+        async def read(connection: Connection) -> tuple[list[StoredVersion], int]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
-                f"select {_COLUMNS} from workflow_version where status = 'Active' order by name, namespace"
+                f"""
+                with allowed as materialized (
+                    select version_id, namespace, name from workflow_search where {where}
+                ), page as (
+                    select version_id from allowed order by name, namespace {page}
+                )
+                select (select count(*) from allowed) as total, {_COLUMNS}
+                from (select) as always left join page on true left join workflow_version using (version_id)
+                order by name, namespace
+                """,
+                *arguments.values,
             )
-            return [StoredVersion(**row) for row in rows]
+            total = rows[0]["total"]
+            return [_stored(row) for row in rows if row["version_id"] is not None], total
 
         return await self._database.read(read)
 
@@ -104,13 +138,18 @@ class WorkflowReader:
         return await self._database.read(read)
 
 
+def _stored(row: asyncpg.Record) -> StoredVersion:
+    return StoredVersion(**{column.name: row[column.name] for column in fields(StoredVersion)})
+
+
 async def _history(connection: Connection, version: StoredVersion) -> list[HistoryLine]:
     rows = await connection.fetch(
         f"""
         select version, version_id, status from workflow_version
-        where {_READABLE} and namespace = $1 and name = $2 order by created_at desc, version desc
+        where {_READABLE} and namespace = $1 and name = $2 order by status, changed_at desc
         """,
         version.namespace,
         version.name,
     )
-    return [HistoryLine(**row) for row in rows]
+    lines = [HistoryLine(**row) for row in rows]
+    return sorted(lines, key=lambda line: precedence(line.version), reverse=True)

@@ -69,7 +69,7 @@ TABLES = [
         primary key (text_hash, model_id)
     )
     """,
-    # What a search reads: active versions only, slim, one row per signal type so that the index can lead with it.
+    # What a search reads: active versions without manifests, a row per signal type so that an index can lead with it.
     # Label values are folded by the domain; the leading row stands for the workflow where no single signal type is
     # asked for. The vector is not in the index: with label lists beside it a row could pass the limit of 2,704 bytes
     # and make a valid workflow fail.
@@ -184,7 +184,8 @@ ROW_SECURITY = [
     f"""
     create policy server on formulary.request_context for select to {SERVER} using (
         remediation_id = any (string_to_array(current_setting('formulary.remediation_ids', true), chr(31)))
-        or (namespace || '/' || name) = current_setting('formulary.analysis', true))
+        or (namespace = split_part(current_setting('formulary.analysis', true), '/', 1)
+            and name = split_part(current_setting('formulary.analysis', true), '/', 2)))
     """,
 ]
 

@@ -1,0 +1,125 @@
+"""What answers say about names, limits and history, on the real database (DESIGN sections 3 and 7)."""
+
+from typing import Any
+
+import asyncpg
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.catalog import CatalogWriter
+from support.manifest import workflow
+
+CALLER = Caller(name="test")
+NO_CONTEXT = ContextReference()
+
+
+async def _store(workflows: CatalogWriter, name: str, *, namespace: str = "formulary", **spec: Any) -> None:
+    document = workflow(name, **spec)
+    document["metadata"]["namespace"] = namespace
+    await workflows.apply(catalog_entry(document, source="test", default_namespace="formulary"))
+
+
+async def _ids(service: CatalogService, query: str = "OOMKilled critical", **options: Any) -> list[str]:
+    answer = await service.search(search_request(query=query, **options), caller=options.pop("caller", CALLER))
+    return [hit.workflow_id for hit in answer.workflows]
+
+
+async def test_a_name_that_two_visible_namespaces_have_is_answered_with_its_namespace(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    await _store(workflows, "shared", namespace="alpha")
+    await _store(workflows, "shared", namespace="beta")
+    await _store(workflows, "single")
+
+    ids = await _ids(service)
+    assert sorted(ids) == ["alpha/shared", "beta/shared", "single"]
+    listed = await service.list_workflows(context=NO_CONTEXT, caller=CALLER)
+    assert sorted(each.workflow_id for each in listed.workflows) == sorted(ids)
+    for workflow_id in ids:
+        details = await service.details(workflow_id, context=NO_CONTEXT, caller=CALLER)
+        assert details.workflow_id == workflow_id
+        chosen = await service.record_selection(
+            workflow_id=workflow_id, reasoning="it fits", context=NO_CONTEXT, caller=CALLER
+        )
+        assert chosen.workflow_id == workflow_id
+
+
+async def test_a_name_is_not_ambiguous_to_a_caller_who_sees_only_one_of_them(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    await _store(workflows, "shared", namespace="alpha")
+    await _store(workflows, "shared", namespace="beta")
+    only_alpha = Caller(name="alpha", namespaces=frozenset({"alpha"}))
+
+    answer = await service.search(search_request(query="OOMKilled critical"), caller=only_alpha)
+    assert [hit.workflow_id for hit in answer.workflows] == ["shared"]
+
+
+@pytest.mark.parametrize("query", ["* pod was OOMKilled because of a leak", ": critical memory"])
+async def test_punctuation_in_front_of_a_pasted_text_is_no_signal_type(
+    workflows: CatalogWriter, service: CatalogService, query: str
+) -> None:
+    await _store(workflows, "any-signal", labels={**workflow("x")["spec"]["labels"], "signalType": ["*"]})
+    await _store(workflows, "no-signal", labels={**workflow("x")["spec"]["labels"], "signalType": []})
+    await _store(workflows, "oom")
+
+    assert sorted(await _ids(service, query)) == ["any-signal", "no-signal", "oom"]
+
+
+async def test_one_workflow_cannot_crowd_out_the_others_with_long_texts(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    await _store(workflows, "loud", title="memory " * 1400, estimatedDuration="minutes " * 1200)
+    await _store(workflows, "quiet")
+
+    answer = await service.search(search_request(query="OOMKilled critical memory"), caller=CALLER)
+    assert {hit.workflow_id for hit in answer.workflows} == {"loud", "quiet"}
+    assert all(len(hit.model_dump_json()) < 1500 for hit in answer.workflows)
+
+
+async def test_versions_are_told_newest_first_whatever_the_order_they_came_in(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    for version in ("1.9.0", "1.10.0", "1.2.0"):
+        await _store(workflows, "grown", version=version)
+
+    details = await service.details("grown", context=NO_CONTEXT, caller=CALLER)
+    assert [each.version for each in details.versions] == ["1.10.0", "1.9.0", "1.2.0"]
+
+
+async def test_the_audit_row_tells_which_candidates_left(
+    database: str, workflows: CatalogWriter, service: CatalogService
+) -> None:
+    await _store(workflows, "first")
+    await _store(workflows, "second")
+
+    answer = await service.search(
+        search_request(query="OOMKilled critical"),
+        caller=CALLER,
+        fit=lambda answer: answer.model_copy(update={"workflows": answer.workflows[:1]}),
+    )
+    owner = await asyncpg.connect(database)
+    stored = await owner.fetchval("select result -> 'candidates' from formulary.audit_event where action = 'search'")
+    await owner.close()
+    (left,) = [hit.version_id for hit in answer.workflows]
+    assert f'"version_id": "{left}"' in stored
+    assert stored.count('"returned": true') == 1
+    assert stored.count('"returned": false') == 1
+
+
+async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, service: CatalogService) -> None:
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    trace.set_tracer_provider(provider)
+
+    await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
+
+    names = [span.name for span in exporter.get_finished_spans()]
+    assert names == ["formulary.search.context", "formulary.search.embed", "formulary.search.sql"]
