@@ -60,7 +60,7 @@ async def test_a_resource_is_whole_where_the_tool_has_to_cut(url: str) -> None:
     [
         "workflow://formulary/nothing",
         "workflow://formulary/ours@9.9.9",
-        "workflow://ours",
+        "workflow://nobodys",
         "workflow://formulary/../ours",
         "workflow://formulary/ours%00",
         "file:///etc/passwd",

@@ -125,7 +125,7 @@ async def test_details_of_the_starter_catalog_are_never_cut(url: str) -> None:
     async with agent(url) as client:
         listed = answer_of(await client.call_tool(SEARCH, {"query": "remedy", "top_k": 50}))["workflows"]
         for hit in listed[:10]:
-            result = await client.call_tool(DETAILS, {"workflow_id": f"{hit['namespace']}/{hit['workflow_id']}"})
+            result = await client.call_tool(DETAILS, {"workflow_id": hit["workflow_id"]})
             assert not any("cut to fit" in note for note in answer_of(result)["notes"])
 
 

@@ -18,7 +18,13 @@ from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.presenting import workflow_details, workflow_summary
 from formulary_catalog.domain.presenting import workflow_id as qualified_id
-from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.request import (
+    MAX_REASONING_LENGTH,
+    Caller,
+    ContextReference,
+    SearchRequest,
+    wire_name,
+)
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound
@@ -33,8 +39,6 @@ from formulary_catalog.store.contexts import ContextReader
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.workflows import HistoryLine, StoredVersion, WorkflowReader
-
-MAX_REASONING = 8000
 
 
 def _whole(answer: SearchAnswer) -> SearchAnswer:
@@ -288,9 +292,9 @@ class CatalogService:
         return workflow if allowed(labels, constraints) else None
 
     async def _check_selection(self, *, reasoning: str, search_id: str, confidence: float | None) -> None:
-        if not reasoning.strip() or len(reasoning) > MAX_REASONING:
+        if not reasoning.strip() or len(reasoning) > MAX_REASONING_LENGTH:
             raise InvalidInput(
-                f"reasoning has {len(reasoning)} characters; say in 1 to {MAX_REASONING} why this workflow was chosen",
+                f"reasoning has {len(reasoning)} characters; say in 1 to {MAX_REASONING_LENGTH} why you chose this one",
                 field="reasoning",
             )
         if confidence is not None and not 0 <= confidence <= 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.domain.request import MAX_LABEL_VALUES
+from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.parameters import LABEL_PREFIX, Kind, Parameter
 
@@ -86,11 +87,6 @@ def shown(value: object) -> str:
     """A value for a message: short, on one line, with everything unprintable escaped."""
     text = reprlib.repr(value) if not isinstance(value, str) else repr(value[:_MAX_SHOWN])
     return text if len(text) <= 2 * _MAX_SHOWN else text[: 2 * _MAX_SHOWN] + "..."
-
-
-def storable(text: str) -> bool:
-    """Whether UTF-8 and PostgreSQL can hold the text: no NUL, no unpaired surrogate."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_null(value: object) -> bool:

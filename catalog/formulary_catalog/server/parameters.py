@@ -7,7 +7,7 @@ from typing import Any
 
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import MAX_QUERY_LENGTH
-from formulary_catalog.domain.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_TOP_K, wire_name
+from formulary_catalog.domain.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_REASONING_LENGTH, MAX_TOP_K, wire_name
 from formulary_catalog.settings import LabelSpelling
 
 LABEL_PREFIX = "label."
@@ -176,7 +176,7 @@ REASONING = Parameter(
     description="Why this workflow fits the root cause better than the others.",
     examples=("Memory grows with load and the limit is the only cap; the change is reversible.",),
     required=True,
-    max_length=4000,
+    max_length=MAX_REASONING_LENGTH,
 )
 SEARCH_ID = Parameter(
     name="search_id",

@@ -175,12 +175,11 @@ class _Handlers:
 
     async def _uses_clusters(self) -> bool:
         """Asked at most every few seconds, and never a reason for the tool list to fail."""
-        now = time.monotonic()
-        if now >= self._cluster_use_known_until:
-            self._cluster_use_known_until = now + _CLUSTER_USE_SECONDS
+        if time.monotonic() >= self._cluster_use_known_until:
             try:
                 async with asyncio.timeout(_CLUSTER_USE_PATIENCE):
                     self._with_clusters = await self._service.uses_clusters()
+                self._cluster_use_known_until = time.monotonic() + _CLUSTER_USE_SECONDS
             except (FormularyError, TimeoutError):
                 _log.warning("cluster_use_unknown")
         return self._with_clusters

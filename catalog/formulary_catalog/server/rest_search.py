@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest
+from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.arguments import (
     auditable,
@@ -13,7 +14,6 @@ from formulary_catalog.server.arguments import (
     canonical_label,
     read_arguments,
     shown,
-    storable,
 )
 from formulary_catalog.server.callers import may_set_context
 from formulary_catalog.server.incident import reference_text
