@@ -37,7 +37,7 @@ async def read(url: str, uri: str, *, mode: str = "auto", headers: dict[str, str
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@pytest.mark.parametrize("uri", ["workflow://formulary/ours", "workflow://formulary/ours@1.0.0"])
+@pytest.mark.parametrize("uri", ["workflow://formulary/ours", "workflow://formulary/ours@1.0.0", "workflow://ours"])
 async def test_a_resource_is_what_the_details_tool_answers(url: str, mode: str, uri: str) -> None:
     async with agent(url, mode=mode) as client:
         details = answer_of(await client.call_tool("get_workflow_details", {"workflow_id": "ours"}))
