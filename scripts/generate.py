@@ -27,6 +27,8 @@ def configuration() -> str:
             "| variable | default | meaning |",
             "|---|---|---|",
             *rows,
+            "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that `search`, `show` and `list` ask. |",
+            "| `FORMULARY_LOG_LEVEL` | `info` | `debug`, `info`, `warning` or `error`. |",
             "",
         ]
     )

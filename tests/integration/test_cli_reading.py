@@ -256,4 +256,5 @@ async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, emp
     empty = await formulary("doctor", "--database-url", empty_database, FORMULARY_EMBEDDING_MODEL="/nowhere")
     assert empty.code == 3
     assert "✗ model         not found: searches would rank by words alone" in empty.out
-    assert "✗ schema        none\n                run `formulary migrate`" in empty.out
+    assert "✗ schema        none in PostgreSQL 18" in empty.out
+    assert "run `formulary migrate`, which makes it" in empty.out

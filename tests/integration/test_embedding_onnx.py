@@ -1,13 +1,16 @@
 """The vectors: equal to the reference implementation's, the same every time, finite for any text."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import platformdirs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,3 +190,19 @@ def test_what_lies_beyond_256_tokens_is_cut_off(embedder: Embedder) -> None:
     limit = "word " * 254  # and the two marks that frame every text: 256
     np.testing.assert_array_equal(embedder.embed_query(limit + "ignored"), embedder.embed_query(limit + "as well"))
     assert (embedder.embed_query(limit) != embedder.embed_query("word " * 253)).any()
+
+
+def test_nothing_is_gathered_for_anybody(tmp_path: Path) -> None:
+    """onnxruntime would keep a device id and events for its maker below the cache directory."""
+    load_embedder()
+    kept = platformdirs.user_cache_path("formulary") / "models"
+    code = f"""
+from pathlib import Path
+from formulary_catalog.embedding import load_embedder
+load_embedder(cache_dir=Path({str(kept)!r})).embed_query("pod was OOMKilled")
+"""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    environment.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True)
+
+    assert list(tmp_path.rglob("*")) == []

@@ -65,7 +65,7 @@ def _model(settings: Settings) -> tuple[ModelSource | None, list[Check]]:
     if defect is None:
         exported = Check(name="model export", detail=str(export.directory))
     else:
-        way_out = "it is made at the next start, or now with `python -m formulary_catalog.embedding.export`"
+        way_out = "make it with `python -m formulary_catalog.embedding.export`, which says what that needs"
         exported = Check(name="model export", detail=defect, way_out=way_out)
     return source, [Check(name="model", detail=source.id), exported]
 
@@ -82,6 +82,10 @@ def _place(settings: Settings) -> Check:
 
 def _database(state: Health, *, model_id: str) -> Iterator[Check]:
     old = tuple(int(part) for part in state.pgvector.split(".")[:2] if part.isdigit()) < _MIN_PGVECTOR
+    if not state.revision:
+        way_out = "run `formulary migrate`, which makes it or says what is in the way"
+        yield Check(name="schema", detail=f"none in PostgreSQL {state.postgres}", way_out=way_out)
+        return
     way_out = "install pgvector 0.8 or newer and run `alter extension vector update`" if old else ""
     yield Check(name="postgresql", detail=f"{state.postgres}, pgvector {state.pgvector or 'missing'}", way_out=way_out)
     if state.revision != HEAD:

@@ -83,7 +83,7 @@ def _require_toolchain(export: CachedExport, *, defect: str) -> None:
     if missing:
         raise EmbedderUnavailable(
             f"The export in {export.directory} cannot be used ({defect}) and making one needs {', '.join(missing)}; "
-            f"run: pip install 'formulary[export]', or copy an export from another machine."
+            f"run `make setup` in the source tree (it has the extra `export`), or copy an export from elsewhere."
         )
 
 

@@ -203,7 +203,10 @@ def _notes(
         notes.append("the query holds no usable word, so the order says nothing about fit; add symptoms in words")
     if request.embedding is not None and page.mode is not SearchMode.HYBRID:
         notes.append("the given embedding was not used")
-    if page.total == 0:
+    unconstrained = plan.constraints == Constraints(strict_keys=plan.constraints.strict_keys)
+    if page.total == 0 and unconstrained:
+        notes.append("the catalog holds no workflow that you may see; load some before searching")
+    elif page.total == 0:
         notes.append(
             "nothing is allowed under these labels and the incident's constraints; drop label arguments or "
             "exclude_keywords to widen, and do not run a workflow that was not returned"
