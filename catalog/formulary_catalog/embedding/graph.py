@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import torch
-from onnxruntime.transformers.optimizer import optimize_model  # type: ignore[import-untyped]
+from onnxruntime.transformers.optimizer import optimize_model  # type: ignore[import-untyped]  # it ships no types
 from sentence_transformers import SentenceTransformer
 
 from formulary_catalog.embedding.model import DIMENSIONS
