@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Iterator
@@ -65,12 +64,6 @@ class _Server(uvicorn.Server):
         with contextlib.suppress(asyncio.CancelledError):
             await self._working
 
-    def _told_to_stop(self, number: int) -> None:
-        """Finish the running calls; told again, end on the spot, which the embedded PostgreSQL notices and follows."""
-        if self.should_exit:
-            os._exit(128 + number)
-        self.handle_exit(number, None)
-
     def _stop_if_failed(self, working: asyncio.Task[None]) -> None:
         if not working.cancelled() and working.exception() is not None:
             self.should_exit = True
@@ -79,7 +72,7 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._told_to_stop, number)
+            loop.add_signal_handler(number, self.handle_exit, number, None)
         try:
             yield
         finally:
