@@ -52,7 +52,7 @@ def test_an_invalid_document_is_rejected_with_field_and_reason(
 
 
 def test_custom_label_values_never_reach_a_message() -> None:
-    manifests = settle(a=analysis("ai", remediation_id="rr-1", labels={"team": ["s3cret", 7]}))  # type: ignore[list-item]
+    manifests = settle(a=analysis("ai", remediation_id="rr-1", labels={"team": ["s3cret", 7]}))  # type: ignore[list-item]  # wrong on purpose
     (rejection,) = manifests.rejections
     assert "s3cret" not in rejection.message
     assert "7" not in rejection.message
