@@ -180,7 +180,7 @@ async def test_a_file_that_breaks_keeps_its_last_good_workflows_and_contexts(man
     report = await manifests.load()
     assert (len(report.rejections), report.removed, report.removed_contexts) == (1, [], [])
     assert await manifests.served() == {"a": "1.0.0"}
-    assert await manifests.contexts.keys() == {("shop", "ai")}
+    assert set(await manifests.contexts.stored()) == {("shop", "ai")}
 
 
 async def test_the_highest_version_is_served_and_removing_it_serves_the_next(manifests: Manifests) -> None:
@@ -212,7 +212,7 @@ async def test_contexts_follow_their_files(manifests: Manifests) -> None:
     assert (await manifests.load()).changed_contexts == ["shop/ai"]
     path.unlink()
     last = await manifests.load()
-    assert (last.removed_contexts, last.contexts, await manifests.contexts.keys()) == (["shop/ai"], 0, set())
+    assert (last.removed_contexts, last.contexts, await manifests.contexts.stored()) == (["shop/ai"], 0, {})
 
 
 async def test_contexts_of_others_are_left_alone_in_a_shared_database(manifests: Manifests) -> None:
@@ -220,9 +220,9 @@ async def test_contexts_of_others_are_left_alone_in_a_shared_database(manifests:
     await manifests.load()
     path.unlink()
     await manifests.new_loader(owns_contexts=False).load(embedder=None)
-    assert await manifests.contexts.keys() == {("shop", "theirs")}
+    assert set(await manifests.contexts.stored()) == {("shop", "theirs")}
     await manifests.new_loader(owns_contexts=True).load(embedder=None)
-    assert await manifests.contexts.keys() == set()
+    assert await manifests.contexts.stored() == {}
 
 
 async def test_a_missing_directory_changes_nothing(manifests: Manifests) -> None:

@@ -116,7 +116,16 @@ async def test_an_empty_schema_of_our_name_is_taken_over(
     assert await schema_revision(empty_database) == HEAD
 
 
-async def test_a_schema_of_a_newer_version_is_refused_by_migrating_and_by_starting(database: str) -> None:
+async def test_a_schema_that_a_later_release_only_added_to_is_worked_with_and_left_as_it_is(database: str) -> None:
+    connection = await asyncpg.connect(database)
+    await connection.execute("update formulary.alembic_version set version_num = $1", f"{HEAD[0]}999")
+    await _migrate(database)
+    await require_current_schema(database)
+    assert await connection.fetchval("select version_num from formulary.alembic_version") == f"{HEAD[0]}999"
+    await connection.close()
+
+
+async def test_a_schema_of_an_incompatible_newer_version_is_refused_by_migrating_and_by_starting(database: str) -> None:
     connection = await asyncpg.connect(database)
     await connection.execute("update formulary.alembic_version set version_num = '9999'")
     await connection.close()

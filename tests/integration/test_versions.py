@@ -7,7 +7,8 @@ import asyncpg
 import numpy as np
 import pytest
 
-from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound, VersionImmutable
 from formulary_catalog.search.service import CatalogService
@@ -16,7 +17,7 @@ from support import manifest
 from support.filling import entry, fill
 
 NOWHERE = ContextReference()
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 VECTOR = np.full(384, 1 / np.sqrt(384), dtype=np.float32)
 
 
@@ -59,6 +60,48 @@ async def test_an_older_version_that_is_applied_again_is_served_again(
     assert await workflows.apply(_version("1.0.0")) is ApplyOutcome.UPDATED
     assert await _served(service) == ["1.0.0"]
     assert await service.counts() == {"Active": 1, "Superseded": 1}
+
+
+async def test_defaults_that_an_api_server_writes_into_an_object_are_no_edit(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    written, defaulted = manifest.workflow("restart"), manifest.workflow("restart")
+    written["spec"]["execution"], written["spec"]["labels"]["component"] = {}, "v1/Pod"
+    defaulted["spec"] |= {"suspend": False, "title": "", "parameters": [], "riskLevel": None}
+    defaulted["spec"]["labels"]["cluster"] = []
+    await workflows.apply(entry(written))
+    await workflows.check(entry(defaulted))
+    assert await workflows.apply(entry(defaulted)) is ApplyOutcome.UPDATED
+    assert await _served(service) == ["1.0.0"]
+    assert (await service.details("restart", context=NOWHERE, caller=CALLER)).version_id == entry(defaulted).version_id
+
+
+async def test_an_unknown_field_is_content_too(workflows: CatalogWriter) -> None:
+    await workflows.apply(_version("1.0.0"))
+    with pytest.raises(VersionImmutable):
+        await workflows.check(_version("1.0.0", somethingElse="changed"))
+
+
+async def test_an_object_that_was_deleted_and_made_anew_may_have_any_content(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    await workflows.apply(_version("1.0.0"), owner="uid-1")
+    await workflows.apply(_version("1.1.0"), owner="uid-1")
+    with pytest.raises(VersionImmutable):
+        await workflows.apply(_version("1.0.0", what="Deletes it."), owner="uid-1")
+    assert await _served(service) == ["1.1.0"]
+    again = _version("1.0.0", what="Deletes it.")
+    assert await workflows.apply(again, owner="uid-2") is ApplyOutcome.CREATED
+    assert await _served(service) == ["1.0.0"]
+    found = await service.details("restart", context=NOWHERE, caller=CALLER)
+    assert [line.version_id for line in found.versions] == [again.version_id]
+
+
+async def test_an_owner_takes_over_what_had_none(workflows: CatalogWriter, service: CatalogService) -> None:
+    await workflows.apply(_version("1.0.0"))
+    assert await workflows.apply(_version("1.0.0"), owner="uid-1") is ApplyOutcome.UNCHANGED
+    with pytest.raises(VersionImmutable):
+        await workflows.apply(_version("1.0.0", what="Deletes it."), owner="uid-1")
 
 
 async def test_history_can_be_added_without_being_served(workflows: CatalogWriter, service: CatalogService) -> None:

@@ -223,8 +223,10 @@ def test_any_bytes_give_documents_or_one_line_rejections(tmp_path_factory: pytes
         assert isinstance(found, Document) or (found.message.startswith("any.yaml") and "\n" not in found.message)
 
 
+# YAML folds its own line breaks, such as NEL, and PyYAML writes them unescaped.
+_TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\x85\u2028\u2029"))
 _plain = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(st.characters(codec="utf-8", exclude_characters="\0")),
+    st.none() | st.booleans() | st.integers() | _TEXT,
     lambda inner: (
         st.lists(inner, max_size=4)
         | st.dictionaries(st.text(st.characters(codec="ascii", min_codepoint=32)), inner, max_size=4)

@@ -15,7 +15,7 @@ from formulary_catalog.errors import FormularyError
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import default_data_dir
 from formulary_catalog.store.health import Health, health
-from formulary_catalog.store.migrate import HEAD, describe
+from formulary_catalog.store.migrate import HEAD, describe, works_with
 
 _MIN_PYTHON = (3, 11)
 _MIN_PGVECTOR = (0, 8)
@@ -88,7 +88,7 @@ def _database(state: Health, *, model_id: str) -> Iterator[Check]:
         return
     way_out = "install pgvector 0.8 or newer and run `alter extension vector update`" if old else ""
     yield Check(name="postgresql", detail=f"{state.postgres}, pgvector {state.pgvector or 'missing'}", way_out=way_out)
-    if state.revision != HEAD:
+    if not works_with(state.revision):
         yield Check(name="schema", detail=state.revision or "none", way_out=f"run `formulary migrate` to get to {HEAD}")
         return
     yield Check(name="schema", detail=f"revision {state.revision}")

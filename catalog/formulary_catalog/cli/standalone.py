@@ -8,7 +8,6 @@ from pathlib import Path
 
 import structlog
 
-import formulary_catalog
 from formulary_catalog.cli import databases
 from formulary_catalog.cli.background import background
 from formulary_catalog.cli.display import Display
@@ -21,6 +20,7 @@ from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.starter import starter_catalog
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
@@ -55,13 +55,6 @@ class Standalone:
         self.metrics.set_contexts(report.contexts)
         self.service.use_embedder(embedder)
         return report
-
-
-def starter_catalog() -> Path:
-    """The manifests that ship with the product, in an installed package or in the source tree."""
-    package = Path(formulary_catalog.__file__).parent
-    installed = package / "starter"
-    return installed if installed.is_dir() else package.parent / "workflows"
 
 
 @asynccontextmanager

@@ -23,44 +23,55 @@ def _map(value: object) -> object:
     return {} if value is None else value
 
 
-IncidentLabels = Annotated[
-    dict[CustomKey, Annotated[list[CustomValue], BeforeValidator(_values)]], BeforeValidator(_map)
+_IncidentValues = Annotated[
+    list[CustomValue], BeforeValidator(_values, json_schema_input_type=CustomValue | list[CustomValue])
 ]
+IncidentLabels = Annotated[dict[CustomKey, _IncidentValues], BeforeValidator(_map)]
 Observed = Annotated[dict[str, Any], BeforeValidator(_map)]
 
 
 class KubernetesContext(Model):
-    """Where upstream puts the labels today."""
+    """What is known of the surroundings of the object that is ill."""
 
-    custom_labels: IncidentLabels | None = None
-    detected_labels: Observed | None = None
+    custom_labels: IncidentLabels | None = Field(
+        default=None,
+        description="The incident's own labels, such as team or region, each with the values any of which a workflow "
+        "may have. Appended to every search of this incident, unseen by the model.",
+    )
+    detected_labels: Observed | None = Field(
+        default=None, description="What was found out, such as hpaEnabled: true or gitOpsTool: argocd."
+    )
 
 
 class EnrichmentResults(Model):
-    """What signal processing found out; `custom_labels` here is the older place."""
+    """What signal processing found out about the incident."""
 
     kubernetes_context: KubernetesContext | None = None
-    custom_labels: IncidentLabels | None = None
-    detected_labels: Observed | None = None
+    custom_labels: IncidentLabels | None = Field(
+        default=None, description="The older place of kubernetesContext.customLabels; counts where that says nothing."
+    )
+    detected_labels: Observed | None = Field(
+        default=None, description="The older place of kubernetesContext.detectedLabels, which wins key by key."
+    )
 
 
 class TargetResource(Model):
     """The object that is ill."""
 
-    kind: Text = ""
-    name: Text = ""
-    namespace: Text = ""
-    api_version: Text = ""
+    kind: Text = Field(default="", description="Its kind, such as Deployment.")
+    name: Text = Field(default="", description="Its name.")
+    namespace: Text = Field(default="", description="Its namespace, whose own workflows are offered too.")
+    api_version: Text = Field(default="", description="Its API version, such as apps/v1.")
 
 
 class SignalContext(Model):
-    """The incident as the alert described it."""
+    """The incident as the alert described it. Environment, priority and cluster constrain every search of it."""
 
-    environment: Text = ""
-    business_priority: Text = ""
-    severity: Text = ""
-    signal_name: Text = ""
-    cluster: Text = ""
+    environment: Text = Field(default="", description="Environment it happened in, such as production.")
+    business_priority: Text = Field(default="", description="Priority for the business, such as P0.")
+    severity: Text = Field(default="", description="Severity as the alert has it, such as critical.")
+    signal_name: Text = Field(default="", description="What the alert is about, such as OOMKilled.")
+    cluster: Text = Field(default="", description="Cluster it happened in; only workflows that name it are offered.")
     target_resource: TargetResource = TargetResource()
     enrichment_results: EnrichmentResults = EnrichmentResults()
 
@@ -72,9 +83,11 @@ class AnalysisRequest(Model):
 
 
 class AnalysisSpec(Model):
-    """The spec of an AIAnalysis, as far as it is read."""
+    """The incident that is to be analysed. Its labels constrain what agents are offered for it."""
 
-    remediation_id: Annotated[Text, Field(min_length=1, max_length=253)]
+    remediation_id: Annotated[Text, Field(min_length=1, max_length=253)] = Field(
+        description="Id of the incident; agents send it as X-Remediation-Id with every call."
+    )
     analysis_request: AnalysisRequest
 
 

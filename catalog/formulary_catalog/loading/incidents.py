@@ -30,7 +30,7 @@ class ContextSync:
             Unavailable: the database does not answer.
         """
         if self._ours is None:
-            self._ours = dict.fromkeys(await self._contexts.keys()) if self._owns_all else {}
+            self._ours = dict.fromkeys(await self._contexts.stored()) if self._owns_all else {}
         for found in manifests.contexts:
             await self._save(found, ours=self._ours, report=report)
         described = {(found.context.namespace, found.context.name) for found in manifests.contexts}

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import ValidationError
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.labels import DIMENSIONS, fold
+from formulary_catalog.domain.workflow import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database import Connection, Database
 
@@ -18,6 +20,15 @@ _SEARCH_COLUMNS = (
     "environment, component, priority, risk_tolerance, business_category, cluster, custom, detected, "
     "exclusion_text, lexemes, model_id, emb"
 )
+
+
+_CURRENT = """
+select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.owner, v.index_hash,
+       coalesce(max(s.model_id), '') as model_id
+from workflow_version v left join workflow_search s using (version_id)
+where v.status in ('Active', 'Disabled') and {which}
+group by v.version_id order by v.namespace, v.name
+"""
 
 
 class ApplyOutcome(StrEnum):
@@ -39,6 +50,7 @@ class StoredWorkflow:
     version_id: str
     status: str
     source: str
+    owner: str
     index_hash: str
     model_id: str
 
@@ -53,24 +65,51 @@ class CatalogWriter:
         """All current workflows of all namespaces, in name order; `model_id` is that of the vector in use, or empty."""
 
         async def read(connection: Connection) -> list[StoredWorkflow]:
-            rows = await connection.fetch(
-                """
-                select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.index_hash,
-                       coalesce(max(s.model_id), '') as model_id
-                from workflow_version v left join workflow_search s using (version_id)
-                where v.status in ('Active', 'Disabled')
-                group by v.version_id order by v.namespace, v.name
-                """
-            )
-            return [StoredWorkflow(**row) for row in rows]
+            return [StoredWorkflow(**row) for row in await connection.fetch(_CURRENT.format(which="true"))]
 
         return await self._database.read(read)
 
-    async def apply(self, entry: CatalogEntry, *, model_id: str = "", superseded: bool = False) -> ApplyOutcome:
+    async def current(self, *, namespace: str, name: str) -> StoredWorkflow | None:
+        """The current version of one workflow, if there is one."""
+
+        async def read(connection: Connection) -> StoredWorkflow | None:
+            which = "v.namespace = $1 and v.name = $2"
+            row = await connection.fetchrow(_CURRENT.format(which=which), namespace, name)
+            return StoredWorkflow(**row) if row is not None else None
+
+        return await self._database.read(read)
+
+    async def check(self, entry: CatalogEntry) -> None:
+        """Whether `apply` would take the entry; nothing is written.
+
+        Raises:
+            VersionImmutable: it would not.
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> None:
+            tenant_id = await connection.fetchval("select id from tenant where namespace = $1", entry.namespace)
+            if tenant_id is not None:
+                await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
+
+        await self._database.read(read)
+
+    async def apply(
+        self,
+        entry: CatalogEntry,
+        *,
+        model_id: str = "",
+        vector: npt.NDArray[np.float32] | None = None,
+        owner: str = "",
+        superseded: bool = False,
+    ) -> ApplyOutcome:
         """Make this the served version of its workflow, or with `superseded` keep it as history only.
 
-        The vector of (entry.text_hash, model_id) is used where it is stored; without one the workflow is still found
-        by its words.
+        `owner` is the uid of the object that it comes from: under another one the versions stored so far belong to
+        an object that was deleted, and are removed as by `remove`.
+
+        `vector`, float32 of shape (384,), is stored for (entry.text_hash, model_id); without it the one stored earlier
+        is used, and where there is none the workflow is found by its words.
 
         Raises:
             VersionImmutable: the same version is known with other content. What is stored stays as it is.
@@ -80,8 +119,21 @@ class CatalogWriter:
         async def write(connection: Connection) -> ApplyOutcome:
             tenant_id = await _tenant(connection, namespace=entry.namespace)
             await _lock(connection, namespace=entry.namespace, name=entry.name)
+            if owner:
+                await _remove(connection, namespace=entry.namespace, name=entry.name, unless_owned_by=owner)
             await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
-            return await _store(connection, entry=entry, tenant_id=tenant_id, model_id=model_id, superseded=superseded)
+            if vector is not None:
+                await _save_vectors(connection, vectors={entry.text_hash: vector}, model_id=model_id)
+            outcome = await _store(
+                connection, entry=entry, tenant_id=tenant_id, model_id=model_id, superseded=superseded
+            )
+            if owner:
+                await connection.execute(
+                    "update workflow_version set owner = $2 where version_id = $1 and owner <> $2",
+                    entry.version_id,
+                    owner,
+                )
+            return outcome
 
         return await self._database.write(write)
 
@@ -90,18 +142,7 @@ class CatalogWriter:
 
         async def write(connection: Connection) -> bool:
             await _lock(connection, namespace=namespace, name=name)
-            rows = await connection.fetch(
-                """
-                update workflow_version set status = 'Deleted', changed_at = now()
-                where namespace = $1 and name = $2 and status <> 'Deleted' returning version_id
-                """,
-                namespace,
-                name,
-            )
-            await connection.execute(
-                "delete from workflow_search where version_id = any ($1)", [row["version_id"] for row in rows]
-            )
-            return bool(rows)
+            return await _remove(connection, namespace=namespace, name=name)
 
         return await self._database.write(write)
 
@@ -120,13 +161,18 @@ class CatalogWriter:
     async def save_vectors(self, vectors: Mapping[str, npt.NDArray[np.float32]], *, model_id: str) -> None:
         """Store vectors, float32 of shape (384,), by text hash."""
 
-        async def write(connection: Connection) -> None:
-            await connection.executemany(
-                "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
-                [(text_hash, model_id, vector) for text_hash, vector in vectors.items()],
-            )
+        await self._database.write(
+            lambda connection: _save_vectors(connection, vectors=vectors, model_id=model_id),
+        )
 
-        await self._database.write(write)
+
+async def _save_vectors(
+    connection: Connection, *, vectors: Mapping[str, npt.NDArray[np.float32]], model_id: str
+) -> None:
+    await connection.executemany(
+        "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
+        [(text_hash, model_id, vector) for text_hash, vector in vectors.items()],
+    )
 
 
 async def _tenant(connection: Connection, *, namespace: str) -> int:
@@ -139,27 +185,54 @@ async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
     await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{namespace}/{name}")
 
 
+async def _remove(connection: Connection, *, namespace: str, name: str, unless_owned_by: str = "") -> bool:
+    """End serving all versions of a workflow, but those of one owner or of none if it is named. Whether there were."""
+    rows = await connection.fetch(
+        """
+        update workflow_version set status = 'Deleted', changed_at = now()
+        where namespace = $1 and name = $2 and status <> 'Deleted' and ($3 = '' or owner not in ('', $3))
+        returning version_id
+        """,
+        namespace,
+        name,
+        unless_owned_by,
+    )
+    await connection.execute(
+        "delete from workflow_search where version_id = any ($1)", [row["version_id"] for row in rows]
+    )
+    return bool(rows)
+
+
 async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
     """The same version with other content is refused, except that `suspend` may be switched."""
     rows = await connection.fetch(
         """
-        select source from workflow_version
+        select source, document from workflow_version
         where tenant_id = $1 and name = $2 and version = $3 and status <> 'Deleted' and version_id <> $4
-          and (document -> 'spec') - 'suspend' <> ($5::jsonb -> 'spec') - 'suspend'
         """,
         tenant_id,
         entry.name,
         entry.version,
         entry.version_id,
-        dict(entry.document),
     )
-    if rows:
+    for row in rows:
+        if _means_the_same(row["document"], entry.document):
+            continue
+        kind, _, file = row["source"].partition(":")
+        origin = f" (from {file})" if kind == "file" else ""
         raise VersionImmutable(
             f"{entry.source}: spec.version: {entry.namespace}/{entry.name} {entry.version} is already stored with "
-            f"other content (from {rows[0]['source'].removeprefix('file:')}), which stays served; raise spec.version",
+            f"other content{origin}, which stays served; raise spec.version",
             source=entry.source,
             field="spec.version",
         )
+
+
+def _means_the_same(stored: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    try:
+        return meaning_of(stored["spec"]) == meaning_of(new["spec"])
+    except ValidationError:  # stored by another release, whose rules differ
+        return False
 
 
 async def _store(

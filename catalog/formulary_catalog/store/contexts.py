@@ -10,34 +10,60 @@ _UNIT_SEPARATOR = "\x1f"
 
 
 class ContextWriter:
-    """Keeps the stored contexts in step with the AIAnalysis objects."""
+    """Keeps the stored contexts in step with the AIAnalysis objects of one source, such as files or a cluster."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, source: str = "file") -> None:
         self._database = database
+        self._source = source
 
     async def save(self, context: RequestContext) -> None:
         """Store or replace one context."""
         await self._database.execute(
             """
-            insert into request_context (namespace, name, remediation_id, context) values ($1, $2, $3, $4)
+            insert into request_context (namespace, name, remediation_id, context, source) values ($1, $2, $3, $4, $5)
             on conflict (namespace, name) do update
-            set remediation_id = excluded.remediation_id, context = excluded.context, changed_at = now()
+            set remediation_id = excluded.remediation_id, context = excluded.context, source = excluded.source,
+                gone_at = null, changed_at = now()
+            where (request_context.remediation_id, request_context.context, request_context.source)
+                  <> (excluded.remediation_id, excluded.context, excluded.source)
+               or request_context.gone_at is not null
             """,
             context.namespace,
             context.name,
             context.remediation_id,
             _to_json(context),
+            self._source,
         )
 
     async def remove(self, *, namespace: str, name: str) -> None:
         """Forget one context; calls that name it fail closed from then on."""
         await self._database.execute("delete from request_context where namespace = $1 and name = $2", namespace, name)
 
-    async def keys(self) -> set[tuple[str, str]]:
-        """(namespace, name) of every stored context."""
+    async def mark_gone(self, *, namespace: str, name: str) -> None:
+        """Note that the object is deleted: late calls are still answered under its constraints, until `purge`."""
+        await self._database.execute(
+            "update request_context set gone_at = now() where namespace = $1 and name = $2 and gone_at is null",
+            namespace,
+            name,
+        )
 
-        async def read(connection: Connection) -> set[tuple[str, str]]:
-            return {(row[0], row[1]) for row in await connection.fetch("select namespace, name from request_context")}
+    async def purge(self, *, gone_for_seconds: float) -> None:
+        """Forget the contexts of this source whose objects have been gone for that long."""
+        await self._database.execute(
+            "delete from request_context where source = $1 and gone_at < now() - make_interval(secs => $2)",
+            self._source,
+            gone_for_seconds,
+        )
+
+    async def stored(self) -> dict[tuple[str, str], RequestContext]:
+        """The contexts of this source whose objects exist as far as is known, by (namespace, name)."""
+
+        async def read(connection: Connection) -> dict[tuple[str, str], RequestContext]:
+            rows = await connection.fetch(
+                "select namespace, name, context from request_context where source = $1 and gone_at is null",
+                self._source,
+            )
+            return {(row["namespace"], row["name"]): _from_json(row["context"]) for row in rows}
 
         return await self._database.read(read)
 

@@ -10,8 +10,12 @@ import asyncpg
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 
-HEAD = "0001"
-"""The newest revision; a test holds it equal to alembic's, so that starting need not import alembic."""
+HEAD = "0002"
+"""The newest revision; a test holds it equal to alembic's, so that starting need not import alembic.
+
+Revisions that begin with the same digit only add to what was there: programs of an older release work with them, so
+that a release can be rolled back without its schema. Where that cannot be, the first digit is raised.
+"""
 
 MIN_POSTGRES = 16
 _MIGRATIONS = Path(__file__).parent / "migrations"
@@ -55,15 +59,20 @@ async def schema_revision(dsn: str) -> str:
         return await _revision(connection)
 
 
+def works_with(revision: str) -> bool:
+    """Whether this version works with a schema of that revision as it is."""
+    return revision >= HEAD and revision[:1] == HEAD[:1]
+
+
 async def require_current_schema(dsn: str) -> None:
-    """Check that the schema is the one this version works with.
+    """Check that the schema is one that this version works with.
 
     Raises:
         StartupError: it is older, newer or missing.
         Unavailable: the database does not answer.
     """
     revision = await schema_revision(dsn)
-    if revision == HEAD:
+    if works_with(revision):
         return
     if revision > HEAD:
         raise _newer(revision)
@@ -87,7 +96,7 @@ async def _migrate(dsn: str) -> None:
     async with _connected(dsn) as connection:
         await connection.execute("select pg_advisory_lock($1)", _LOCK)
         revision = await _revision(connection)
-        if revision == HEAD:
+        if works_with(revision):
             return
         if revision > HEAD:
             raise _newer(revision)
