@@ -1,0 +1,1 @@
+"""The Kubernetes API that Formulary has: names, CRDs, status."""

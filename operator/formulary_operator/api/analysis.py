@@ -1,0 +1,40 @@
+"""AIAnalysis as it is written upstream: what the catalog reads of it, and the rest, which is kept for its owner.
+
+Only the schema comes from here. What upstream bounds or requires beyond the catalog's own rules is left to upstream.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from formulary_catalog.domain import analysis
+
+
+class SignalContext(analysis.SignalContext):
+    __doc__ = analysis.SignalContext.__doc__
+
+    fingerprint: str | None = Field(default=None, description="Identifies the alert, so that repeats are recognised.")
+    signal_mode: str | None = Field(
+        default=None, description="Whether it has happened (reactive) or is foreseen (proactive)."
+    )
+    signal_annotations: dict[str, str] | None = Field(default=None, description="Annotations of the alert.")
+
+
+class AnalysisRequest(analysis.AnalysisRequest):
+    __doc__ = analysis.AnalysisRequest.__doc__
+
+    signal_context: SignalContext
+    analysis_types: list[str] | None = Field(
+        default=None, description="What is asked for: Investigation, RootCause, WorkflowSelection."
+    )
+
+
+class AnalysisSpec(analysis.AnalysisSpec):
+    __doc__ = analysis.AnalysisSpec.__doc__
+
+    analysis_request: AnalysisRequest
+    remediation_request_ref: dict[str, Any] | None = Field(
+        default=None, description="The RemediationRequest that this analysis belongs to."
+    )
+    times_out_at: str | None = Field(default=None, description="When the analysis is given up.")
+    cluster_id: str | None = Field(default=None, alias="clusterID", description="Id of the cluster it happened in.")

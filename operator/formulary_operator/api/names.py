@@ -1,0 +1,41 @@
+"""Names of the resources in the Kubernetes API (DESIGN section 2)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One kind of an API group; `group` is empty for the core group."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of a collection or an object; without a namespace that of all, or of none."""
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
+        parts = [root, *(("namespaces", namespace) if namespace else ()), self.plural, name, subresource]
+        return "/".join(part for part in parts if part)
+
+
+WORKFLOWS = Resource(
+    group="kubernaut.ai", version="v1alpha1", plural="remediationworkflows", kind="RemediationWorkflow"
+)
+ANALYSES = Resource(group="kubernaut.ai", version="v1alpha1", plural="aianalyses", kind="AIAnalysis")
+INVOCATIONS = Resource(
+    group="formulary.dev", version="v1alpha1", plural="workflowinvocations", kind="WorkflowInvocation"
+)
+EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
+LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
+SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret")
+VALIDATING_WEBHOOKS = Resource(
+    group="admissionregistration.k8s.io",
+    version="v1",
+    plural="validatingwebhookconfigurations",
+    kind="ValidatingWebhookConfiguration",
+)

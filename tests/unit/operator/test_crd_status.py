@@ -1,0 +1,24 @@
+"""What the operator reports fits the status of the CRD, so that nothing of it is pruned."""
+
+import pytest
+
+from formulary_operator.api.crds import workflow_crd
+from formulary_operator.core.finding import Finding, Reason
+from formulary_operator.core.status import wanted_status
+from support.manifest import workflow
+from support.structural import validator
+
+NOW = "2026-08-22T10:00:00Z"
+SERVED = Finding(
+    reason=Reason.SERVED, message="m", version_id="wf_ver_0", content_hash="0", model_id="bundled@1", not_embedded=""
+)
+
+
+@pytest.mark.parametrize("finding", [SERVED, *(Finding(reason=reason, message="m") for reason in Reason)], ids=str)
+def test_every_finding_makes_a_status_that_the_api_server_keeps_whole(finding: Finding) -> None:
+    document = workflow("a")
+    document["metadata"]["generation"] = 3
+    status = wanted_status(document, finding, now=NOW)
+    kept = {field: value for field, value in status.items() if value is not None}
+    validator(workflow_crd(), "status").validate(kept)
+    assert kept["conditions"][0]["reason"] == finding.reason
