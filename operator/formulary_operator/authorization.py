@@ -1,0 +1,76 @@
+"""What a caller may do: SubjectAccessReview, so that RBAC decides (DESIGN section 9)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulary_catalog.domain.access import Right
+from formulary_operator.decisions import Clock, Decision, Decisions
+from formulary_operator.kube.client import KubeClient
+from formulary_operator.kube.reviews import reviewed
+
+PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A user as the API server knows it."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class Authorizer:
+    """Asks the API server, and remembers its answers for a while."""
+
+    def __init__(self, client: KubeClient, *, clock: Clock) -> None:
+        self._client = client
+        self._decisions: Decisions[bool] = Decisions(clock=clock)
+
+    async def close(self) -> None:
+        """Ask no more."""
+        await self._decisions.close()
+
+    async def allows(self, identity: Identity, right: Right, *, namespace: str | None) -> bool:
+        """Whether RBAC gives the user the right in the namespace; None asks for all namespaces at once.
+
+        Raises:
+            Unavailable: the API server does not say.
+        """
+        if namespace == "":
+            return False  # to the API server, an empty namespace means all of them
+
+        async def ask() -> Decision[bool]:
+            allowed = await self._review(identity, right, namespace=namespace)
+            return Decision(value=allowed, granted=allowed)
+
+        return await self._decisions.decide((identity, right, namespace), ask)
+
+    async def _review(self, identity: Identity, right: Right, *, namespace: str | None) -> bool:
+        attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        if namespace is not None:
+            attributes["namespace"] = namespace
+        spec: Mapping[str, Any] = {
+            "user": identity.user,
+            "uid": identity.uid,
+            "groups": list(identity.groups),
+            "extra": {key: list(values) for key, values in identity.extra},
+            "resourceAttributes": attributes,
+        }
+        status = await reviewed(
+            self._client, PATH, api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", spec=spec
+        )
+        return status.get("allowed") is True and status.get("denied") is not True
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesAccess:
+    """The rights of one user: an `Access` of the catalog."""
+
+    identity: Identity
+    authorizer: Authorizer
+
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        return await self.authorizer.allows(self.identity, right, namespace=namespace)

@@ -1,0 +1,1 @@
+"""What the operator decides, without input or output."""

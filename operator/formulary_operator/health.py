@@ -1,0 +1,57 @@
+"""What kubelets and scrapers ask the operator: health, readiness and metrics (DESIGN section 12)."""
+
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+
+from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from formulary_operator.metrics import OperatorMetrics
+
+
+class Phase(StrEnum):
+    """What the operator is doing. In `standby` another replica leads, and this one is ready to take over."""
+
+    STARTING = "starting"
+    STANDBY = "standby"
+    SYNCING = "syncing"
+    READY = "ready"
+
+    @property
+    def is_ready(self) -> bool:
+        return self in (Phase.STANDBY, Phase.READY)
+
+
+class Health:
+    """The state that the probes report."""
+
+    def __init__(self, metrics: OperatorMetrics) -> None:
+        self.phase = Phase.STARTING
+        self.detail = ""
+        self.alive: Callable[[], Awaitable[bool]] | None = None
+        self._metrics = metrics
+
+    def application(self) -> Starlette:
+        """The probes as an application."""
+        routes = [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._exposition),
+        ]
+        return Starlette(routes=routes)
+
+    async def _healthz(self, _: Request) -> Response:
+        """Whether this process turns, and the watch with it; the database is not looked at."""
+        if self.alive is not None and not await self.alive():
+            return JSONResponse({"status": "the watch hangs"}, status_code=500)
+        return JSONResponse({"status": "ok"})
+
+    async def _readyz(self, _: Request) -> Response:
+        report = {"status": self.phase, "detail": self.detail}
+        return JSONResponse(report, status_code=200 if self.phase.is_ready else 503)
+
+    async def _exposition(self, _: Request) -> Response:
+        return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})

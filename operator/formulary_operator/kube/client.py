@@ -1,0 +1,153 @@
+"""A small client of the Kubernetes API: JSON in, JSON out, errors of our tree.
+
+Objects stay plain dictionaries: 10,000 of them pass through here, and models of all of them would only cost memory.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import httpx2
+from lightkube.config.client_adapter import AsyncClient, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ConfigError
+
+from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+
+PAGE_SIZE = 500
+_SECONDS = 10.0
+
+Json = dict[str, Any]
+
+
+class KubernetesUnavailable(Unavailable):
+    """The API server does not answer, or asks us to come back later."""
+
+
+class KubernetesRefused(FormularyError):
+    """The API server refuses a request. `status` is that of HTTP, `reason` the machine-readable one of Kubernetes."""
+
+    def __init__(self, message: str, *, status: int, reason: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class KubeClient:
+    """The API server as seen with one identity. Every call ends within ten seconds, in a result or an error.
+
+    All methods raise `KubernetesUnavailable` and, unless they say otherwise, `KubernetesRefused`.
+    """
+
+    def __init__(self, http: httpx2.AsyncClient) -> None:
+        self._http = http
+
+    @classmethod
+    def connect(cls) -> "KubeClient":
+        """With the ServiceAccount of the pod, else with `KUBECONFIG` or the user's own kubeconfig.
+
+        Raises:
+            StartupError: there is neither, or it cannot be read.
+        """
+        try:
+            config = KubeConfig.from_env().get()
+            if config is None:
+                raise ConfigError("the kubeconfig has no current context")
+            http = AsyncClient(config, ConnectionParams(timeout=httpx2.Timeout(_SECONDS), trust_env=False))
+        except (ConfigError, OSError, ValueError, KeyError, AssertionError) as error:
+            raise StartupError(
+                f"no way to the Kubernetes API: {error or type(error).__name__}; run in a pod with a ServiceAccount "
+                "token, or set KUBECONFIG"
+            ) from error
+        return cls(http)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def get(self, path: str) -> Json | None:
+        """One object; None if it does not exist."""
+        try:
+            return await self._call("GET", path)
+        except KubernetesRefused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def pages(self, path: str, *, page_size: int = PAGE_SIZE) -> AsyncIterator[list[Json]]:
+        """All objects of a collection, as they were at one moment, page by page.
+
+        Raises:
+            KubernetesRefused: also with status 410 when reading the pages took so long that the moment is forgotten.
+        """
+        after = ""
+        while True:
+            query = {"limit": str(page_size)} | ({"continue": after} if after else {})
+            page = await self._call("GET", path, query=query)
+            yield page.get("items") or []
+            after = page["metadata"].get("continue", "")
+            if not after:
+                return
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Create an object in a collection, or ask a review of one."""
+        return await self._call("POST", path, body=body)
+
+    async def replace(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Replace an object; status 409 if its resourceVersion is no longer the newest."""
+        return await self._call("PUT", path, body=body)
+
+    async def merge(self, path: str, patch: Mapping[str, Any]) -> Json | None:
+        """Apply a JSON merge patch (RFC 7386); None if the object does not exist."""
+        try:
+            return await self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
+        except KubernetesRefused as error:
+            if error.status == 404:
+                return None
+            raise
+
+    async def apply(self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = True) -> Json:
+        """Server-side apply: create the object, or change the fields that `manager` owns."""
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self._call("PATCH", path, body=body, query=query, content_type="application/apply-patch+yaml")
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        try:
+            response = await self._http.request(
+                method,
+                path,
+                params=dict(query) if query else None,
+                content=json.dumps(body).encode() if body is not None else None,
+                headers={"Content-Type": content_type, "Accept": "application/json"},
+            )
+        except (httpx2.HTTPError, ConfigError, OSError) as error:
+            raise KubernetesUnavailable(
+                f"the Kubernetes API does not answer ({type(error).__name__}); retried automatically"
+            ) from error
+        if response.is_success:
+            answer: Json = response.json()
+            return answer
+        raise _refusal(response, method=method, path=path)
+
+
+def _refusal(response: httpx2.Response, *, method: str, path: str) -> FormularyError:
+    status = response.status_code
+    if status in (429, 500, 502, 503, 504):
+        return KubernetesUnavailable(f"the Kubernetes API answers {status} to {method} {path}; retried automatically")
+    try:
+        told = response.json()
+    except ValueError:
+        told = {}
+    reason = str(told.get("reason") or status) if isinstance(told, dict) else str(status)
+    message = str(told.get("message") or "") if isinstance(told, dict) else ""
+    return KubernetesRefused(
+        f"the Kubernetes API refuses {method} {path} with {status} {reason}: {message}", status=status, reason=reason
+    )

@@ -1,0 +1,117 @@
+"""Prometheus metrics of the operator (DESIGN section 12), in the manner of the catalog's."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from formulary_catalog.metrics import Definition
+
+RECONCILES = Definition(
+    "formulary_reconcile_total",
+    "counter",
+    ("kind", "outcome"),
+    "Objects reconciled, by kind and outcome: Served, Suspended, Invalid, VersionImmutable, Gone, Stored, failed.",
+)
+RECONCILE_SECONDS = Definition(
+    "formulary_reconcile_seconds", "histogram", ("kind",), "Seconds that reconciling one object took."
+)
+QUEUE_DEPTH = Definition("formulary_queue_depth", "gauge", (), "Objects that wait to be reconciled.")
+DRIFT = Definition(
+    "formulary_drift_objects", "gauge", ("kind",), "Objects that the last resync found out of step with the catalog."
+)
+DRIFT_REPAIRED = Definition(
+    "formulary_drift_repaired_total", "counter", ("kind",), "Objects that resyncs sent to be reconciled again."
+)
+SWEEP_REFUSED = Definition(
+    "formulary_sweep_refused", "gauge", (), "Deletions that the last sweep refused as suspicious; 0 when all is well."
+)
+RESYNC_TIMESTAMP = Definition(
+    "formulary_resync_timestamp_seconds", "gauge", (), "Unix time at which the last resync succeeded."
+)
+RESYNC_SECONDS = Definition("formulary_resync_seconds", "gauge", (), "Seconds that the last resync took.")
+RESYNC_FAILURES = Definition("formulary_resync_failures_total", "counter", (), "Resyncs that failed.")
+LEADER = Definition("formulary_leader", "gauge", (), "1 on the replica that reconciles, else 0.")
+EMBEDDINGS = Definition(
+    "formulary_embeddings_total", "counter", ("outcome",), "Texts embedded by the operator, by outcome: ok, failed."
+)
+STATUS_PATCHES = Definition(
+    "formulary_status_patches_total", "counter", ("outcome",), "Status writes, by outcome: ok, gone."
+)
+CONTEXTS_STORED = Definition(
+    "formulary_contexts_stored", "gauge", (), "Incidents whose AIAnalysis exists, as of the last resync."
+)
+
+DEFINITIONS = (
+    RECONCILES,
+    RECONCILE_SECONDS,
+    QUEUE_DEPTH,
+    DRIFT,
+    DRIFT_REPAIRED,
+    SWEEP_REFUSED,
+    RESYNC_TIMESTAMP,
+    RESYNC_SECONDS,
+    RESYNC_FAILURES,
+    LEADER,
+    EMBEDDINGS,
+    STATUS_PATCHES,
+    CONTEXTS_STORED,
+)
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class OperatorMetrics:
+    """Everything that the operator counts, and the text that Prometheus scrapes."""
+
+    def __init__(self) -> None:
+        registry = self._registry = CollectorRegistry()
+
+        def counter(metric: Definition) -> Counter:
+            return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
+
+        def gauge(metric: Definition) -> Gauge:
+            return Gauge(metric.name, metric.meaning, metric.labels, registry=registry)
+
+        self._reconciles = counter(RECONCILES)
+        self._reconcile_seconds = Histogram(
+            RECONCILE_SECONDS.name,
+            RECONCILE_SECONDS.meaning,
+            RECONCILE_SECONDS.labels,
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.queue_depth = gauge(QUEUE_DEPTH)
+        self._drift = gauge(DRIFT)
+        self._drift_repaired = counter(DRIFT_REPAIRED)
+        self.sweep_refused = gauge(SWEEP_REFUSED)
+        self._resync_timestamp = gauge(RESYNC_TIMESTAMP)
+        self._resync_seconds = gauge(RESYNC_SECONDS)
+        self.resync_failures = counter(RESYNC_FAILURES)
+        self.leader = gauge(LEADER)
+        self._embeddings = counter(EMBEDDINGS)
+        self._status_patches = counter(STATUS_PATCHES)
+        self.contexts_stored = gauge(CONTEXTS_STORED)
+
+    def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
+        """Count one object that was reconciled, or that failed to be."""
+        self._reconciles.labels(kind=kind, outcome=outcome).inc()
+        self._reconcile_seconds.labels(kind=kind).observe(seconds)
+
+    def set_drift(self, kind: str, objects: int) -> None:
+        """Say how many objects a resync found out of step, and sent to be reconciled."""
+        self._drift.labels(kind=kind).set(objects)
+        self._drift_repaired.labels(kind=kind).inc(objects)
+
+    def resynced(self, *, seconds: float) -> None:
+        """Note that a resync succeeded just now."""
+        self._resync_timestamp.set_to_current_time()
+        self._resync_seconds.set(seconds)
+
+    def count_embedding(self, outcome: str) -> None:
+        """Count one text that was embedded, or failed to be."""
+        self._embeddings.labels(outcome=outcome).inc()
+
+    def count_status_patch(self, outcome: str) -> None:
+        """Count one write of a status."""
+        self._status_patches.labels(outcome=outcome).inc()
+
+    def exposition(self) -> bytes:
+        """All metrics in the Prometheus text format."""
+        return generate_latest(self._registry)

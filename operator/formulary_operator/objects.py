@@ -1,0 +1,23 @@
+"""What the work queue holds: an object of one of the watched kinds, by name."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+
+
+class ObjectKey(NamedTuple):
+    """One object; `kind` is the plural of its resource."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+WATCHED: Mapping[str, Resource] = {resource.plural: resource for resource in (WORKFLOWS, ANALYSES)}
+
+
+def key_of(resource: Resource, document: Mapping[str, Any]) -> ObjectKey:
+    """The key of an object as the API server gave it."""
+    metadata = document["metadata"]
+    return ObjectKey(resource.plural, metadata["namespace"], metadata["name"])

@@ -1,0 +1,244 @@
+"""The operator put together: who watches, who works, who leads, and how all of it ends."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from typing import Any
+
+import structlog
+
+from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.migrate import require_current_schema
+from formulary_operator.certificates import ServingCertificate, Source, directory
+from formulary_operator.contexts import ContextReconciler
+from formulary_operator.embedding import Embedding
+from formulary_operator.health import Health, Phase
+from formulary_operator.kube.client import KubeClient
+from formulary_operator.kube.events import EventRecorder
+from formulary_operator.kube.lease import Leadership
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.objects import ObjectKey
+from formulary_operator.resync import Resync
+from formulary_operator.selfsigned import SelfSigned
+from formulary_operator.serving import served
+from formulary_operator.settings import OperatorSettings
+from formulary_operator.watching import Watcher
+from formulary_operator.webhook import run_webhook
+from formulary_operator.workflows import SOURCE, WorkflowReconciler
+from formulary_operator.workqueue import WorkQueue
+
+_DATABASE_SECONDS = 10.0
+_DATABASE_PATIENCE = 600.0
+_DRAIN_SECONDS = 10.0
+_log = structlog.get_logger(__name__)
+
+
+async def run(settings: OperatorSettings) -> None:
+    """Run until cancelled; then finish what has begun, within ten seconds.
+
+    Raises:
+        InvalidInput: no database is named.
+        StartupError, Unavailable: something needed is not to be had.
+        FormularyError: leadership or the watch was lost; a restart begins anew.
+    """
+    if not settings.database_url:
+        raise InvalidInput("name a database with FORMULARY_DATABASE_URL", field="database_url")
+    async with AsyncExitStack() as stack:
+        metrics = OperatorMetrics()
+        health = Health(metrics)
+        if settings.health_port:
+            await stack.enter_async_context(
+                served(health.application(), host=settings.health_host, port=settings.health_port)
+            )
+        client = KubeClient.connect()
+        stack.push_async_callback(client.close)
+        database = await _database(settings, health=health)
+        stack.push_async_callback(database.close)
+        operator = Operator(settings, client=client, database=database, health=health, metrics=metrics)
+        works = [_lead(operator, settings=settings, client=client, health=health)]
+        if settings.webhook_port:
+            works.append(_webhook(settings, client=client, database=database))
+        await _first_to_end(*works)
+
+
+async def _lead(operator: "Operator", *, settings: OperatorSettings, client: KubeClient, health: Health) -> None:
+    """Lead at once where nobody is elected, else from when this replica is."""
+    if not settings.lease_namespace:
+        await operator.lead()
+        return
+    leadership = Leadership(
+        client, namespace=settings.lease_namespace, name=settings.lease_name, identity=_identity(settings)
+    )
+    health.phase = Phase.STANDBY
+    await leadership.acquire()
+    try:
+        await _first_to_end(leadership.keep(), operator.lead())
+    finally:
+        await leadership.release()
+
+
+async def _webhook(settings: OperatorSettings, *, client: KubeClient, database: Database) -> None:
+    """Every replica validates, whoever leads."""
+    mounted = settings.webhook_cert_dir
+    source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
+    await run_webhook(
+        host=settings.webhook_host,
+        port=settings.webhook_port,
+        certificate=ServingCertificate(source),
+        check=CatalogWriter(database).check,
+    )
+
+
+def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> Source:
+    if not settings.lease_namespace:
+        raise InvalidInput(
+            "the self-signed certificate of the webhook is kept in a Secret of FORMULARY_LEASE_NAMESPACE; set that to "
+            "the operator's namespace, or mount a certificate and set FORMULARY_WEBHOOK_CERT_DIR",
+            field="lease_namespace",
+        )
+    return SelfSigned(
+        client,
+        namespace=settings.lease_namespace,
+        secret=settings.webhook_secret,
+        service=settings.webhook_service,
+        configuration=settings.webhook_configuration,
+    ).current
+
+
+class Operator:
+    """The part that only one replica runs at a time; that two of them overlap for a moment does no harm."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        *,
+        client: KubeClient,
+        database: Database,
+        health: Health,
+        metrics: OperatorMetrics,
+    ) -> None:
+        self._settings = settings
+        self._health = health
+        self._metrics = metrics
+        self._queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._catalog_failed = False
+        events = EventRecorder(client, instance=_identity(settings))
+        catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
+        embedding = Embedding(settings, metrics=metrics)
+        self._reconcilers = {
+            "remediationworkflows": WorkflowReconciler(
+                client=client, catalog=catalog, embedding=embedding, events=events, metrics=metrics
+            ).reconcile,
+            "aianalyses": ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
+        }
+        self._resync = Resync(
+            settings,
+            client=client,
+            catalog=catalog,
+            contexts=contexts,
+            embedding=embedding,
+            queue=self._queue,
+            metrics=metrics,
+        )
+
+    async def lead(self) -> None:
+        """Watch and reconcile until cancelled, then finish what is queued.
+
+        Raises:
+            StartupError: the watch ended by itself.
+        """
+        self._health.phase = Phase.SYNCING
+        self._metrics.leader.set(1)
+        self._metrics.queue_depth.set_function(lambda: len(self._queue))
+        watcher = Watcher(
+            namespaces=self._settings.watch_namespaces, changed=self._queue.add, relisted=self._resync.ask
+        )
+        self._health.alive = watcher.is_alive
+        workers = [
+            asyncio.create_task(self._queue.work(self._reconcile, failed=self._failed))
+            for _ in range(self._settings.workers)
+        ]
+        try:
+            await _first_to_end(watcher.watch(), self._resync.keep_running(done=self._synced))
+        finally:
+            await self._drain()
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+            self._metrics.leader.set(0)
+        raise StartupError("the watch on the Kubernetes API ended by itself; see the log for the reason")
+
+    async def _reconcile(self, key: ObjectKey) -> None:
+        started = time.monotonic()
+        try:
+            outcome = await self._reconcilers[key.kind](namespace=key.namespace, name=key.name)
+        except Exception:
+            self._metrics.observe_reconcile(key.kind, outcome="failed", seconds=time.monotonic() - started)
+            raise
+        self._metrics.observe_reconcile(key.kind, outcome=outcome, seconds=time.monotonic() - started)
+        _log.debug("reconciled", kind=key.kind, namespace=key.namespace, name=key.name, outcome=outcome)
+        if self._catalog_failed:
+            self._catalog_failed = False
+            self._resync.ask()
+
+    def _failed(self, key: ObjectKey, error: Exception) -> None:
+        named = {"kind": key.kind, "namespace": key.namespace, "name": key.name}
+        if isinstance(error, FormularyError):
+            self._catalog_failed = self._catalog_failed or isinstance(error, Unavailable)
+            _log.warning("reconcile_failed", **named, reason=str(error))
+            return
+        _log.error("reconcile_crashed", **named, exc_info=error)
+
+    async def _synced(self) -> None:
+        """Ready once everything that the first comparison found has been tried."""
+        if self._health.phase is Phase.READY:
+            return
+        await self._queue.settled()
+        self._health.phase = Phase.READY
+        _log.info("ready")
+
+    async def _drain(self) -> None:
+        self._queue.abandon_pauses()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                await self._queue.settled()
+
+
+async def _first_to_end(*works: Coroutine[Any, Any, None]) -> None:
+    """Run together until one ends or fails; the others are cancelled and awaited."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+async def _database(settings: OperatorSettings, *, health: Health) -> Database:
+    """The database once it answers and is migrated: at an installation that is some time after us."""
+    deadline = time.monotonic() + _DATABASE_PATIENCE
+    while True:
+        try:
+            await require_current_schema(settings.database_url)
+            return await Database.open(
+                settings.database_url, role=Role.WRITER, size=settings.workers + 2, deadline=_DATABASE_SECONDS
+            )
+        except (StartupError, Unavailable) as error:
+            if time.monotonic() > deadline:
+                raise
+            health.detail = str(error)
+            _log.warning("waiting_for_database", reason=str(error))
+            await asyncio.sleep(2)
+
+
+def _identity(settings: OperatorSettings) -> str:
+    return settings.pod_name or f"{socket.gethostname()}-{os.getpid()}"

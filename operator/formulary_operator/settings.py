@@ -1,0 +1,62 @@
+"""Settings of the operator: read once at the edge, from `FORMULARY_*`, then defaults.
+
+What the catalog's settings name as well (database, model, shared namespace) means the same there and here.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+
+class OperatorSettings(BaseSettings):
+    """All settings of `formulary-operator`. Commas separate lists."""
+
+    model_config = SettingsConfigDict(env_prefix="FORMULARY_", env_ignore_empty=True, extra="ignore", frozen=True)
+
+    database_url: str = Field(default="", repr=False, description="PostgreSQL that the server reads too; required.")
+    catalog_namespace: str = Field(
+        default="formulary", description="The shared namespace, into which the starter catalog is applied."
+    )
+    embedding_model: str = Field(default="bundled", description="`bundled`, a directory or a hub id.")
+    model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
+    watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Namespaces to watch; empty: all of them."
+    )
+    workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
+    resync_seconds: float = Field(default=300, gt=0, description="Seconds between two comparisons with the cluster.")
+    sweep_max_fraction: float = Field(
+        default=0.3,
+        ge=0,
+        le=1,
+        description="Share of the served workflows that one sweep may remove; more is refused as suspicious. 1 allows "
+        "all. Up to 20 workflows are always removed.",
+    )
+    context_retention_hours: float = Field(
+        default=24, ge=0, description="How long the context of an AIAnalysis is kept after its object is deleted."
+    )
+    health_host: str = Field(default="127.0.0.1", description="Address of `/healthz`, `/readyz` and `/metrics`.")
+    health_port: int = Field(default=8081, ge=0, le=65535, description="Port of these; 0 turns them off.")
+    lease_namespace: str = Field(
+        default="", description="Namespace of the Lease that elects the leader; empty: no election, run one replica."
+    )
+    lease_name: str = Field(default="formulary-operator", description="Name of that Lease.")
+    pod_name: str = Field(default="", description="Who holds the Lease; empty: the host's name and the process.")
+    webhook_host: str = Field(default="0.0.0.0", description="Address of the admission webhook.")
+    webhook_port: int = Field(default=0, ge=0, le=65535, description="Port of the admission webhook; 0 turns it off.")
+    webhook_cert_dir: Path | None = Field(
+        default=None, description="Directory with `tls.crt` and `tls.key`; empty: a self-signed certificate."
+    )
+    webhook_secret: str = Field(
+        default="formulary-webhook", description="Secret that holds the self-signed certificate."
+    )
+    webhook_service: str = Field(default="formulary-webhook", description="Service that the API server calls.")
+    webhook_configuration: str = Field(
+        default="formulary", description="ValidatingWebhookConfiguration that is given the self-signed authority."
+    )
+
+    @field_validator("watch_namespaces", mode="before")
+    @classmethod
+    def _namespaces(cls, value: object) -> object:
+        return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -1,0 +1,132 @@
+"""The starter catalog in a cluster: the manifests that ship with the product, applied as objects."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from formulary_catalog.errors import StartupError, Unavailable
+from formulary_operator.api.names import WORKFLOWS
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
+
+MANAGER = "formulary-starter"
+"""Field manager of what is applied here."""
+
+CRD_SECONDS = 60.0
+
+_POLL_SECONDS = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class StarterReport:
+    """Names of workflows: applied, left alone because somebody changed them, refused by the API server."""
+
+    applied: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        refused = f", {len(self.refused)} refused" if self.refused else ""
+        return f"{len(self.applied)} workflows applied, {len(self.kept)} left as others changed them{refused}"
+
+
+async def apply_starter_command(*, manifests: Path, namespace: str, echo: Callable[[str], None]) -> None:
+    """Apply with the identity of this process, a line for each object and one for all.
+
+    Raises:
+        StartupError: the manifests, the API server or the kind are not there, or an object was refused.
+        KubernetesUnavailable: the API server went away.
+    """
+    client = KubeClient.connect()
+    try:
+        report = await apply_starter(client, manifests=manifests, namespace=namespace, echo=echo)
+    finally:
+        await client.close()
+    echo(str(report))
+    if report.refused:
+        raise StartupError(f"refused: {', '.join(report.refused)}; see the reasons above")
+
+
+async def apply_starter(
+    client: KubeClient,
+    *,
+    manifests: Path,
+    namespace: str,
+    echo: Callable[[str], None] = print,
+    crd_seconds: float = CRD_SECONDS,
+) -> StarterReport:
+    """Apply every manifest of a directory into a namespace; what others changed of an object stays theirs.
+
+    Waits up to `crd_seconds` for the kind to be served.
+
+    Raises:
+        StartupError: the directory holds no manifests, or the kind is not served in time.
+        KubernetesUnavailable: the API server went away.
+    """
+    documents = await asyncio.to_thread(_documents, manifests)
+    await _served(client, seconds=crd_seconds)
+    report = StarterReport()
+    for document in documents:
+        await _apply(client, document, namespace=namespace, report=report, echo=echo)
+    return report
+
+
+async def _apply(
+    client: KubeClient,
+    document: dict[str, Any],
+    *,
+    namespace: str,
+    report: StarterReport,
+    echo: Callable[[str], None],
+) -> None:
+    name = document["metadata"]["name"]
+    body = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
+    try:
+        await client.apply(WORKFLOWS.path(namespace=namespace, name=name), body, manager=MANAGER, force=False)
+    except KubernetesRefused as error:
+        if error.status == 409:
+            report.kept.append(name)
+            echo(f"kept     {name}: changed by others, left as it is")
+        else:
+            report.refused.append(name)
+            echo(f"refused  {name}: {error}")
+        return
+    report.applied.append(name)
+    echo(f"applied  {name} {document['spec']['version']}")
+
+
+async def _served(client: KubeClient, *, seconds: float) -> None:
+    """Wait until the API server serves RemediationWorkflow: its CRD may have been created a moment ago."""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if await _is_served(client):
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise StartupError(
+            f"the API server serves no {WORKFLOWS.plural} of {WORKFLOWS.api_version} after {seconds:g} s; install the "
+            "CRDs first"
+        ) from None
+
+
+async def _is_served(client: KubeClient) -> bool:
+    try:
+        group = await client.get(f"/apis/{WORKFLOWS.api_version}")
+    except Unavailable:
+        return False
+    return any(resource["name"] == WORKFLOWS.plural for resource in (group or {}).get("resources", ()))
+
+
+def _documents(directory: Path) -> list[dict[str, Any]]:
+    """The manifests in the order of their file names; each file holds one."""
+    files = sorted(directory.glob("*.yaml"))
+    if not files:
+        raise StartupError(f"{directory} holds no manifests; name the directory of the starter catalog")
+    try:
+        return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    except (OSError, yaml.YAMLError) as error:
+        raise StartupError(f"the manifests in {directory} cannot be read: {error}") from error

@@ -1,0 +1,82 @@
+"""A queue of keys to reconcile: each key once, one worker at a time on a key, failures again after a growing pause."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+_K = TypeVar("_K", bound=Hashable)
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+
+
+def pause_after(failures: int, *, jitter: float) -> float:
+    """Seconds until the next try after so many failures in a row; `jitter` in 0..1 spreads the keys."""
+    longest: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
+    return longest * (0.5 + jitter / 2)
+
+
+class WorkQueue(Generic[_K]):
+    """Belongs to one event loop. A key that is added while it is worked on is worked on once more afterwards."""
+
+    def __init__(self) -> None:
+        self._ready: asyncio.Queue[_K] = asyncio.Queue()
+        self._queued: set[_K] = set()
+        self._running: set[_K] = set()
+        self._again: set[_K] = set()
+        self._pausing: dict[_K, asyncio.TimerHandle] = {}
+        self._failures: dict[_K, int] = {}
+
+    def __len__(self) -> int:
+        """How many keys wait to be worked on, those in a pause included."""
+        return len(self._queued) + len(self._pausing) + len(self._again)
+
+    def __contains__(self, key: _K) -> bool:
+        return key in self._queued or key in self._running or key in self._pausing
+
+    def add(self, key: _K) -> None:
+        """Have a key worked on as soon as possible, whatever pause it is in."""
+        self._end_pause(key)
+        if key in self._running:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._ready.put_nowait(key)
+
+    async def work(self, handle: Callable[[_K], Awaitable[None]], *, failed: Callable[[_K, Exception], None]) -> None:
+        """Be one worker, until cancelled. `failed` is told of each failure; the key is tried again."""
+        while True:
+            key = await self._ready.get()
+            self._queued.discard(key)
+            self._running.add(key)
+            try:
+                await handle(key)
+                self._failures.pop(key, None)
+            except Exception as error:
+                failed(key, error)
+                self._pause(key)
+            finally:
+                self._running.discard(key)
+                if key in self._again:
+                    self._again.discard(key)
+                    self.add(key)
+                self._ready.task_done()
+
+    async def settled(self) -> None:
+        """Wait until every key has been tried; keys in a pause do not count."""
+        await self._ready.join()
+
+    def abandon_pauses(self) -> None:
+        """Forget the keys in a pause: the next start looks at everything anyway."""
+        for key in list(self._pausing):
+            self._end_pause(key)
+
+    def _pause(self, key: _K) -> None:
+        self._failures[key] = failures = self._failures.get(key, 0) + 1
+        pause = pause_after(failures, jitter=random.random())
+        self._pausing[key] = asyncio.get_running_loop().call_later(pause, self.add, key)
+
+    def _end_pause(self, key: _K) -> None:
+        if (timer := self._pausing.pop(key, None)) is not None:
+            timer.cancel()
