@@ -138,8 +138,8 @@ class Resync:
     def _send(self, resource: Resource, keys: set[ObjectKey]) -> int:
         """Queue what differs; what waits there already is late, not adrift."""
         drifted = {key for key in keys if key not in self._queue}
-        for key in sorted(drifted):
-            self._queue.add(key)
+        for key in sorted(keys):
+            self._queue.add(key)  # also ends a pause: catalog and API server have just answered
         self._metrics.set_drift(resource.plural, len(drifted))
         return len(drifted)
 

@@ -23,7 +23,7 @@ from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import ObjectKey
+from formulary_operator.objects import WATCHED, ObjectKey
 from formulary_operator.resync import Resync
 from formulary_operator.selfsigned import SelfSigned
 from formulary_operator.serving import served
@@ -36,6 +36,7 @@ from formulary_operator.workqueue import WorkQueue
 _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0
 _DRAIN_SECONDS = 10.0
+_CRD_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
 
 
@@ -124,6 +125,7 @@ class Operator:
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
+        self._client = client
         self._health = health
         self._metrics = metrics
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
@@ -154,6 +156,7 @@ class Operator:
             StartupError: the watch ended by itself.
         """
         self._health.phase = Phase.SYNCING
+        await self._kinds_served()
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         watcher = Watcher(
@@ -173,6 +176,16 @@ class Operator:
             await asyncio.gather(*workers, return_exceptions=True)
             self._metrics.leader.set(0)
         raise StartupError("the watch on the Kubernetes API ended by itself; see the log for the reason")
+
+    async def _kinds_served(self) -> None:
+        """Wait for the CRDs: a watch that began without them would never notice them."""
+        for resource in WATCHED.values():
+            namespace = next(iter(self._settings.watch_namespaces), "")
+            while not await self._client.serves(resource.path(namespace=namespace)):
+                self._health.detail = f"waits for the CRD of {resource.kind} ({resource.api_version})"
+                _log.warning("waiting_for_crd", kind=resource.kind, api_version=resource.api_version)
+                await asyncio.sleep(_CRD_SECONDS)
+        self._health.detail = ""
 
     async def _reconcile(self, key: ObjectKey) -> None:
         started = time.monotonic()

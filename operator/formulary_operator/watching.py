@@ -20,6 +20,10 @@ from formulary_operator.objects import WATCHED, ObjectKey
 
 _LOOP_SECONDS = 5.0
 _STOP_SECONDS = 8.0
+_BEGIN_SECONDS = 60.0
+_SUPERVISION_SECONDS = 1.0
+_STREAM = "watcher for "
+"""How kopf names the tasks of its streams."""
 _log = structlog.get_logger(__name__)
 
 
@@ -73,14 +77,32 @@ class Watcher:
 
     async def _operate(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await kopf.operator(
-            registry=self._registry(),
-            settings=_settings(),
-            standalone=True,
-            clusterwide=not self._namespaces,
-            namespaces=self._namespaces,
-            stop_flag=self._stop,
-        )
+        supervising = asyncio.create_task(self._supervise())  # older than kopf, so that kopf leaves it alone
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=_settings(),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                stop_flag=self._stop,
+            )
+        finally:
+            supervising.cancel()
+
+    async def _supervise(self) -> None:
+        """Stop when a stream has ended: kopf goes on without it, for example when its CRD was deleted and made anew."""
+        wanted, complete = len(WATCHED) * max(1, len(self._namespaces)), False
+        waited = 0.0
+        while complete or waited < _BEGIN_SECONDS:
+            await asyncio.sleep(_SUPERVISION_SECONDS)
+            waited += _SUPERVISION_SECONDS
+            running = sum(task.get_name().startswith(_STREAM) for task in asyncio.all_tasks())
+            if complete and running < wanted:
+                break
+            complete = running >= wanted
+        _log.error("watch_lost", streams=running, wanted=wanted)
+        self._stop.set()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

@@ -11,7 +11,7 @@ from formulary_catalog.errors import InvalidManifest, Unavailable
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_operator.api.names import WORKFLOWS
 from formulary_operator.core.finding import Finding, postponed, refused, stored
-from formulary_operator.core.status import differs, transition, wanted_status
+from formulary_operator.core.status import differs, is_observed, transition, wanted_status
 from formulary_operator.embedding import Embedding
 from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
@@ -73,7 +73,8 @@ class WorkflowReconciler:
         try:
             finding = await self._store(document)
         except Unavailable as error:
-            if not isinstance(error, KubernetesUnavailable):
+            # What is known to be served still is: no word of the outage on each of those.
+            if not isinstance(error, KubernetesUnavailable) and not is_observed(document):
                 await self._report(document, postponed(error))
             raise
         await self._report(document, finding)

@@ -42,9 +42,13 @@ class ContextWriter:
     async def mark_gone(self, *, namespace: str, name: str) -> None:
         """Note that the object is deleted: late calls are still answered under its constraints, until `purge`."""
         await self._database.execute(
-            "update request_context set gone_at = now() where namespace = $1 and name = $2 and gone_at is null",
+            """
+            update request_context set gone_at = now()
+            where namespace = $1 and name = $2 and source = $3 and gone_at is null
+            """,
             namespace,
             name,
+            self._source,
         )
 
     async def purge(self, *, gone_for_seconds: float) -> None:

@@ -149,7 +149,12 @@ async def _translated() -> AsyncIterator[None]:
         raise
     except asyncpg.DiskFullError as error:
         raise Unavailable("the disk of the database is full; free space on its volume, then retry") from error
-    except (asyncpg.UndefinedTableError, asyncpg.UndefinedFunctionError, asyncpg.InsufficientPrivilegeError) as error:
+    except (
+        asyncpg.UndefinedTableError,
+        asyncpg.UndefinedColumnError,
+        asyncpg.UndefinedFunctionError,
+        asyncpg.InsufficientPrivilegeError,
+    ) as error:
         raise Unavailable("the database schema is not the one this version needs; run `formulary migrate`") from error
     except (TimeoutError, OSError, asyncpg.QueryCanceledError, *_CONNECTION_LOST, asyncpg.PostgresError) as error:
         raise Unavailable("the database does not answer; retry in a few seconds") from error

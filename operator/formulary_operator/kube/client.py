@@ -89,6 +89,18 @@ class KubeClient:
             if not after:
                 return
 
+    async def serves(self, path: str) -> bool:
+        """Whether there is a collection at this path; False also while nobody answers."""
+        try:
+            await self._call("GET", path, query={"limit": "1"})
+        except KubernetesUnavailable:
+            return False
+        except KubernetesRefused as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """Create an object in a collection, or ask a review of one."""
         return await self._call("POST", path, body=body)
