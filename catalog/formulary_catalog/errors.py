@@ -59,6 +59,11 @@ class InvalidManifest(FormularyError):
         self.source = source
         self.field = field
 
+    @property
+    def detail(self) -> str:
+        """The message without the source, for whoever is looking at the document itself."""
+        return str(self).removeprefix(f"{self.source}: ")
+
 
 class VersionImmutable(InvalidManifest):
     """The same version was applied with other content; the stored content stays served (DESIGN section 3)."""
@@ -69,6 +74,14 @@ class NotAuthenticated(FormularyError):
 
     rpc_code = -32000
     http_status = 401
+
+
+class NotAllowed(FormularyError):
+    """The caller is known and lacks a right that the call needs."""
+
+    rpc_code = -32000
+    http_status = 403
+    exit_code = 2
 
 
 class Unavailable(FormularyError):

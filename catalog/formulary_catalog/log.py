@@ -10,7 +10,7 @@ import sys
 import structlog
 from structlog.typing import Processor
 
-_CHATTY = ("httpx", "httpcore", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
+_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
 
 
 def configure_logging(*, level: str, as_json: bool) -> None:

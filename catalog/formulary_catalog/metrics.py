@@ -4,7 +4,7 @@ One object with its own registry, made at the edge and handed to whatever observ
 that the documentation shows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -44,6 +44,13 @@ CONTEXTS = Definition("formulary_contexts", "gauge", (), "Incidents known from A
 CONTEXT_LOOKUPS = Definition(
     "formulary_context_lookups_total", "counter", ("outcome",), "Lookups of the incident a call belongs to, by outcome."
 )
+AUTH_DECISIONS = Definition(
+    "formulary_auth_decisions_total",
+    "counter",
+    ("check", "outcome"),
+    "Decisions on callers, answers from the cache included: check is `token` or a right such as "
+    "`list remediationworkflows.kubernaut.ai`; outcome is allowed, denied or undecided.",
+)
 EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
 BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")
 
@@ -54,6 +61,7 @@ DEFINITIONS = (
     WORKFLOWS,
     CONTEXTS,
     CONTEXT_LOOKUPS,
+    AUTH_DECISIONS,
     EMBEDDER_UP,
     BUILD_INFO,
 )
@@ -74,6 +82,9 @@ class Metrics:
         self._contexts = Gauge(CONTEXTS.name, CONTEXTS.meaning, CONTEXTS.labels, registry=registry)
         self._lookups = Counter(
             CONTEXT_LOOKUPS.name, CONTEXT_LOOKUPS.meaning, CONTEXT_LOOKUPS.labels, registry=registry
+        )
+        self._auth_decisions = Counter(
+            AUTH_DECISIONS.name, AUTH_DECISIONS.meaning, AUTH_DECISIONS.labels, registry=registry
         )
         self._embedder_up = Gauge(EMBEDDER_UP.name, EMBEDDER_UP.meaning, EMBEDDER_UP.labels, registry=registry)
         build = Gauge(BUILD_INFO.name, BUILD_INFO.meaning, BUILD_INFO.labels, registry=registry)
@@ -105,6 +116,10 @@ class Metrics:
         """Count one lookup of an incident."""
         self._lookups.labels(outcome=outcome).inc()
 
+    def count_auth_decision(self, check: str, outcome: str) -> None:
+        """Count one decision on who a caller is or what it may do."""
+        self._auth_decisions.labels(check=check, outcome=outcome).inc()
+
     def set_embedder_up(self, up: bool) -> None:
         """Say whether the embedding model answers."""
         self._embedder_up.set(up)
@@ -114,11 +129,15 @@ class Metrics:
         return generate_latest(self._registry)
 
 
-def page() -> str:
-    """The reference page of all metrics, in Markdown."""
-    rows = [
-        f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | {metric.meaning} |"
-        for metric in DEFINITIONS
-    ]
-    head = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
-    return "\n".join([*head, "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""])
+def page(definitions: Mapping[str, Sequence[Definition]]) -> str:
+    """The reference page of metrics by heading, in Markdown."""
+    lines = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
+    for heading, metrics in definitions.items():
+        lines += [f"## {heading}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+        lines += [
+            f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | "
+            f"{metric.meaning} |"
+            for metric in metrics
+        ]
+        lines.append("")
+    return "\n".join(lines)

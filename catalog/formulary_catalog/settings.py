@@ -49,6 +49,15 @@ class Settings(BaseSettings):
         default=(), description="Host names accepted besides the loopback ones, such as the Service's."
     )
     insecure: bool = Field(default=False, description="Listen beyond loopback without authentication.")
+    authentication: str = Field(
+        default="none", description="How callers of `serve` prove who they are: `none`, or `kubernetes` tokens."
+    )
+    token_audience: str = Field(
+        default="formulary", min_length=1, description="The audience that a token must be issued for."
+    )
+    token: str = Field(
+        default="", repr=False, description="Bearer token that `search`, `show` and `list` send to the server they ask."
+    )
     pool_size: int = Field(default=10, ge=1, le=100, description="Database connections of one process.")
     context_wait_seconds: float = Field(
         default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."

@@ -9,13 +9,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
+from support.access import Rights
 from support.manifest import workflow
 
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 NO_CONTEXT = ContextReference()
 
 
@@ -53,11 +55,11 @@ async def test_a_name_that_two_visible_namespaces_have_is_answered_with_its_name
 async def test_a_name_is_not_ambiguous_to_a_caller_who_sees_only_one_of_them(
     workflows: CatalogWriter, service: CatalogService
 ) -> None:
-    await _store(workflows, "shared", namespace="alpha")
+    await _store(workflows, "shared", namespace="formulary")
     await _store(workflows, "shared", namespace="beta")
-    only_alpha = Caller(name="alpha", namespaces=frozenset({"alpha"}))
+    only_one = Caller(name="agent", access=Rights(see={"formulary"}))
 
-    answer = await service.search(search_request(query="OOMKilled critical"), caller=only_alpha)
+    answer = await service.search(search_request(query="OOMKilled critical"), caller=only_one)
     assert [hit.workflow_id for hit in answer.workflows] == ["shared"]
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import (
     ContextError,
     FormularyError,
@@ -23,7 +24,7 @@ from support import manifest
 from support.filling import fill
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
-CALLER = Caller(name="system:serviceaccount:holmes:agent")
+CALLER = Caller(name="system:serviceaccount:holmes:agent", access=EVERYTHING)
 INCIDENT = ContextReference(remediation_id="rr-1")
 NOWHERE = ContextReference()
 

@@ -7,8 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry, incident_context
-from formulary_catalog.domain.request import Caller, search_request
+from formulary_catalog.domain.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.search.service import CatalogService
@@ -20,7 +21,7 @@ from support.manifest import analysis, workflow
 from support.serving import serving
 
 INCIDENT = {"X-Remediation-Id": "rr-checkout"}
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 
 
 async def _store(workflows: CatalogWriter, documents: Sequence[dict[str, Any]]) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.request import Caller, search_request
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.metrics import Metrics
@@ -21,7 +22,7 @@ from formulary_catalog.store.migrate import migrate
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import asyncpg
 import psutil
 import pytest
 
-from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -25,7 +26,7 @@ from formulary_catalog.store.migrate import migrate
 from support import manifest
 from support.filling import entry, fill
 
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 NOWHERE = ContextReference()
 PATIENCE = 2.0
 SCHEDULING = 0.5  # what a busy machine may add

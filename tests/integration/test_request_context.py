@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import incident_context
-from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -19,7 +20,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from support import manifest
 from support.filling import fill
 
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 KEY, VALUE, OTHER = "k3y-team", "v4lue-payments", "v4lue-search"
 WAIT = 0.5
 

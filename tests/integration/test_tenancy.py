@@ -7,10 +7,11 @@ from typing import Any
 import asyncpg
 import pytest
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.identity import parse_reference
 from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.request import Caller, ContextReference, search_request
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
@@ -19,10 +20,12 @@ from formulary_catalog.store.database import Connection, Database, Role
 from formulary_catalog.store.search import Plan, RankQuery, SearchStore
 from formulary_catalog.store.workflows import WorkflowReader
 from support import manifest
+from support.access import Rights
 from support.filling import fill
 
 NOWHERE = ContextReference()
-ALICE = Caller(name="alice", namespaces=frozenset({"alpha"}))
+IN_ALPHA = ContextReference(remediation_id="rr-alpha")
+ALICE = Caller(name="alice", access=Rights(see={"alpha"}, use={"alpha"}))
 TABLES = (
     "alembic_version",
     "audit_event",
@@ -73,7 +76,7 @@ async def _rows(database: Database, statement: str, *arguments: object) -> list[
 async def test_a_name_means_the_workflow_of_the_callers_own_namespace(
     tenants: dict[str, str], service: CatalogService, form: str
 ) -> None:
-    found = await service.details(form, context=NOWHERE, caller=ALICE)
+    found = await service.details(form, context=IN_ALPHA, caller=ALICE)
     assert found.namespace == "alpha"
     assert [line.version for line in found.versions] == ["2.0.0", "1.0.0"]
 
@@ -89,33 +92,36 @@ async def test_no_form_of_a_name_reaches_another_namespace(tenants: dict[str, st
     )
     for form in forms:
         with pytest.raises(NotFound):
-            await service.details(form, context=NOWHERE, caller=ALICE)
+            await service.details(form, context=IN_ALPHA, caller=ALICE)
         with pytest.raises(NotFound):
-            await service.record_selection(workflow_id=form, reasoning="r", context=NOWHERE, caller=ALICE)
+            await service.record_selection(workflow_id=form, reasoning="r", context=IN_ALPHA, caller=ALICE)
 
 
 async def test_searches_and_listings_hold_only_visible_namespaces(
     tenants: dict[str, str], service: CatalogService
 ) -> None:
-    request = search_request(query="OOMKilled betaword restart", top_k=50)
+    request = search_request(query="OOMKilled betaword restart", top_k=50, context=IN_ALPHA)
     answer = await service.search(request, caller=ALICE)
     assert {hit.namespace for hit in answer.workflows} == {"alpha"}
     assert answer.total_results == 2
-    listed = await service.list_workflows(context=NOWHERE, caller=ALICE)
+    listed = await service.list_workflows(context=IN_ALPHA, caller=ALICE)
     assert {line.namespace for line in listed.workflows} == {"alpha"}
     assert listed.total_results == 2
 
 
-async def test_what_is_in_use_elsewhere_changes_nothing_here(service: CatalogService, workflows: CatalogWriter) -> None:
+async def test_what_is_in_use_elsewhere_changes_nothing_here(
+    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+) -> None:
     labels = manifest.workflow("")["spec"]["labels"]
     theirs = manifest.workflow("theirs", labels=labels | {"signalType": ["BetaAlert"], "riskTolerance": ["betalow"]})
     await fill(workflows, [theirs], namespace="beta")
     await fill(workflows, [manifest.workflow("mine")], namespace="alpha")
-    request = search_request(query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]})
+    await contexts.save(RequestContext(namespace="alpha", name="oom", remediation_id="rr-alpha"))
+    request = search_request(query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]}, context=IN_ALPHA)
     mine = await service.search(request, caller=ALICE)
     assert [hit.workflow_id for hit in mine.workflows] == ["mine"]
     assert any("betalow" in note for note in mine.notes)
-    theirs_too = await service.search(request, caller=Caller(name="all"))
+    theirs_too = await service.search(request, caller=Caller(name="all", access=EVERYTHING))
     assert not any("betalow" in note for note in theirs_too.notes)
 
 
@@ -135,7 +141,7 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
 async def test_a_caller_who_sees_everything_must_say_which_of_two_it_means(
     tenants: dict[str, str], service: CatalogService
 ) -> None:
-    everyone = Caller(name="admin")
+    everyone = Caller(name="admin", access=EVERYTHING)
     with pytest.raises(InvalidInput, match="alpha/restart, beta/restart"):
         await service.details("restart", context=NOWHERE, caller=everyone)
     assert (await service.details("beta/restart", context=NOWHERE, caller=everyone)).namespace == "beta"
@@ -154,7 +160,7 @@ async def test_a_context_is_found_only_by_its_own_names(tenants: dict[str, str],
 async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
     tenants: dict[str, str], reading: Database, owner: Any, service: CatalogService
 ) -> None:
-    await service.search(search_request(query="restart"), caller=ALICE)
+    await service.search(search_request(query="restart", context=IN_ALPHA), caller=ALICE)
     names = await owner.fetch("select tablename from pg_tables where schemaname = 'formulary' order by 1")
     assert tuple(row[0] for row in names) == TABLES
     filled = {name for name in TABLES if await owner.fetchval(f"select exists (select from formulary.{name})")}

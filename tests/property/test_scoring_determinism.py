@@ -11,9 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.domain.request import Caller, SearchRequest, search_request
+from formulary_catalog.domain.request import SearchRequest, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -24,7 +25,7 @@ from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.databases import migrated_database
 from support.filling import fill, starter_documents
 
-CALLER = Caller(name="test")
+CALLER = Caller(name="test", access=EVERYTHING)
 LABELS = ["critical", "high", "production", "test", "P0", "low", "Pod", "apps/v1/Deployment", "OOMKilled", "unheard-of"]
 WORDS = ["memory", "exit", "code", "137", "disk", "full", "node", "drain", "restart", "certificate", "the", "zebra"]
 

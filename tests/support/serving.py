@@ -12,6 +12,7 @@ import asyncpg
 import uvicorn
 from starlette.types import ASGIApp
 
+from formulary_catalog.domain.access import Authenticator
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.metrics import Metrics
@@ -49,9 +50,21 @@ async def catalog(
 
 
 @asynccontextmanager
-async def serving(service: CatalogService, **settings: Any) -> AsyncIterator[str]:
+async def serving(
+    service: CatalogService,
+    *,
+    authenticator: Authenticator | None = None,
+    metrics: Metrics | None = None,
+    **settings: Any,
+) -> AsyncIterator[str]:
     """The URL of a server of the whole application."""
-    app = create_app(service=service, settings=Settings(**settings), readiness=Readiness(), metrics=Metrics())
+    app = create_app(
+        service=service,
+        settings=Settings(**settings),
+        readiness=Readiness(),
+        metrics=metrics or Metrics(),
+        authenticator=authenticator,
+    )
     async with listening(app) as url:
         yield url
 

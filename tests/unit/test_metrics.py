@@ -14,6 +14,7 @@ def observed() -> Metrics:
     metrics.set_workflows({"Active": 51, "Superseded": 2})
     metrics.set_contexts(3)
     metrics.count_context_lookup("found")
+    metrics.count_auth_decision("token", "allowed")
     metrics.set_embedder_up(True)
     return metrics
 
@@ -35,6 +36,7 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_catalog_workflows", "gauge", ("status",)),
         ("formulary_contexts", "gauge", ()),
         ("formulary_context_lookups_total", "counter", ("outcome",)),
+        ("formulary_auth_decisions_total", "counter", ("check", "outcome")),
         ("formulary_embedder_up", "gauge", ()),
         ("formulary_build_info", "gauge", ("version",)),
     }
@@ -75,4 +77,4 @@ def test_two_processes_in_one_interpreter_do_not_share_counts() -> None:
 
 
 def test_the_reference_page_lists_every_metric() -> None:
-    assert all(f"| `{metric.name}` |" in page() for metric in DEFINITIONS)
+    assert all(f"| `{metric.name}` |" in page({"The server": DEFINITIONS}) for metric in DEFINITIONS)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from starlette.datastructures import Headers
 
-from formulary_catalog.domain.request import Caller, ContextReference
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
 from formulary_catalog.server.arguments import auditable, read_arguments, without_nulls
 from formulary_catalog.server.callers import LOCAL
@@ -16,6 +17,7 @@ from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
 from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, offered, spelled
 from formulary_catalog.server.rest_search import auditable_search, read_search
 from formulary_catalog.settings import LabelSpelling
+from support.access import Rights
 
 NOWHERE = ContextReference()
 
@@ -289,7 +291,7 @@ def test_custom_labels_are_taken_only_from_a_caller_that_may_set_a_context() -> 
 
     assert request.custom_labels == {"team": ("payments",), "region": ("eu",)}
     with pytest.raises(InvalidInput, match="may not be set by this caller"):
-        read_search(given, context=NOWHERE, caller=Caller(name="agent", namespaces=frozenset({"shop"})))
+        read_search(given, context=NOWHERE, caller=Caller(name="agent", access=Rights(see={"shop"})))
 
 
 def test_the_remediation_id_of_a_body_joins_the_headers() -> None:

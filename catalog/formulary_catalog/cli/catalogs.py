@@ -9,11 +9,13 @@ import httpx
 from pydantic import ValidationError
 
 from formulary_catalog.cli.hosts import is_loopback
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import Answer, SearchAnswer, WorkflowDetails, WorkflowList
-from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.request import ContextReference, SearchRequest, wire_name
 from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,
+    NotAllowed,
     NotAuthenticated,
     NotFound,
     Unavailable,
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 20.0  # longer than the server's own deadline
 _PAGE = 500
-_CALLER = Caller(name="local")
+_CALLER = Caller(name="local", access=EVERYTHING)
 _A = TypeVar("_A", bound=Answer)
 
 
@@ -115,12 +117,14 @@ class ServedCatalog:
 
 
 @asynccontextmanager
-async def served_catalog(url: str) -> AsyncIterator[Catalog]:
-    """The catalog of the server at this address.
+async def served_catalog(url: str, *, token: str = "") -> AsyncIterator[Catalog]:
+    """The catalog of the server at this address, asked with a bearer token if there is one.
 
     Raises:
-        InvalidInput: it is no HTTP address.
+        InvalidInput: it is no HTTP address, or the token could not be sent.
     """
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidInput("FORMULARY_TOKEN holds characters that no token has; set the token alone", field="token")
     try:
         address = httpx.URL(url)
     except httpx.InvalidURL:
@@ -129,7 +133,8 @@ async def served_catalog(url: str) -> AsyncIterator[Catalog]:
         raise InvalidInput(f"--url {url!r} is not an HTTP address; give one such as http://127.0.0.1:8080", field="url")
     # A proxy of the environment cannot reach our own loopback.
     trust_env = not is_loopback(address.host)
-    async with httpx.AsyncClient(base_url=address, timeout=_SECONDS, trust_env=trust_env) as client:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=_SECONDS, trust_env=trust_env) as client:
         yield ServedCatalog(client)
 
 
@@ -147,8 +152,10 @@ def _error(response: httpx.Response, *, url: str) -> FormularyError:
     match response.status_code:
         case 404:
             return NotFound(message, reference="")
-        case 401 | 403:
+        case 401:
             return NotAuthenticated(message)
+        case 403:
+            return NotAllowed(message)
         case 400 | 413:
             return InvalidInput(message, field=field)
         case _:

@@ -11,13 +11,13 @@ from formulary_catalog.errors import StartupError
 from formulary_catalog.settings import Settings
 
 
-def check_listening(settings: Settings) -> None:
-    """Check the address that is to be served.
+def check_listening(settings: Settings, *, authenticated: bool = False) -> None:
+    """Check the address that is to be served; `authenticated` where callers have to prove who they are.
 
     Raises:
-        StartupError: it is open to others and `insecure` does not say so, or the port is in use.
+        StartupError: it is open to anybody and `insecure` does not say so, or the port is in use.
     """
-    if not settings.insecure and not is_loopback(settings.host):
+    if not authenticated and not settings.insecure and not is_loopback(settings.host):
         raise StartupError(
             f"{settings.host} is open to other machines and there is no authentication; listen on 127.0.0.1, or accept "
             "that anybody who can reach it can search with --insecure"

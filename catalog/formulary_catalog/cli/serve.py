@@ -25,12 +25,14 @@ def command(
 ) -> None:
     """Serve MCP and REST from a migrated database.
 
-    Loads no manifests, answers only on behalf of an incident unless told otherwise, and logs JSON.
+    Loads no manifests, answers only on behalf of an incident unless told otherwise, and logs JSON. With
+    FORMULARY_AUTHENTICATION=kubernetes every call needs a ServiceAccount token, and any address may be listened on.
 
     \b
     Example:
       FORMULARY_DATABASE_URL=postgresql://formulary@db/formulary formulary serve
     """
+    from formulary_catalog.cli.authentication import is_authenticated
     from formulary_catalog.cli.listening import check_listening
     from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
@@ -38,13 +40,14 @@ def command(
     settings = settings_of(database_url=database_url, host=host, port=port, insecure=insecure)
     required_database(settings)
     configure_logging(level=log_level, as_json=True)
-    check_listening(settings)
+    check_listening(settings, authenticated=is_authenticated(settings))
     run_until_stopped(lambda: _serve(settings))
 
 
 async def _serve(settings: "Settings") -> None:
     import structlog
 
+    from formulary_catalog.cli.authentication import authentication
     from formulary_catalog.cli.listening import address
     from formulary_catalog.cli.services import reading
     from formulary_catalog.cli.stopping import hurry_on_signals
@@ -58,9 +61,18 @@ async def _serve(settings: "Settings") -> None:
     async def tell(port: int) -> None:
         log.info("ready", address=address(settings, port=port))
 
-    async with reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened:
+    async with (
+        authentication(settings) as authenticator,
+        reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened,
+    ):
         if opened.problem is not None:
             log.warning("embedder_unavailable", mode="lexical", reason=str(opened.problem))
-        app = create_app(service=opened.service, settings=settings, readiness=Readiness(), metrics=opened.metrics)
+        app = create_app(
+            service=opened.service,
+            settings=settings,
+            readiness=Readiness(),
+            metrics=opened.metrics,
+            authenticator=authenticator,
+        )
         await serve(app, host=settings.host, port=settings.port, beside=tell)
         hurry_on_signals()

@@ -50,7 +50,7 @@ class Target:
         settings = settings_of(database_url=self.database_url, data_dir=self.data_dir)
         by_flag = bool(self.database_url or self.data_dir)
         if not by_flag and (self.url or not (settings.database_url or settings.data_dir)):
-            return served_catalog(self.url or DEFAULT_URL)
+            return served_catalog(self.url or DEFAULT_URL, token=settings.token)
         return _stored_catalog(settings, by_meaning=by_meaning)
 
 

@@ -15,6 +15,7 @@ from formulary_catalog.cli.options import (
     manifests_option,
     settings_of,
 )
+from formulary_catalog.errors import StartupError
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.standalone import Standalone
@@ -50,12 +51,15 @@ def command(
       formulary up --manifests ./workflows --manifests ./incidents --watch
       formulary up --port 0 --data-dir /tmp/formulary
     """
+    from formulary_catalog.cli.authentication import is_authenticated
     from formulary_catalog.cli.listening import check_listening
     from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
 
     settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
+    if is_authenticated(settings):
+        raise StartupError("`formulary up` asks nobody who calls; unset FORMULARY_AUTHENTICATION, or run `serve`")
     check_listening(settings)
     run_until_stopped(lambda: _up(settings, manifests=manifests, watching=watch))
 

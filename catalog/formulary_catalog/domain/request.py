@@ -29,14 +29,6 @@ class ContextReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks and what it may see. `namespaces` is None for everything."""
-
-    name: str
-    namespaces: frozenset[str] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """A checked search. `labels` maps a dimension to the values as given, any of which satisfies."""
 

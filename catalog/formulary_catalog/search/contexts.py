@@ -3,10 +3,11 @@
 import asyncio
 import re
 
+from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.domain.text import storable
-from formulary_catalog.errors import ContextError
+from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.contexts import ContextReader
@@ -25,24 +26,26 @@ class ContextResolver:
         self._wait_seconds = wait_seconds
         self._metrics = metrics
 
-    async def resolve(self, reference: ContextReference) -> RequestContext | None:
+    async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
         """The context of a call; None where none was named and none is required.
 
-        A context that was written a moment ago is waited for.
+        A context that was written a moment ago is waited for. A caller who names a namespace in which it may not use
+        contexts is refused before anything is looked up, so that it does not learn what exists there.
 
         Raises:
             ContextError: a required context was not named, a named one is unknown, or two sources disagree.
-            Unavailable: the database does not answer.
+            NotAllowed: the caller may not use a context that it names.
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         try:
-            context = await self._resolve(reference)
-        except ContextError:
+            context = await self._resolve(reference, caller=caller)
+        except (ContextError, NotAllowed):
             self._metrics.count_context_lookup("refused")
             raise
         self._metrics.count_context_lookup("none" if context is None else "found")
         return context
 
-    async def _resolve(self, reference: ContextReference) -> RequestContext | None:
+    async def _resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
         if not reference:
             if self._policy is ContextPolicy.REQUIRED:
                 raise ContextError(
@@ -60,9 +63,13 @@ class ContextResolver:
             raise ContextError(
                 f"X-AIAnalysis {_shown(reference.analysis)} is not of the form namespace/name; send that"
             )
+        if reference.analysis:
+            await caller.require(USE_CONTEXTS, namespace=reference.analysis.partition("/")[0])
         # What cannot be stored names nothing; asking for it would look like a failure of the database.
         askable = all(map(storable, (*ids, reference.analysis)))
         found = await self._wait_for(ids=ids, analysis=reference.analysis) if askable else []
+        for namespace in sorted({context.namespace for context in found}):
+            await caller.require(USE_CONTEXTS, namespace=namespace)
         return _agreed(found, ids=ids, analysis=reference.analysis)
 
     async def _wait_for(self, *, ids: frozenset[str], analysis: str) -> list[RequestContext]:

@@ -13,18 +13,19 @@ import numpy.typing as npt
 import structlog
 from opentelemetry import trace
 
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.presenting import match_reasons, workflow_hit
 from formulary_catalog.domain.query import first_word, is_canonical
-from formulary_catalog.domain.request import Caller, SearchRequest, wire_name
+from formulary_catalog.domain.request import SearchRequest, wire_name
 from formulary_catalog.domain.scoring import SearchMode, confidence, strength
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.search.scope import Scoping
 from formulary_catalog.search.trail import Record
 from formulary_catalog.store.search import Candidate, Plan, RankQuery, SearchPage, SearchStore
 
@@ -42,14 +43,14 @@ class Searcher:
         self,
         *,
         store: SearchStore,
-        contexts: ContextResolver,
+        scoping: Scoping,
         parsed: ParsedWorkflows,
         strict_keys: frozenset[str],
         metrics: Metrics,
     ) -> None:
         self._store = store
         self._parsed = parsed
-        self._contexts = contexts
+        self._scoping = scoping
         self._strict_keys = strict_keys
         self._metrics = metrics
         self.embedder: Embedder | None = None
@@ -61,14 +62,13 @@ class Searcher:
         """The answer as `fit` leaves it; `record` is filled for the audit trail on the way.
 
         Raises:
-            ContextError, InvalidInput, Unavailable: nothing may be returned.
+            ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         with self._phase("context"):
-            context = await self._contexts.resolve(request.context)
-        record.belongs_to(context)
+            scope = await self._scoping.of(request.context, caller=caller, record=record)
         plans = {
             is_signal: plan_search(
-                request, context=context, first_word_is_signal=is_signal, strict_keys=self._strict_keys
+                request, context=scope.context, first_word_is_signal=is_signal, strict_keys=self._strict_keys
             )
             for is_signal in ((True,) if is_canonical(first_word(request.query)) else (False, True))
         }
@@ -83,7 +83,7 @@ class Searcher:
 
         with self._phase("sql"):
             found = await self._store.search(
-                query=request.query, plan=decide, namespaces=caller.namespaces, limit=request.top_k
+                query=request.query, plan=decide, namespaces=scope.namespaces, limit=request.top_k
             )
         page = self._readable(found)
         hits = self._hits(page, constraints=chosen.constraints)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analysis import constraints_of
 from formulary_catalog.domain.answers import (
     SearchAnswer,
@@ -18,19 +19,14 @@ from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.presenting import workflow_details, workflow_summary
 from formulary_catalog.domain.presenting import workflow_id as qualified_id
-from formulary_catalog.domain.request import (
-    MAX_REASONING_LENGTH,
-    Caller,
-    ContextReference,
-    SearchRequest,
-    wire_name,
-)
+from formulary_catalog.domain.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.parsed import ParsedWorkflows
+from formulary_catalog.search.scope import Scope, Scoping
 from formulary_catalog.search.searcher import Fit, Searcher
 from formulary_catalog.search.trail import OK, Record, Trail
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -53,17 +49,18 @@ class CatalogService:
         self._workflows = WorkflowReader(database)
         self._audit = AuditLog(database)
         self._trail = Trail(self._audit)
-        self._contexts = ContextResolver(
+        contexts = ContextResolver(
             reader=ContextReader(database),
             policy=policy,
             wait_seconds=settings.context_wait_seconds,
             metrics=metrics,
         )
+        self._scoping = Scoping(contexts=contexts, shared_namespace=settings.catalog_namespace)
         self._strict_keys = settings.strict_custom_labels
         self._parsed = ParsedWorkflows()
         self._searcher = Searcher(
             store=SearchStore(database),
-            contexts=self._contexts,
+            scoping=self._scoping,
             parsed=self._parsed,
             strict_keys=self._strict_keys,
             metrics=metrics,
@@ -108,8 +105,10 @@ class CatalogService:
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
+            NotAllowed: the caller may not use the incident, or may see no namespace of the call.
             InvalidInput: custom labels of the request contradict the context.
-            Unavailable: the database does not answer, or the audit row could not be written.
+            Unavailable: the database does not answer, the caller's rights cannot be checked, or the audit row could
+                not be written.
         """
         search_id = uuid4()
         started = time.perf_counter()
@@ -138,7 +137,7 @@ class CatalogService:
         Raises:
             NotFound: no visible, allowed workflow has that name.
             InvalidInput: the name is malformed, or needs a namespace.
-            ContextError, Unavailable: as `search`.
+            ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"workflow_id": workflow_id, "version": version}
         async with self._trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
@@ -164,13 +163,14 @@ class CatalogService:
         """The workflows that the caller may see and the incident allows, in name order.
 
         Raises:
-            ContextError, Unavailable: as `search`.
+            ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"limit": limit, "offset": offset}
         async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
-            constraints = await self._context_constraints(context, record=record)
+            scope = await self._scoping.of(context, caller=caller, record=record)
+            constraints = self._constraints(scope)
             served, total = await self._workflows.served(
-                constraints=constraints, namespaces=caller.namespaces, limit=limit, offset=offset
+                constraints=constraints, namespaces=scope.namespaces, limit=limit, offset=offset
             )
             listed = [(stored, workflow) for stored in served if (workflow := self._allowed(stored, constraints))]
             record.result = {"total": total}
@@ -202,7 +202,7 @@ class CatalogService:
 
         Raises:
             InvalidInput: no reasoning, or a search id that is not in the trail.
-            NotFound, ContextError, Unavailable: as `details`.
+            NotFound, ContextError, NotAllowed, Unavailable: as `details`.
         """
         arguments = {
             "workflow_id": workflow_id,
@@ -264,8 +264,9 @@ class CatalogService:
     ) -> tuple[StoredVersion, RemediationWorkflow, list[HistoryLine]]:
         """The one workflow that a name means under the incident's constraints, with its history."""
         wanted = parse_reference(workflow_id, version=version)
-        constraints = await self._context_constraints(reference, record=record)
-        candidates = await self._workflows.find(wanted, namespaces=caller.namespaces)
+        scope = await self._scoping.of(reference, caller=caller, record=record)
+        constraints = self._constraints(scope)
+        candidates = await self._workflows.find(wanted, namespaces=scope.namespaces)
         found = [
             (stored, workflow, history)
             for stored, history in candidates
@@ -280,9 +281,8 @@ class CatalogService:
             )
         return found[0]
 
-    async def _context_constraints(self, reference: ContextReference, *, record: Record) -> Constraints:
-        context = await self._contexts.resolve(reference)
-        record.belongs_to(context)
+    def _constraints(self, scope: Scope) -> Constraints:
+        context = scope.context
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
 
     def _allowed(self, stored: StoredVersion, constraints: Constraints) -> RemediationWorkflow | None:

@@ -10,8 +10,9 @@ from uuid import UUID
 
 import structlog
 
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import Caller, ContextReference
+from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.store.audit import AuditEvent, AuditLog
 

@@ -12,9 +12,12 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Lifespan
 
 from formulary_catalog import __version__
+from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server import probes, rest
+from formulary_catalog.server.authentication import Anybody, Counted
+from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.edge import MAX_BODY_BYTES, Edge
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.protocol import mcp_server
@@ -27,10 +30,20 @@ _NOT_FOUND = -32001
 _INVALID = -32002
 
 
-def create_app(*, service: CatalogService, settings: Settings, readiness: Readiness, metrics: Metrics) -> ASGIApp:
-    """Everything that is served over HTTP; its lifespan must run, which uvicorn sees to."""
+def create_app(
+    *,
+    service: CatalogService,
+    settings: Settings,
+    readiness: Readiness,
+    metrics: Metrics,
+    authenticator: Authenticator | None = None,
+) -> ASGIApp:
+    """Everything that is served over HTTP; its lifespan must run, which uvicorn sees to.
+
+    Without an authenticator everybody is the local caller, who may see everything.
+    """
     sessions = StreamableHTTPSessionManager(
-        app=mcp_server(service=service, settings=settings, readiness=readiness, metrics=metrics),
+        app=mcp_server(service=service, settings=settings, readiness=readiness, metrics=metrics, caller_of=_mcp_caller),
         json_response=True,
         stateless=True,
         max_request_body_size=MAX_BODY_BYTES,
@@ -46,12 +59,21 @@ def create_app(*, service: CatalogService, settings: Settings, readiness: Readin
     app = _api(lifespan=lifespan)
     app.router.routes.append(Route(MCP_PATH, endpoint=StreamableHTTPASGIApp(sessions)))
     app.state.service, app.state.readiness, app.state.metrics = service, readiness, metrics
-    return Edge(app, hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host))
+    return Edge(
+        app,
+        hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
+        authenticator=Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody(),
+    )
 
 
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything but MCP."""
     return _api().openapi()
+
+
+def _mcp_caller(request: Request | None) -> Caller:
+    assert request is not None, "over HTTP every call comes with its request"
+    return caller_of(request)
 
 
 class _Api(FastAPI):

@@ -1,11 +1,26 @@
-"""Who is calling, and what it may do (DESIGN section 9)."""
+"""Who is calling, from the edge that found it out to whatever answers the call (DESIGN section 9)."""
 
-from formulary_catalog.domain.request import Caller
+from starlette.requests import Request
+from starlette.types import Scope
 
-LOCAL = Caller(name="local")
+from formulary_catalog.domain.access import EVERYTHING, Caller
+
+LOCAL = Caller(name="local", access=EVERYTHING)
 """Everybody, where there is no authentication: the server then listens on loopback only."""
+_KEY = "formulary.caller"
 
 
 def may_set_context(caller: Caller) -> bool:
     """Whether the caller may say itself which custom labels constrain a search."""
-    return caller == LOCAL
+    return caller is LOCAL
+
+
+def with_caller(scope: Scope, caller: Caller) -> Scope:
+    """The scope of a request whose caller is known."""
+    return {**scope, _KEY: caller}
+
+
+def caller_of(request: Request) -> Caller:
+    """Who sent the request. Fails where the edge did not find it out, rather than take anybody for granted."""
+    caller: Caller = request.scope[_KEY]
+    return caller

@@ -8,6 +8,9 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from formulary_catalog.domain.access import Authenticator, Caller
+from formulary_catalog.server.authentication import Anybody, identified
+from formulary_catalog.server.callers import with_caller
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
 from formulary_catalog.server.replies import MCP_PATH, error_reply
@@ -23,17 +26,19 @@ _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 _INPUT_INVALID = -32002
 _FAILED = -32003
+_ANYBODY = Anybody()
 
 
 class Edge:
-    """Checks Host, Origin, method and size, reads the body, and bounds how many calls run at once.
+    """Checks Host, Origin, method and size, then who calls; reads the body, and bounds how many calls run at once.
 
     Header values lose the spaces around them: httptools keeps them, and the MCP SDK compares some values exactly.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: HostRule) -> None:
+    def __init__(self, app: ASGIApp, *, hosts: HostRule, authenticator: Authenticator = _ANYBODY) -> None:
         self._app = app
         self._hosts = hosts
+        self._authenticator = authenticator
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +53,12 @@ class Edge:
         if scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        await self._call(scope, receive, send)
+        # Before the body is read: strangers are not worth the memory.
+        caller = await identified(scope, authenticator=self._authenticator)
+        if isinstance(caller, Caller):
+            await self._call(with_caller(scope, caller), receive, send)
+        else:
+            await caller(scope, receive, send)
 
     async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]

@@ -3,7 +3,7 @@
 import asyncio
 import difflib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -25,13 +25,14 @@ from mcp_types import (
     TextContent,
 )
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
 from formulary_catalog import __version__
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.arguments import auditable, canonical_label, read_arguments, without_nulls
-from formulary_catalog.server.callers import LOCAL
 from formulary_catalog.server.failures import failure_of, within_deadline
 from formulary_catalog.server.parameters import Parameter, offered
 from formulary_catalog.server.readiness import Readiness
@@ -54,15 +55,30 @@ _CLUSTER_USE_SECONDS = 10.0
 _CLUSTER_USE_PATIENCE = 1.0
 
 _Context = ServerRequestContext[Any, Any]
+CallerOf = Callable[[Request | None], Caller]
+"""Who sent a request; there is none over stdio."""
 _log = structlog.get_logger(__name__)
 
 
-def mcp_server(*, service: CatalogService, settings: Settings, readiness: Readiness, metrics: Metrics) -> Server[Any]:
+def mcp_server(
+    *,
+    service: CatalogService,
+    settings: Settings,
+    readiness: Readiness,
+    metrics: Metrics,
+    caller_of: CallerOf,
+) -> Server[Any]:
     """The server, ready to be run on a transport.
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
-    handlers = _Handlers(service=service, spelling=settings.label_parameters, readiness=readiness, metrics=metrics)
+    handlers = _Handlers(
+        service=service,
+        spelling=settings.label_parameters,
+        readiness=readiness,
+        metrics=metrics,
+        caller_of=caller_of,
+    )
     return Server(
         NAME,
         version=__version__,
@@ -83,12 +99,19 @@ class _Handlers:
     """What the protocol asks for, answered from the catalog."""
 
     def __init__(
-        self, *, service: CatalogService, spelling: LabelSpelling, readiness: Readiness, metrics: Metrics
+        self,
+        *,
+        service: CatalogService,
+        spelling: LabelSpelling,
+        readiness: Readiness,
+        metrics: Metrics,
+        caller_of: CallerOf,
     ) -> None:
         self._service = service
         self._readiness = readiness
         self._spelling = spelling
         self._metrics = metrics
+        self._caller_of = caller_of
         self._tools = {
             with_clusters: [tool.listed(spelling=spelling, with_clusters=with_clusters) for tool in LISTED_TOOLS]
             for with_clusters in (False, True)
@@ -133,6 +156,7 @@ class _Handlers:
         return ListPromptsResult(prompts=[])
 
     async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context) -> Json:
+        caller = self._caller_of(ctx.request)
         parameters = await self._parameters(tool, given=given)
         known = {canonical_label(parameter.name) for parameter in parameters}
         context, arguments = await checked(
@@ -143,12 +167,13 @@ class _Handlers:
             meta=ctx.meta,
             service=self._service,
             readiness=self._readiness,
-            caller=LOCAL,
+            caller=caller,
         )
-        answer = await tool.run(self._service, arguments, context, LOCAL)
+        answer = await tool.run(self._service, arguments, context, caller)
         return tool.shrink(answer.model_dump(mode="json"), arguments)
 
     async def _read(self, uri: str, *, ctx: _Context) -> ReadResourceResult:
+        caller = self._caller_of(ctx.request)
         context, reference = await checked(
             lambda _: workflow_of(uri),
             action=DETAILS_TOOL.action,
@@ -157,9 +182,9 @@ class _Handlers:
             meta=ctx.meta,
             service=self._service,
             readiness=self._readiness,
-            caller=LOCAL,
+            caller=caller,
         )
-        return resource(uri, await self._service.details(reference, context=context, caller=LOCAL))
+        return resource(uri, await self._service.details(reference, context=context, caller=caller))
 
     async def _parameters(self, tool: CatalogTool, *, given: Mapping[str, Any]) -> tuple[Parameter, ...]:
         """Those that the tool list shows; the catalog is asked only where the answer may turn on its clusters."""

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import structlog
 from starlette.datastructures import Headers
 
-from formulary_catalog.domain.request import Caller, ContextReference
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.incident import context_reference

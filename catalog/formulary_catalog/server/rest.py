@@ -14,7 +14,7 @@ from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.arguments import auditable, canonical, read_arguments, shown
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.failures import Failure, failure_of, within_deadline
 from formulary_catalog.server.parameters import DETAILS, SELECTION
 from formulary_catalog.server.refusals import checked
@@ -68,14 +68,15 @@ router = APIRouter(prefix=PREFIX, route_class=_Guarded, tags=["workflows"])
 )
 async def search(request: Request) -> Response:
     """The workflows allowed for the incident that fit best, with reasons."""
+    caller = caller_of(request)
     body = await _object_body(request)
     _, wanted = await _checked(
         request,
         "search",
         given=auditable_search(body),
-        read=lambda context: read_search(body, context=context, caller=LOCAL),
+        read=lambda context: read_search(body, context=context, caller=caller),
     )
-    return _answer(await _service(request).search(wanted, caller=LOCAL))
+    return _answer(await _service(request).search(wanted, caller=caller))
 
 
 @router.get(
@@ -94,7 +95,10 @@ async def list_workflows(
     """The visible workflows in name order."""
     page = {"limit": limit, "offset": offset}
     context, _ = await _checked(request, "list", given=page, read=lambda _: _only(request, "limit", "offset"))
-    return _answer(await _service(request).list_workflows(context=context, caller=LOCAL, limit=limit, offset=offset))
+    listed = await _service(request).list_workflows(
+        context=context, caller=caller_of(request), limit=limit, offset=offset
+    )
+    return _answer(listed)
 
 
 @router.get(
@@ -118,7 +122,7 @@ async def get_workflow(
         return read_arguments(given, parameters=DETAILS)
 
     context, named = await _checked(request, "details", given=given, read=read)
-    return _answer(await _service(request).details(context=context, caller=LOCAL, **named))
+    return _answer(await _service(request).details(context=context, caller=caller_of(request), **named))
 
 
 @router.post(
@@ -136,7 +140,7 @@ async def record_selection(request: Request) -> Response:
     context, chosen = await _checked(
         request, "selection", given=kept, read=lambda _: read_arguments(body, parameters=SELECTION)
     )
-    return _answer(await _service(request).record_selection(context=context, caller=LOCAL, **chosen))
+    return _answer(await _service(request).record_selection(context=context, caller=caller_of(request), **chosen))
 
 
 async def _checked(
@@ -149,7 +153,7 @@ async def _checked(
         headers=request.headers,
         service=_service(request),
         readiness=request.app.state.readiness,
-        caller=LOCAL,
+        caller=caller_of(request),
     )
 
 

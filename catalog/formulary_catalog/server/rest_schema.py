@@ -33,16 +33,17 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
-_ALWAYS = (400, 403, 408, 421, 500, 503)
+_ALWAYS = (400, 401, 403, 408, 421, 500, 503)
 _MEANINGS = {
     400: "Input invalid, or the incident of the call is missing, unknown or contradictory.",
-    403: "Pages of this Origin may not call.",
+    401: "No bearer token, or one that proves nothing; only where the server asks for tokens.",
+    403: "Pages of this Origin may not call, or the caller lacks a right that the message names.",
     404: "Nothing of that name is visible here.",
     408: "The call took too long.",
     413: "The body is over 64 KiB.",
     421: "The Host is not served here.",
     500: "Internal error; the message holds an id for the operators.",
-    503: "The database does not answer, or too many calls are running; retry.",
+    503: "The database or the check of callers does not answer, or too many calls are running; retry.",
 }
 
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.request import ContextReference, SearchRequest
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.arguments import (

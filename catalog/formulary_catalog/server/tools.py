@@ -6,8 +6,9 @@ from typing import Any
 
 from mcp_types import Tool, ToolAnnotations
 
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
-from formulary_catalog.domain.request import Caller, ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.parameters import (
     DETAILS,

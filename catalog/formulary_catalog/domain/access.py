@@ -1,0 +1,78 @@
+"""What a caller may do, asked where it matters (DESIGN section 9). Who decides is known at the edge alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from formulary_catalog.errors import NotAllowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Right:
+    """Something that a caller may or may not do in a namespace, in the words of the Kubernetes API."""
+
+    verb: str
+    resource: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}.{self.group}"
+
+
+SEE_WORKFLOWS = Right(verb="list", resource="remediationworkflows", group="kubernaut.ai")
+"""The workflows of the namespace are visible."""
+USE_CONTEXTS = Right(verb="get", resource="aianalyses", group="kubernaut.ai")
+"""Calls may be made on behalf of the incidents of the namespace."""
+
+
+class Access(Protocol):
+    """The rights of one caller."""
+
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        """Whether the caller has the right in a namespace; None asks for all namespaces at once.
+
+        Raises:
+            Unavailable: it cannot be decided now, so nothing may be assumed.
+        """
+
+
+class _Everything:
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        return True
+
+
+EVERYTHING: Access = _Everything()
+"""The rights of everybody where nobody is asked for credentials."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, and what it may do."""
+
+    name: str
+    access: Access
+
+    async def require(self, right: Right, *, namespace: str) -> None:
+        """Check one right.
+
+        Raises:
+            NotAllowed: the caller does not have it.
+            Unavailable: it cannot be decided now.
+        """
+        if not await self.access.allows(right, namespace=namespace):
+            raise NotAllowed(
+                f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask whoever administers "
+                "the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+            )
+
+
+class Authenticator(Protocol):
+    """Tells who a call comes from."""
+
+    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+        """The caller, by the values of its `Authorization` headers; usually there is one, or none.
+
+        Raises:
+            NotAuthenticated: they prove nothing.
+            Unavailable: it cannot be decided now.
+        """

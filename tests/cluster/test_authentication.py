@@ -1,0 +1,411 @@
+"""Tokens and rights as a real API server judges them (DESIGN section 9)."""
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
+from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_operator.authentication import KubernetesAuthenticator
+from formulary_operator.decisions import DENIED_SECONDS, GRANTED_SECONDS
+from formulary_operator.kube.client import KubeClient
+from support.agent import ERAS, agent, answer_of, call, found, refused
+from support.control_plane import AUDIENCE, Cluster, ControlPlane
+from support.operator_process import server
+from support.serving import catalog, serving
+from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
+
+AGENTS = "agents"
+QUERY = {"query": "OOMKilled critical restart"}
+SEARCH = "/api/v1/workflows/search"
+LIST, GET = "formulary-test-list", "formulary-test-get"
+REVIEWER = "system:serviceaccount:formulary:server"
+
+
+class Clock:
+    """The time, which a test may put forward."""
+
+    def __init__(self) -> None:
+        self._ahead = 0.0
+
+    def forward(self, seconds: float) -> None:
+        self._ahead += seconds
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self._ahead
+
+    def on_the_wall(self) -> float:
+        return time.time() + self._ahead
+
+
+@pytest.fixture(scope="module", autouse=True)
+def roles(cluster: Cluster) -> None:
+    """The two rights as ClusterRoles, the namespaces, and a server that may check callers."""
+    for namespace in (SHARED, SHOP, TARGET, BANK):
+        cluster.create_namespace(namespace)
+    for role, right in ((LIST, SEE_WORKFLOWS), (GET, USE_CONTEXTS)):
+        rule = {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
+        cluster.apply(_rbac("ClusterRole", role, rules=[rule]))
+    cluster.service_account(SHARED, "server", audiences=[])
+    _bind(cluster, "system:auth-delegator", to=("server", SHARED))
+
+
+@pytest.fixture(scope="module")
+def reviewer(cluster: Cluster) -> Path:
+    """The kubeconfig of the server."""
+    return cluster.kubeconfig_for(cluster.service_account(SHARED, "server", audiences=[]))
+
+
+@pytest.fixture(scope="module")
+async def service(
+    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[CatalogService]:
+    manifests = write_manifests(tmp_path_factory.mktemp("tenants"))
+    loaded = catalog(
+        [manifests], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED, context_wait_seconds=0
+    )
+    async with loaded as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def url(service: CatalogService, reviewer: Path) -> AsyncIterator[str]:
+    async with _authenticated(service, reviewer) as at:
+        yield at
+
+
+@pytest.fixture(scope="module")
+def responder(cluster: Cluster) -> str:
+    """A token of an agent with the rights that its work takes."""
+    token = cluster.service_account(AGENTS, "responder")
+    for namespace in (SHARED, SHOP, TARGET):
+        _bind(cluster, LIST, to=("responder", AGENTS), namespace=namespace)
+    _bind(cluster, GET, to=("responder", AGENTS), namespace=SHOP)
+    return token
+
+
+def by(token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> dict[str, str]:
+    """The headers of a call with this token."""
+    return {"Authorization": f"Bearer {token}", **incident}
+
+
+async def search(url: str, token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> httpx.Response:
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        return await http.post(SEARCH, json=QUERY, headers=by(token, incident))
+
+
+def message(answered: httpx.Response) -> str:
+    text: str = answered.json()["error"]["message"]
+    return text
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_agent_with_a_token_lists_tools_and_finds_what_it_may_see(url: str, responder: str, mode: str) -> None:
+    async with agent(url, mode=mode, headers=by(responder)) as client:
+        tools = await client.list_tools()
+        result = await client.call_tool("search_workflow_catalog", QUERY)
+
+    assert "search_workflow_catalog" in {tool.name for tool in tools.tools}
+    assert sorted(found(result)) == ["formulary-restart", "shop-apps-restart", "shop-restart"]
+    assert SECRET not in json.dumps(answer_of(result))
+
+
+async def test_a_call_without_a_token_is_told_how_to_get_one(url: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        answered = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize"})
+
+    assert answered.status_code == 401
+    assert f"kubectl create token SERVICEACCOUNT --audience {AUDIENCE}" in message(answered)
+
+
+async def test_what_is_no_token_is_refused(url: str) -> None:
+    for garbage in ("garbage", "a.b.c", "e30.e30.c2ln"):
+        answered = await search(url, garbage)
+        assert (answered.status_code, "is not valid here" in message(answered)) == (401, True)
+
+
+@pytest.mark.parametrize("audience", ["vault", "https://kubernetes.default.svc"])
+async def test_a_token_for_another_audience_is_refused(url: str, cluster: Cluster, audience: str) -> None:
+    answered = await search(url, cluster.service_account(AGENTS, "responder", audiences=[audience]))
+
+    assert answered.status_code == 401
+    assert "is not for the audience formulary" in message(answered)
+
+
+async def test_a_token_is_refused_from_the_moment_it_expires(
+    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+) -> None:
+    key = serialization.load_pem_private_key(control_plane.signing_key.read_bytes(), password=None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    expired, short = _signed_again(responder, key, lifetime=-3600), _signed_again(responder, key, lifetime=20)
+    clock = Clock()
+    async with _authenticated(service, reviewer, clock=clock) as url:
+        refused_at_once = await search(url, expired)
+        in_time = await search(url, short)
+        clock.forward(20)  # its answer is still kept, and the API server would take it for another minute
+        too_late = await search(url, short)
+
+    assert (refused_at_once.status_code, in_time.status_code, too_late.status_code) == (401, 200, 401)
+    assert "has expired" in message(refused_at_once)
+    assert "has expired" in message(too_late)
+
+
+async def test_the_api_server_itself_refuses_an_expired_token(
+    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+) -> None:
+    key = serialization.load_pem_private_key(control_plane.signing_key.read_bytes(), password=None)
+    assert isinstance(key, rsa.RSAPrivateKey)
+    clock = Clock()
+    clock.forward(-7200)  # a server whose clock is two hours late
+    async with _authenticated(service, reviewer, clock=clock) as url:
+        answered = await search(url, _signed_again(responder, key, lifetime=-3600))
+
+    assert answered.status_code == 401
+
+
+async def test_a_token_that_somebody_else_signed_is_refused(url: str, responder: str) -> None:
+    stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    answered = await search(url, _signed_again(responder, stranger, lifetime=3600))
+
+    assert (answered.status_code, "is not valid here" in message(answered)) == (401, True)
+
+
+async def test_the_token_of_a_deleted_service_account_is_refused(url: str, cluster: Cluster) -> None:
+    token = cluster.service_account(AGENTS, "leaver")
+    cluster.kubectl("delete", "serviceaccount", "leaver", f"--namespace={AGENTS}")
+
+    assert (await search(url, token)).status_code == 401
+
+
+async def test_a_namespace_in_which_the_caller_may_not_list_is_not_there(url: str, cluster: Cluster) -> None:
+    token = cluster.service_account(AGENTS, "narrow")
+    for role, namespace in [(LIST, SHOP), (GET, SHOP), (LIST, BANK)]:
+        _bind(cluster, role, to=("narrow", AGENTS), namespace=namespace)
+    searched = await call(url, "search_workflow_catalog", QUERY, headers=by(token))
+    shared = await call(url, "get_workflow_details", {"workflow_id": "formulary-restart"}, headers=by(token))
+    # May be listed, but the incident has nothing to do with it.
+    bank = await call(url, "get_workflow_details", {"workflow_id": "bank-restart"}, headers=by(token))
+
+    assert found(searched) == ["shop-restart"]
+    assert "is not found" in refused(shared)
+    assert "is not found" in refused(bank)
+
+
+@pytest.mark.parametrize("incident", [BANK_INCIDENT, {"X-AIAnalysis": f"{BANK}/oom"}, {"X-AIAnalysis": f"{BANK}/no"}])
+async def test_an_incident_that_the_caller_may_not_get_is_refused_with_what_is_missing(
+    url: str, responder: str, incident: Mapping[str, str]
+) -> None:
+    on_mcp = await call(url, "search_workflow_catalog", QUERY, headers=by(responder, incident))
+    on_rest = await search(url, responder, incident)
+
+    missing = "system:serviceaccount:agents:responder may not get aianalyses.kubernaut.ai in namespace bank"
+    assert refused(on_mcp).startswith(missing)
+    assert on_rest.status_code == 403
+    assert message(on_rest).startswith(missing)
+    assert SECRET not in on_rest.text
+
+
+async def test_a_caller_without_any_role_is_refused(url: str, cluster: Cluster) -> None:
+    answered = await search(url, cluster.service_account(AGENTS, "nobody"))
+
+    assert answered.status_code == 403
+    assert "may not get aianalyses.kubernaut.ai in namespace shop" in message(answered)
+
+
+async def test_who_may_list_in_the_whole_cluster_sees_everything(url: str, cluster: Cluster) -> None:
+    token = cluster.service_account(AGENTS, "auditor")
+    for role in (LIST, GET):
+        _bind(cluster, role, to=("auditor", AGENTS))
+    answered = await search(url, token, BANK_INCIDENT)
+
+    assert answered.json()["total_results"] == 4
+
+
+async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
+    service: CatalogService, reviewer: Path, cluster: Cluster
+) -> None:
+    clock = Clock()
+    token = cluster.service_account(AGENTS, "leaving")
+    _bind(cluster, GET, to=("leaving", AGENTS), namespace=SHOP)
+    _bind(cluster, LIST, to=("leaving", AGENTS), namespace=SHOP)
+    async with _authenticated(service, reviewer, clock=clock) as url:
+        before = await search(url, token)
+        cluster.kubectl("delete", "rolebinding", _name(LIST, "leaving"), f"--namespace={SHOP}")
+        clock.forward(GRANTED_SECONDS)
+        after = await _until(url, token, status=403)
+
+    assert before.json()["total_results"] == 1
+    assert "may not list remediationworkflows.kubernaut.ai" in message(after)
+
+
+async def test_a_right_that_was_just_given_is_there_within_seconds(
+    service: CatalogService, reviewer: Path, cluster: Cluster
+) -> None:
+    clock = Clock()
+    token = cluster.service_account(AGENTS, "joining")
+    async with _authenticated(service, reviewer, clock=clock) as url:
+        before = await search(url, token)
+        _bind(cluster, GET, to=("joining", AGENTS), namespace=SHOP)
+        _bind(cluster, LIST, to=("joining", AGENTS), namespace=SHOP)
+        clock.forward(DENIED_SECONDS)
+        after = await _until(url, token, status=200, clock=clock)
+
+    assert before.status_code == 403
+    assert after.json()["total_results"] == 1
+
+
+async def test_many_calls_at_once_ask_the_api_server_once(
+    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+) -> None:
+    def reviews(resource: str) -> int:
+        return len(control_plane.requests(user=REVIEWER, verbs=["create"], resource=resource))
+
+    before = reviews("tokenreviews"), reviews("subjectaccessreviews")
+    async with _authenticated(service, reviewer) as url:
+        answers = await asyncio.gather(*(search(url, responder) for _ in range(20)))
+    after = reviews("tokenreviews"), reviews("subjectaccessreviews")
+
+    assert {answer.status_code for answer in answers} == {200}
+    # The right to get the incident; to list everywhere, and in each of three namespaces.
+    assert (after[0] - before[0], after[1] - before[1]) == (1, 5)
+
+
+async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_moment_ago(
+    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+) -> None:
+    clock, metrics = Clock(), Metrics()
+    unknown = control_plane.service_account(AGENTS, "auditor")
+    async with _authenticated(service, reviewer, clock=clock, metrics=metrics) as url:
+        known = await search(url, responder)
+        control_plane.stop_api_server()
+        try:
+            still_known = await search(url, responder)
+            stranger = await search(url, unknown)
+            other_incident = await search(url, responder, BANK_INCIDENT)
+            async with httpx.AsyncClient(base_url=url) as http:
+                alive = await http.get("/healthz")
+            clock.forward(GRANTED_SECONDS)
+            forgotten = await search(url, responder)
+        finally:
+            control_plane.start_api_server()
+        again = await _until(url, responder, status=200)
+
+    assert (known.status_code, still_known.status_code) == (200, 200)
+    assert still_known.json()["total_results"] == 3
+    for refusal in (stranger, other_incident, forgotten):
+        assert refusal.status_code == 503
+        assert "retry in a few seconds" in message(refusal)
+    assert (alive.status_code, again.json()["total_results"]) == (200, 3)
+    assert 'check="token",outcome="undecided"' in metrics.exposition().decode()
+
+
+async def test_a_server_that_may_not_check_callers_lets_nobody_in_and_says_what_it_lacks(
+    service: CatalogService, cluster: Cluster, responder: str
+) -> None:
+    powerless = cluster.kubeconfig_for(cluster.service_account(AGENTS, "powerless", audiences=[]))
+    async with _authenticated(service, powerless) as url:
+        answered = await search(url, responder)
+
+    assert answered.status_code == 503
+    assert "bind its ServiceAccount to the ClusterRole system:auth-delegator" in message(answered)
+
+
+async def test_the_command_serves_on_every_address_those_who_have_a_token(
+    postgres: EmbeddedPostgres, database: str, reviewer: Path, responder: str
+) -> None:
+    settings = {"host": "0.0.0.0", "authentication": "kubernetes", "request_context": "required"}
+    with server(dsn=database, kubeconfig=reviewer, **settings) as process:
+        await asyncio.to_thread(process.start().wait_ready)
+        async with agent(process.url, headers=by(responder)) as client:
+            tools = await client.list_tools()
+            unknown = await client.call_tool("search_workflow_catalog", QUERY)
+        stranger = await search(process.url, "garbage")
+        output = process.output()
+
+    assert len(tools.tools) == 3
+    assert "is not known here" in refused(unknown)
+    assert stranger.status_code == 401
+    assert '"caller_unknown"' in output
+    assert responder not in output
+    assert "garbage" not in output
+
+
+@asynccontextmanager
+async def _authenticated(
+    service: CatalogService, kubeconfig: Path, *, clock: Clock | None = None, metrics: Metrics | None = None
+) -> AsyncIterator[str]:
+    """A server that checks its callers with the identity of this kubeconfig."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(kubeconfig))
+        client = KubeClient.connect()
+    clock = clock or Clock()
+    authenticator = KubernetesAuthenticator(
+        client, audience=AUDIENCE, clock=clock.monotonic, wall_clock=clock.on_the_wall
+    )
+    try:
+        async with serving(service, authenticator=authenticator, metrics=metrics) as url:
+            yield url
+    finally:
+        await authenticator.close()
+        await client.close()
+
+
+async def _until(url: str, token: str, *, status: int, clock: Clock | None = None) -> httpx.Response:
+    """The first answer with this status: the API server takes a moment to act on a change of roles."""
+    deadline = time.monotonic() + 20
+    while (answered := await search(url, token)).status_code != status:
+        assert time.monotonic() < deadline, answered.text
+        await asyncio.sleep(0.2)
+        if clock is not None:
+            clock.forward(DENIED_SECONDS)
+    return answered
+
+
+def _signed_again(token: str, key: rsa.RSAPrivateKey, *, lifetime: float) -> str:
+    """The same token with another time to live in seconds, signed with this key."""
+    header, payload, _ = token.split(".")
+    now = int(time.time())
+    claims = json.loads(_decoded(payload)) | {"iat": now - 120, "nbf": now - 120, "exp": now + int(lifetime)}
+    signed = f"{header}.{_encoded(json.dumps(claims).encode())}"
+    return f"{signed}.{_encoded(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+
+def _decoded(part: str) -> bytes:
+    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+
+
+def _encoded(part: bytes) -> str:
+    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
+
+
+def _name(role: str, account: str) -> str:
+    return f"{account}-{role}".replace(":", "-")
+
+
+def _bind(cluster: Cluster, role: str, *, to: tuple[str, str], namespace: str = "") -> None:
+    """Bind a ClusterRole to a ServiceAccount, in a namespace or in the whole cluster."""
+    account, its_namespace = to
+    binding = _rbac(
+        "RoleBinding" if namespace else "ClusterRoleBinding",
+        _name(role, account),
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": its_namespace}],
+    )
+    cluster.apply(binding, namespace=namespace or "default")
+
+
+def _rbac(kind: str, name: str, **members: Any) -> dict[str, Any]:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **members}

@@ -1,0 +1,31 @@
+"""Rights that are given by hand, where a cluster would ask its API server."""
+
+from collections.abc import Iterable, Sequence
+
+from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS, Caller, Right
+from formulary_catalog.errors import NotAuthenticated
+
+EVERYWHERE = "*"
+
+
+class Rights:
+    """An `Access`: the namespaces in which workflows may be seen and contexts used; `*` stands for all of them."""
+
+    def __init__(self, *, see: Iterable[str] = (), use: Iterable[str] = ()) -> None:
+        self._namespaces = {SEE_WORKFLOWS: frozenset(see), USE_CONTEXTS: frozenset(use)}
+
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        return EVERYWHERE in self._namespaces[right] or namespace in self._namespaces[right]
+
+
+class KnownCallers:
+    """An `Authenticator` that knows its callers by the whole `Authorization` header."""
+
+    def __init__(self, **callers: Rights) -> None:
+        self._callers = callers
+
+    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+        name = "".join(authorization).removeprefix("Bearer ")
+        if name not in self._callers:
+            raise NotAuthenticated("the call has no token that is known here; send one")
+        return Caller(name=name, access=self._callers[name])

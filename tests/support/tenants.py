@@ -1,0 +1,28 @@
+"""A catalog of several namespaces with incidents, for tests of who may see what."""
+
+from pathlib import Path
+from typing import Any
+
+from support.manifest import analysis, text, workflow
+
+SHARED, SHOP, TARGET, BANK = "formulary", "shop", "shop-apps", "bank"
+"""The shared namespace; that of an incident and that of its target; one that has nothing to do with either."""
+SHOP_INCIDENT = {"X-Remediation-Id": "rr-shop"}
+BANK_INCIDENT = {"X-Remediation-Id": "rr-bank"}
+SECRET = "vault-team"
+"""The value of a custom label, which nobody may ever read."""
+
+
+def write_manifests(directory: Path) -> Path:
+    """A file with one workflow in each namespace, and the incidents `rr-shop` and `rr-bank`."""
+    workflows = [_in(namespace, workflow(f"{namespace}-restart")) for namespace in (SHARED, SHOP, TARGET, BANK)]
+    shop = analysis("oom", remediation_id="rr-shop", labels={"team": [SECRET]})
+    shop["spec"]["analysisRequest"]["signalContext"]["targetResource"] = {"namespace": TARGET}
+    bank = _in(BANK, analysis("oom", remediation_id="rr-bank", labels={"team": [SECRET]}))
+    file = directory / "tenants.yaml"
+    file.write_text(text(*workflows, shop, bank), encoding="utf-8")
+    return file
+
+
+def _in(namespace: str, document: dict[str, Any]) -> dict[str, Any]:
+    return document | {"metadata": document["metadata"] | {"namespace": namespace}}

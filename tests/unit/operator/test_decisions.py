@@ -1,0 +1,124 @@
+"""How long answers on callers are kept, and how often they are asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from formulary_catalog.errors import Unavailable
+from formulary_operator import decisions
+from formulary_operator.decisions import DENIED_SECONDS, GRANTED_SECONDS, Decision, Decisions
+
+
+class World:
+    """A time that only a test moves, and an API server that says what a test wants."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.granted = True
+        self.asked = 0
+        self.error: Exception | None = None
+        self.was_asked = asyncio.Event()
+        self.answering = asyncio.Event()
+        self.answering.set()
+
+    async def ask(self) -> Decision[bool]:
+        self.asked += 1
+        self.was_asked.set()
+        await self.answering.wait()
+        if self.error is not None:
+            raise self.error
+        return Decision(value=self.granted, granted=self.granted)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+async def kept(world: World) -> AsyncIterator[Decisions[bool]]:
+    opened: Decisions[bool] = Decisions(clock=lambda: world.now)
+    yield opened
+    await opened.close()
+
+
+async def test_a_grant_is_kept_for_a_minute_at_most_and_a_denial_for_seconds() -> None:
+    assert GRANTED_SECONDS <= 60
+    assert DENIED_SECONDS <= 10
+
+
+@pytest.mark.parametrize(("granted", "seconds"), [(True, GRANTED_SECONDS), (False, DENIED_SECONDS)])
+async def test_an_answer_is_kept_for_its_time(
+    world: World, kept: Decisions[bool], granted: bool, seconds: float
+) -> None:
+    world.granted = granted
+    assert await kept.decide("q", world.ask) is granted
+    world.granted = not granted
+    world.now += seconds - 0.1
+    assert await kept.decide("q", world.ask) is granted
+    world.now += 0.2
+    assert await kept.decide("q", world.ask) is not granted
+    assert world.asked == 2
+
+
+async def test_an_error_is_raised_and_never_kept(world: World, kept: Decisions[bool]) -> None:
+    world.error = Unavailable("no answer")
+    with pytest.raises(Unavailable):
+        await kept.decide("q", world.ask)
+    world.error = None
+    assert await kept.decide("q", world.ask)
+
+
+async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, kept: Decisions[bool]) -> None:
+    await kept.decide("q", world.ask)
+    world.now += GRANTED_SECONDS
+    world.error = Unavailable("no answer")
+    with pytest.raises(Unavailable):
+        await kept.decide("q", world.ask)
+
+
+async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: Decisions[bool]) -> None:
+    world.answering.clear()
+    asking = [asyncio.create_task(kept.decide("q", world.ask)) for _ in range(50)]
+    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    world.answering.set()
+    assert await asyncio.gather(*asking) == [True] * 50
+    assert world.asked == 1
+
+
+async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(world: World, kept: Decisions[bool]) -> None:
+    world.answering.clear()
+    first, second = [asyncio.create_task(kept.decide("q", world.ask)) for _ in range(2)]
+    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    first.cancel()
+    world.answering.set()
+    assert await second
+
+
+async def test_different_questions_have_different_answers(world: World, kept: Decisions[bool]) -> None:
+    assert await kept.decide(("agent", "shop"), world.ask)
+    world.granted = False
+    assert not await kept.decide(("agent", "bank"), world.ask)
+
+
+async def test_any_number_of_denials_pushes_no_grant_out(
+    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_CAPACITY", 10)
+    few: Decisions[bool] = Decisions(clock=lambda: world.now)
+    await few.decide("known", world.ask)
+    world.granted = False
+    for stranger in range(100):
+        await few.decide(stranger, world.ask)
+    assert await few.decide("known", world.ask)
+    assert world.asked == 101
+
+
+async def test_without_an_answer_in_time_nothing_is_allowed(
+    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_PATIENCE_SECONDS", 0.05)
+    world.answering.clear()
+    with pytest.raises(Unavailable, match="retry"):
+        await kept.decide("q", world.ask)

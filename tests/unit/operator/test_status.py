@@ -1,0 +1,141 @@
+"""Findings become statuses: complete, stable once written, whatever stood there before."""
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulary_catalog.errors import Unavailable
+from formulary_operator.core.finding import Finding, Reason, postponed
+from formulary_operator.core.status import differs, is_observed, transition, wanted_status
+
+NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
+UPSTREAMS_FIELDS = {"workflowId", "contentHash", "catalogStatus", "conditions"}
+
+FINDINGS = st.builds(
+    Finding,
+    reason=st.sampled_from(Reason),
+    message=st.text(max_size=50),
+    version_id=st.sampled_from(["", "wf_ver_1", "wf_ver_2"]),
+    content_hash=st.sampled_from(["", "1", "2"]),
+    model_id=st.sampled_from(["", "model@1"]),
+    serves_earlier=st.booleans(),
+)
+STATUSES = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "workflowId": st.just("w"),
+        "versionId": st.sampled_from(["wf_ver_1", "wf_ver_2"]),
+        "contentHash": st.sampled_from(["1", "2"]),
+        "indexedAt": st.just(NOW),
+        "conditions": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "type": st.sampled_from(["Ready", "Indexed"]),
+                    "status": st.sampled_from(["True", "False"]),
+                    "reason": st.sampled_from(["Served", "Registered"]),
+                    "lastTransitionTime": st.just(NOW),
+                }
+            ),
+            unique_by=str,
+        ),
+        "registeredBy": st.just("somebody"),
+    },
+)
+
+
+def document(status: dict[str, Any] | None = None, *, generation: int = 3) -> dict[str, Any]:
+    body: dict[str, Any] = {"metadata": {"name": "w", "namespace": "team", "generation": generation}}
+    return body if status is None else body | {"status": status}
+
+
+def patched(status: dict[str, Any] | None, patch: dict[str, Any]) -> dict[str, Any]:
+    """What a JSON merge patch makes of the status."""
+    return {key: value for key, value in ((status or {}) | patch).items() if value is not None}
+
+
+def served(version: str = "1") -> Finding:
+    return Finding(
+        reason=Reason.SERVED, message="m", version_id=f"wf_ver_{version}", content_hash=version, model_id="model@1"
+    )
+
+
+@given(before=STATUSES, finding=FINDINGS)
+def test_a_status_once_written_is_never_written_again_for_the_same_finding(
+    before: dict[str, Any] | None, finding: Finding
+) -> None:
+    written = document(patched(before, wanted_status(document(before), finding, now=NOW)))
+    again = wanted_status(written, finding, now=LATER)
+    assert not differs(written, again)
+    assert transition(written, again) is None
+    json.dumps(again)
+
+
+@given(before=STATUSES, finding=FINDINGS)
+def test_a_crd_that_drops_our_own_fields_does_not_make_us_write_for_ever(
+    before: dict[str, Any] | None, finding: Finding
+) -> None:
+    written = patched(before, wanted_status(document(before), finding, now=NOW))
+    kept = document({key: value for key, value in written.items() if key in UPSTREAMS_FIELDS})
+    assert not differs(kept, wanted_status(kept, finding, now=LATER))
+
+
+@given(before=STATUSES, finding=FINDINGS)
+def test_our_own_echo_is_known_by_its_generation_unless_the_catalog_was_away(
+    before: dict[str, Any] | None, finding: Finding
+) -> None:
+    status = patched(before, wanted_status(document(before), finding, now=NOW))
+    assert is_observed(document(status)) == (finding.reason is not Reason.CATALOG_UNAVAILABLE)
+    assert not is_observed(document(status, generation=4))
+
+
+def test_an_object_that_somebody_else_declared_ready_is_still_looked_at() -> None:
+    foreign = {"type": "Ready", "status": "True", "reason": "Registered", "observedGeneration": 3}
+    assert not is_observed(document({"conditions": [foreign]}))
+
+
+def test_an_object_that_is_being_deleted_is_always_looked_at() -> None:
+    body = document(wanted_status(document(), served(), now=NOW))
+    body["metadata"]["deletionTimestamp"] = NOW
+    assert not is_observed(body)
+
+
+def test_the_time_of_a_condition_moves_with_its_status_alone() -> None:
+    first = wanted_status(document(), served(), now=NOW)
+    bumped = wanted_status(document(first, generation=4), served("2"), now=LATER)
+    assert bumped["conditions"][0]["lastTransitionTime"] == NOW
+    assert bumped["conditions"][0]["observedGeneration"] == 4
+    assert bumped["indexedAt"] == LATER
+    broken = Finding(reason=Reason.INVALID, message="m", serves_earlier=True)
+    assert wanted_status(document(first), broken, now=LATER)["conditions"][0]["lastTransitionTime"] == LATER
+
+
+def test_refused_content_keeps_the_ids_of_what_is_served_and_drops_them_when_nothing_is() -> None:
+    first = wanted_status(document(), served(), now=NOW)
+    kept = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m", serves_earlier=True), now=LATER)
+    assert (kept["versionId"], kept["catalogStatus"]) == ("wf_ver_1", "Invalid")
+    dropped = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m"), now=LATER)
+    assert dropped["versionId"] is None
+
+
+def test_events_tell_new_standings_and_new_versions_and_nothing_else() -> None:
+    first = wanted_status(document(), served(), now=NOW)
+    created = transition(document(), first)
+    assert created is not None
+    assert (created.type, created.reason) == ("Normal", "Served")
+    superseded = transition(document(first), wanted_status(document(first), served("2"), now=LATER))
+    assert superseded is not None
+    assert superseded.type == "Normal"
+    refused = transition(
+        document(first),
+        wanted_status(document(first), Finding(reason=Reason.VERSION_IMMUTABLE, message="raise it"), now=LATER),
+    )
+    assert refused is not None
+    assert (refused.type, refused.message) == ("Warning", "raise it")
+
+
+def test_an_outage_of_the_catalog_is_pending_and_says_that_it_is_retried() -> None:
+    status = wanted_status(document(), postponed(Unavailable("the database does not answer")), now=NOW)
+    assert status["catalogStatus"] == "Pending"
+    assert status["conditions"][0]["message"] == "the database does not answer; this is retried automatically"
