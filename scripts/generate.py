@@ -5,33 +5,52 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from pydantic_settings import BaseSettings
+
+import chart
 from formulary_catalog import metrics
 from formulary_catalog.server.app import openapi_document
 from formulary_catalog.settings import Settings
+from formulary_operator import metrics as operator_metrics
+from formulary_operator.api.crds import CRDS, crd_text
+from formulary_operator.api.reference import reference_page
+from formulary_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[1]
 
 
 def configuration() -> str:
     """The reference page of all settings, in Markdown."""
-    rows = [
-        f"| `FORMULARY_{name.upper()}` | {_default(field.get_default())} | {field.description} |"
-        for name, field in Settings.model_fields.items()
-    ]
+    head = "| variable | default | meaning |\n|---|---|---|"
+    logging = "| `FORMULARY_LOG_LEVEL` | `info` | `debug`, `info`, `warning` or `error`. |"
     return "\n".join(
         [
             "# Configuration",
             "",
             "Flags win over environment variables, those over defaults. `formulary COMMAND --help` lists the flags.",
             "",
-            "| variable | default | meaning |",
-            "|---|---|---|",
-            *rows,
+            "## `formulary`",
+            "",
+            head,
+            *_rows(Settings),
             "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that `search`, `show` and `list` ask. |",
-            "| `FORMULARY_LOG_LEVEL` | `info` | `debug`, `info`, `warning` or `error`. |",
+            logging,
+            "",
+            "## `formulary-operator`",
+            "",
+            "Environment variables only. The API server is that of the pod's ServiceAccount, else of `KUBECONFIG`.",
+            "",
+            head,
+            *_rows(OperatorSettings),
+            logging,
             "",
         ]
     )
+
+
+def metrics_page() -> str:
+    """The reference page of all metrics, in Markdown."""
+    return metrics.page({"The server": metrics.DEFINITIONS, "The operator": operator_metrics.DEFINITIONS})
 
 
 def openapi() -> str:
@@ -39,10 +58,20 @@ def openapi() -> str:
     return json.dumps(openapi_document(), indent=2, sort_keys=True) + "\n"
 
 
+def crd(name: str) -> Callable[[], str]:
+    """Maker of the CRD file of this name."""
+    return lambda: crd_text(CRDS[name]())
+
+
 FILES: Mapping[str, Callable[[], str]] = {
+    "charts/formulary/README.md": chart.readme,
+    "charts/formulary/values.schema.json": chart.schema,
+    "docs/api.md": reference_page,
     "docs/configuration.md": configuration,
-    "docs/metrics.md": metrics.page,
+    "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
+    # The chart carries copies: Helm packs only what lies in its own directory.
+    **{f"{directory}/{name}": crd(name) for directory in ("crds", "charts/formulary/files/crds") for name in CRDS},
 }
 
 
@@ -54,6 +83,7 @@ def main(*, check: bool) -> int:
             print(f"{path} is out of date; run `make generate`", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
+        (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / path).write_text(FILES[path](), encoding="utf-8")
         print(f"wrote {path}")
     return 0
@@ -61,6 +91,13 @@ def main(*, check: bool) -> int:
 
 def _current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def _rows(settings: type[BaseSettings]) -> list[str]:
+    return [
+        f"| `FORMULARY_{name.upper()}` | {_default(field.get_default())} | {field.description} |"
+        for name, field in settings.model_fields.items()
+    ]
 
 
 def _default(value: object) -> str:

@@ -1,0 +1,80 @@
+{{/* Names, labels and what follows from them. */}}
+
+{{- define "formulary.fullname" -}}
+{{- $name := .Values.nameOverride | default .Chart.Name -}}
+{{- $full := contains $name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name $name) -}}
+{{- .Values.fullnameOverride | default $full | trunc 42 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/* Name of an object that belongs to no namespace, so that two releases of one name do not collide. */}}
+{{- define "formulary.clusterName" -}}
+{{- printf "%s-%s" .Release.Namespace (include "formulary.fullname" .) -}}
+{{- end -}}
+
+{{- define "formulary.catalogNamespace" -}}
+{{- .Values.catalog.namespace | default .Release.Namespace -}}
+{{- end -}}
+
+{{/* The pods that serve, and those that operate; one and the same with allInOne. */}}
+{{- define "formulary.serverComponent" -}}
+{{- .Values.allInOne | ternary "all-in-one" "server" -}}
+{{- end -}}
+{{- define "formulary.operatorComponent" -}}
+{{- .Values.allInOne | ternary "all-in-one" "operator" -}}
+{{- end -}}
+
+{{- define "formulary.serverAccount" -}}
+{{- $made := printf "%s-%s" (include "formulary.fullname" .) (include "formulary.serverComponent" .) -}}
+{{- .Values.server.serviceAccount.name | default (.Values.server.serviceAccount.create | ternary $made "default") -}}
+{{- end -}}
+{{- define "formulary.operatorAccount" -}}
+{{- if .Values.allInOne -}}
+{{- include "formulary.serverAccount" . -}}
+{{- else -}}
+{{- $made := printf "%s-operator" (include "formulary.fullname" .) -}}
+{{- .Values.operator.serviceAccount.name | default (.Values.operator.serviceAccount.create | ternary $made "default") -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "formulary.image" -}}
+{{- $version := printf ":%s" (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- .Values.image.repository }}{{ empty .Values.image.digest | ternary $version (printf "@%s" .Values.image.digest) -}}
+{{- end -}}
+
+{{/* Labels that select pods: {root, component}. They never change between versions. */}}
+{{- define "formulary.selector" -}}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default .root.Chart.Name }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{/* Labels of an object: {root, component}. */}}
+{{- define "formulary.labels" -}}
+{{ include "formulary.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: formulary
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Name, namespace and labels of an object: {root, component, suffix}; no suffix for the bare name. */}}
+{{- define "formulary.metadata" -}}
+name: {{ include "formulary.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}
+namespace: {{ .root.Release.Namespace }}
+labels:
+  {{- include "formulary.labels" . | nindent 2 }}
+{{- end -}}
+
+{{/* The same for an object that belongs to no namespace. */}}
+{{- define "formulary.clusterMetadata" -}}
+name: {{ include "formulary.clusterName" .root }}{{ with .suffix }}-{{ . }}{{ end }}
+labels:
+  {{- include "formulary.labels" . | nindent 2 }}
+{{- end -}}
+
+{{- define "formulary.url" -}}
+{{- printf "http://%s.%s.svc:%v" (include "formulary.fullname" .) .Release.Namespace .Values.server.service.port -}}
+{{- end -}}

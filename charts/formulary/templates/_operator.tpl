@@ -1,0 +1,104 @@
+{{/* The container of the operator. */}}
+{{- define "formulary.operatorContainer" -}}
+{{- $name := include "formulary.fullname" . -}}
+- {{ include "formulary.containerBasics" (dict "root" . "name" "operator") | nindent 2 | trim }}
+  command: [formulary-operator, run]
+  env:
+    {{- include "formulary.databaseEnv" (dict "root" . "user" "operator") | nindent 4 }}
+    - name: FORMULARY_CATALOG_NAMESPACE
+      value: {{ include "formulary.catalogNamespace" . }}
+    - name: FORMULARY_WATCH_NAMESPACES
+      value: {{ .Values.catalog.watchNamespaces | join "," | quote }}
+    - name: FORMULARY_WORKERS
+      value: {{ .Values.operator.workers | quote }}
+    - name: FORMULARY_RESYNC_SECONDS
+      value: {{ .Values.operator.resyncSeconds | quote }}
+    - name: FORMULARY_CONTEXT_RETENTION_HOURS
+      value: {{ .Values.operator.contextRetentionHours | quote }}
+    - name: FORMULARY_SWEEP_MAX_FRACTION
+      value: {{ .Values.operator.sweepMaxFraction | quote }}
+    - name: FORMULARY_HEALTH_HOST
+      value: 0.0.0.0
+    - name: FORMULARY_HEALTH_PORT
+      value: "8081"
+    - name: FORMULARY_LEASE_NAMESPACE
+      valueFrom:
+        fieldRef:
+          fieldPath: metadata.namespace
+    - name: FORMULARY_LEASE_NAME
+      value: {{ $name }}-operator
+    - name: FORMULARY_POD_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: metadata.name
+    - name: FORMULARY_LOG_LEVEL
+      value: {{ .Values.operator.logLevel }}
+    {{- if .Values.webhook.enabled }}
+    - name: FORMULARY_WEBHOOK_PORT
+      value: "9443"
+    {{- if eq .Values.webhook.certificates "cert-manager" }}
+    - name: FORMULARY_WEBHOOK_CERT_DIR
+      value: /etc/formulary/webhook
+    {{- else }}
+    - name: FORMULARY_WEBHOOK_SECRET
+      value: {{ $name }}-webhook-tls
+    - name: FORMULARY_WEBHOOK_SERVICE
+      value: {{ $name }}-webhook
+    - name: FORMULARY_WEBHOOK_CONFIGURATION
+      value: {{ include "formulary.clusterName" . }}
+    {{- end }}
+    {{- end }}
+    {{- with .Values.operator.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  ports:
+    - name: health
+      containerPort: 8081
+      protocol: TCP
+    {{- if .Values.webhook.enabled }}
+    - name: webhook
+      containerPort: 9443
+      protocol: TCP
+    {{- end }}
+  startupProbe:
+    httpGet:
+      path: /healthz
+      port: health
+    periodSeconds: 2
+    failureThreshold: 60
+  livenessProbe:
+    httpGet:
+      path: /healthz
+      port: health
+    periodSeconds: 10
+    timeoutSeconds: 3
+  readinessProbe:
+    httpGet:
+      path: /readyz
+      port: health
+    periodSeconds: 5
+    timeoutSeconds: 3
+  resources:
+    {{- toYaml .Values.operator.resources | nindent 4 }}
+  volumeMounts:
+    {{- include "formulary.scratchMount" . | nindent 4 }}
+    {{- if include "formulary.mountedCertificate" . }}
+    - name: webhook
+      mountPath: /etc/formulary/webhook
+      readOnly: true
+    {{- end }}
+{{- end -}}
+
+{{/* Not empty if the webhook's certificate is mounted. */}}
+{{- define "formulary.mountedCertificate" -}}
+{{- if and .Values.webhook.enabled (eq .Values.webhook.certificates "cert-manager") -}}true{{- end -}}
+{{- end -}}
+
+{{- define "formulary.operatorVolumes" -}}
+{{- include "formulary.scratch" . }}
+{{- if include "formulary.mountedCertificate" . }}
+- name: webhook
+  secret:
+    secretName: {{ include "formulary.fullname" . }}-webhook-tls
+{{- end }}
+{{- end -}}

@@ -1,0 +1,100 @@
+{{/* What all pods have in common. */}}
+
+{{/* A pod's spec up to its containers: {root, token}; token: whether it talks to the API server. */}}
+{{- define "formulary.podBasics" -}}
+automountServiceAccountToken: {{ .token }}
+enableServiceLinks: false
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile:
+    type: RuntimeDefault
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the pods of a Deployment may run: {root, values, component}. */}}
+{{- define "formulary.placement" -}}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+topologySpreadConstraints:
+  {{- if .values.topologySpreadConstraints }}
+  {{- toYaml .values.topologySpreadConstraints | nindent 2 }}
+  {{- else }}
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector:
+      matchLabels:
+        {{- include "formulary.selector" . | nindent 8 }}
+    {{- if semverCompare ">=1.27-0" .root.Capabilities.KubeVersion.Version }}
+    matchLabelKeys: [pod-template-hash]
+    {{- end }}
+  {{- end }}
+{{- end -}}
+
+{{- define "formulary.containerSecurity" -}}
+securityContext:
+  allowPrivilegeEscalation: false
+  readOnlyRootFilesystem: true
+  capabilities:
+    drop: [ALL]
+{{- end -}}
+
+{{/* A container of our image up to its command: {root, name}. */}}
+{{- define "formulary.containerBasics" -}}
+name: {{ .name }}
+image: {{ include "formulary.image" .root }}
+imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+{{ include "formulary.containerSecurity" . }}
+{{- end -}}
+
+{{- define "formulary.scratch" -}}
+- name: scratch
+  emptyDir: {}
+{{- end -}}
+{{- define "formulary.scratchMount" -}}
+- name: scratch
+  mountPath: /tmp
+{{- end -}}
+
+{{/* Where the database is: {root, user}; user: owner, server or operator. */}}
+{{- define "formulary.databaseEnv" -}}
+- name: FORMULARY_DATABASE_URL
+  valueFrom:
+    secretKeyRef:
+      {{- $database := .root.Values.database }}
+      {{- if eq $database.mode "external" }}
+      {{- $keys := dict "owner" "" "server" $database.external.serverKey "operator" $database.external.operatorKey }}
+      name: {{ $database.external.existingSecret }}
+      key: {{ get $keys .user | default $database.external.key }}
+      {{- else if eq $database.mode "cnpg" }}
+      name: {{ include "formulary.fullname" .root }}-postgres-app
+      key: uri
+      {{- else }}
+      name: {{ include "formulary.fullname" .root }}-postgres
+      key: {{ .user }}-uri
+      {{- end }}
+{{- end -}}
+
+{{/* Tells one Job from another in its name, since Jobs cannot be changed: takes the text of the spec. */}}
+{{- define "formulary.digest" -}}
+{{- sha256sum . | trunc 8 -}}
+{{- end -}}

@@ -1,0 +1,67 @@
+{{/* The container of the server. */}}
+{{- define "formulary.serverContainer" -}}
+{{- $name := include "formulary.fullname" . -}}
+{{- $host := printf "%s.%s" $name .Release.Namespace -}}
+{{- $hosts := list $name $host (printf "%s.svc" $host) (printf "%s.svc.cluster.local" $host) -}}
+- {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
+  command: [formulary, serve]
+  args: [--host, 0.0.0.0, --port, "8080"]
+  env:
+    {{- include "formulary.databaseEnv" (dict "root" . "user" "server") | nindent 4 }}
+    - name: FORMULARY_AUTHENTICATION
+      value: {{ .Values.authentication.mode }}
+    {{- if eq .Values.authentication.mode "none" }}
+    - name: FORMULARY_INSECURE
+      value: "true"
+    {{- end }}
+    - name: FORMULARY_TOKEN_AUDIENCE
+      value: {{ .Values.authentication.audience | quote }}
+    - name: FORMULARY_CATALOG_NAMESPACE
+      value: {{ include "formulary.catalogNamespace" . }}
+    - name: FORMULARY_ALLOWED_HOSTS
+      value: {{ concat $hosts .Values.server.allowedHosts | join "," | quote }}
+    - name: FORMULARY_REQUEST_CONTEXT
+      value: {{ .Values.search.requestContext }}
+    - name: FORMULARY_STRICT_CUSTOM_LABELS
+      value: {{ .Values.search.strictCustomLabels | join "," | quote }}
+    - name: FORMULARY_LABEL_PARAMETERS
+      value: {{ .Values.search.labelParameters }}
+    - name: FORMULARY_POOL_SIZE
+      value: {{ .Values.server.poolSize | quote }}
+    - name: FORMULARY_LOG_LEVEL
+      value: {{ .Values.server.logLevel }}
+    {{- with .Values.server.extraEnv }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  ports:
+    - name: http
+      containerPort: 8080
+      protocol: TCP
+  startupProbe:
+    httpGet:
+      path: /healthz
+      port: http
+    periodSeconds: 2
+    failureThreshold: 60
+  livenessProbe:
+    httpGet:
+      path: /healthz
+      port: http
+    periodSeconds: 10
+    timeoutSeconds: 3
+  readinessProbe:
+    httpGet:
+      path: /readyz
+      port: http
+    periodSeconds: 5
+    timeoutSeconds: 3
+  resources:
+    {{- toYaml .Values.server.resources | nindent 4 }}
+  volumeMounts:
+    {{- include "formulary.scratchMount" . | nindent 4 }}
+{{- end -}}
+
+{{/* Whether the server talks to the API server. */}}
+{{- define "formulary.serverToken" -}}
+{{- eq .Values.authentication.mode "kubernetes" -}}
+{{- end -}}

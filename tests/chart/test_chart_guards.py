@@ -1,0 +1,73 @@
+"""Values that contradict each other are refused with a sentence that says what to set."""
+
+from typing import Any
+
+import pytest
+from helm_python import HelmRenderError
+
+from support import charts
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "external without a Secret": ({}, "database.external.existingSecret must name the Secret"),
+    "a Secret for another mode": (
+        {"database": {"mode": "cnpg", "external": {"existingSecret": "s"}}},
+        "set database.mode to external",
+    ),
+    "both monitors": (
+        {**charts.EXTERNAL, "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
+        "enable one",
+    ),
+    "namespace scope without namespaces": (
+        {**charts.EXTERNAL, "rbac": {"scope": "namespace"}},
+        "catalog.watchNamespaces must list the namespaces",
+    ),
+    "the shared namespace is not watched": (
+        {**charts.EXTERNAL, "catalog": {"watchNamespaces": ["payments"]}},
+        "leaves out formulary, the shared namespace",
+    ),
+    "one pod that scales": (
+        {**charts.EXTERNAL, "allInOne": True, "server": {"autoscaling": {"enabled": True}}},
+        "disable one of the two",
+    ),
+    "one pod with several operators": (
+        {**charts.EXTERNAL, "allInOne": True, "operator": {"replicas": 2}},
+        "operator.replicas must be 1",
+    ),
+    "fewer at most than at least": (
+        {**charts.EXTERNAL, "server": {"autoscaling": {"enabled": True, "minReplicas": 9}}},
+        "minReplicas is greater than maxReplicas",
+    ),
+    "no authentication and an open network": (
+        {**charts.EXTERNAL, "authentication": {"mode": "none"}},
+        "say who that is in networkPolicy.server.from",
+    ),
+    "no authentication and no policies": (
+        {
+            **charts.EXTERNAL,
+            "authentication": {"mode": "none"},
+            "networkPolicy": {"enabled": False, "server": {"from": [{"podSelector": {}}]}},
+        },
+        "leave networkPolicy.enabled on",
+    ),
+    "a token that nobody checks": (
+        {
+            **charts.EXTERNAL,
+            "authentication": {"mode": "none"},
+            "networkPolicy": {"server": {"from": [{"podSelector": {}}]}},
+            "kagent": {"enabled": True, "tokenSecret": "s"},
+        },
+        "kagent.tokenSecret is set, but authentication.mode is none",
+    ),
+    "an issuer of nothing": (
+        {**charts.EXTERNAL, "webhook": {"enabled": True, "issuerRef": {"name": "ca"}}},
+        "webhook.certificates cert-manager",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_contradiction_is_refused_with_the_way_out(case: str) -> None:
+    values, sentence = REFUSED[case]
+
+    with pytest.raises(HelmRenderError, match=sentence):
+        charts.render(values)

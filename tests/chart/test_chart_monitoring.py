@@ -1,0 +1,71 @@
+"""Alerts, runbooks and the dashboard: about metrics that exist, and complete."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from formulary_catalog import metrics as catalog_metrics
+from formulary_operator import metrics as operator_metrics
+from support import charts
+
+RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
+ALERTS: dict[str, dict[str, Any]] = {
+    file.stem: yaml.safe_load(file.read_text()) for file in (charts.CHART / "files" / "alerts").glob("*.yaml")
+}
+DASHBOARD = json.loads((charts.CHART / "files" / "dashboards" / "formulary.json").read_text())
+KNOWN = {definition.name: definition for definition in (*catalog_metrics.DEFINITIONS, *operator_metrics.DEFINITIONS)}
+_METRIC = re.compile(r"\bformulary_\w+")
+
+
+def unknown_metrics(expression: str) -> set[str]:
+    """The metrics in an expression that neither the server nor the operator has."""
+    found = {re.sub(r"_bucket$", "", name) for name in _METRIC.findall(expression)}
+    return found - KNOWN.keys()
+
+
+def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
+    assert {page.stem for page in RUNBOOKS.glob("*.md")} == ALERTS.keys()
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_a_runbook_says_meaning_impact_diagnosis_and_mitigation(name: str) -> None:
+    headings = re.findall(r"^#+ (.+)$", (RUNBOOKS / f"{name}.md").read_text(), re.MULTILINE)
+
+    assert headings == [name, "Meaning", "Impact", "Diagnosis", "Mitigation"]
+
+
+@pytest.mark.parametrize("name", ALERTS)
+def test_an_alert_is_named_as_its_file_and_about_metrics_that_exist(name: str) -> None:
+    alert = ALERTS[name]
+
+    assert alert["alert"] == name
+    assert alert["labels"]["severity"] in ("warning", "critical")
+    assert unknown_metrics(alert["expr"]) == set()
+
+
+def test_the_dashboard_is_about_metrics_that_exist_and_shows_all_of_them() -> None:
+    expressions = [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    shown = {name for expression in expressions for name in _METRIC.findall(expression)}
+
+    assert {name for expression in expressions for name in unknown_metrics(expression)} == set()
+    # What the server knows of contexts only `formulary up` fills; in a cluster the operator counts them.
+    assert KNOWN.keys() - {re.sub(r"_bucket$", "", name) for name in shown} == {"formulary_contexts"}
+
+
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
+    places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in DASHBOARD["panels"]]
+
+    assert len(set(places)) == len(places)
+
+
+def test_alerts_link_to_their_runbooks_and_can_be_left_out() -> None:
+    rule = charts.only(charts.render(charts.ci_values()["cnpg"]), "PrometheusRule")
+    rules = {r["alert"]: r for r in rule["spec"]["groups"][0]["rules"]}
+
+    assert rules.keys() == ALERTS.keys() - {"FormularySearchSlow"}
+    link = rules["FormularySweepRefused"]["annotations"]["runbook_url"]
+    assert link == "https://runbooks.example/formulary/FormularySweepRefused.md"

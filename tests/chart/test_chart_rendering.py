@@ -1,0 +1,208 @@
+"""What the chart renders: compared with golden files, checked as Kubernetes and its pod security would."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm_python import lint
+from pydantic_settings import BaseSettings
+
+from formulary_catalog.settings import Settings
+from formulary_operator.settings import OperatorSettings
+from support import charts
+from support.apischema import unknown_fields
+
+GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path(__file__).parents[2]
+CI = charts.ci_values()
+_RANDOM = re.compile(r"^(\s+[\w-]+-(?:password|uri): ).+$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", CI)
+def test_each_example_of_values_renders_as_before(name: str) -> None:
+    rendered = _shown(charts.render(CI[name]))
+    golden = GOLDEN / f"{name}.yaml"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text(rendered)
+    assert rendered == golden.read_text(), f"changed on purpose? UPDATE_GOLDEN=1 writes {golden.name} anew"
+
+
+@pytest.mark.parametrize("name", CI)
+def test_the_chart_lints_with_each_example_of_values(name: str) -> None:
+    report = lint(charts.CHART, CI[name], strict=True, namespace="formulary")
+
+    assert [m["error"] for m in report["messages"] if m["severity"] > 1] == []
+
+
+@pytest.mark.parametrize("name", CI)
+def test_every_pod_meets_the_restricted_profile_with_a_read_only_root(name: str) -> None:
+    problems = [
+        f"{pod}: {problem}" for pod, spec in charts.pods(charts.render(CI[name])) for problem in _unrestricted(spec)
+    ]
+
+    assert problems == []
+
+
+@pytest.mark.parametrize("name", CI)
+def test_only_pods_that_ask_the_api_server_get_a_token(name: str) -> None:
+    with_token = {pod for pod, spec in charts.pods(charts.render(CI[name])) if spec["automountServiceAccountToken"]}
+    needed = {
+        "external": {"Deployment formulary-server", "Deployment formulary-operator"},
+        "cnpg": {"Deployment formulary-server", "Deployment formulary-operator"},
+        "namespaced": {"Deployment formulary-remedies-server", "Deployment formulary-remedies-operator"},
+        "open": {"Deployment formulary-operator"},
+        "trial": {"Deployment formulary", "Job formulary-starter"},
+    }
+
+    assert {re.sub(r"-[0-9a-f]{8}$", "", pod) for pod in with_token} == needed[name]
+
+
+@pytest.mark.parametrize("name", CI)
+def test_kubernetes_knows_every_field(name: str) -> None:
+    problems = [problem for found in charts.render(CI[name]) for problem in unknown_fields(found)]
+
+    assert problems == []
+
+
+@pytest.mark.parametrize("name", CI)
+def test_every_object_carries_the_recommended_and_the_common_labels(name: str) -> None:
+    wanted = {"app.kubernetes.io/name", "app.kubernetes.io/instance", "helm.sh/chart"}
+    wanted |= CI[name].get("commonLabels", {}).keys()
+
+    bare = [
+        (o["kind"], o["metadata"]["name"])
+        for o in charts.render(CI[name])
+        if not o["metadata"]["name"].endswith(("-extra", "-text")) and not wanted <= o["metadata"]["labels"].keys()
+    ]
+
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", CI)
+def test_services_and_policies_select_the_pods_that_they_are_for(name: str) -> None:
+    objects = charts.render(CI[name])
+    labels = [
+        o["metadata"]["labels"] if o["kind"] == "Pod" else o["spec"]["template"]["metadata"]["labels"]
+        for o in objects
+        if o["kind"] in ("Pod", "Deployment", "StatefulSet", "Job")
+    ]
+    selectors = [o["spec"]["selector"] for o in objects if o["kind"] == "Service"]
+    selectors += [o["spec"]["podSelector"]["matchLabels"] for o in objects if o["kind"] == "NetworkPolicy"]
+
+    assert [s for s in selectors if not any(s.items() <= pod.items() for pod in labels)] == []
+
+
+def test_a_digest_wins_over_the_tag() -> None:
+    digest = "sha256:" + "0" * 64
+    objects = charts.render({**charts.EXTERNAL, "image": {"repository": "r", "tag": "t", "digest": digest}})
+
+    assert {c["image"] for _, spec in charts.pods(objects) for c in spec["containers"]} == {f"r@{digest}"}
+
+
+def test_a_database_that_exists_is_migrated_before_anything_else_changes() -> None:
+    installs = charts.render(charts.EXTERNAL)
+    upgrades = charts.render(CI["trial"], upgrade=True)
+
+    assert [_hooks(objects) for objects in (installs, upgrades)] == ["pre-install,pre-upgrade"] * 2
+
+
+def test_a_database_that_the_release_makes_is_migrated_beside_it() -> None:
+    assert _hooks(charts.render(CI["trial"])) == ""
+
+
+def test_another_version_runs_other_jobs() -> None:
+    older, newer = (
+        {o["metadata"]["name"] for o in charts.render({**CI["trial"], "image": {"tag": tag}}) if o["kind"] == "Job"}
+        for tag in ("1.0.0", "1.1.0")
+    )
+
+    assert not older & newer
+
+
+def test_server_and_operator_may_connect_as_roles_that_own_nothing() -> None:
+    objects = charts.render(CI["namespaced"])
+    keys = {
+        spec["containers"][0]["name"]: spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["key"]
+        for _, spec in charts.pods(objects)
+    }
+
+    assert keys == {"server": "server", "operator": "operator", "doctor": "owner"}
+
+
+def test_the_server_accepts_the_names_of_its_service() -> None:
+    container = charts.only(charts.render(CI["namespaced"]), "Deployment", "formulary-remedies-server")
+    env = {e["name"]: e.get("value") for e in container["spec"]["template"]["spec"]["containers"][0]["env"]}
+
+    name = "formulary-remedies"
+    assert env["FORMULARY_ALLOWED_HOSTS"] == (
+        f"{name},{name}.formulary,{name}.formulary.svc,{name}.formulary.svc.cluster.local,formulary.example"
+    )
+
+
+@pytest.mark.parametrize("name", CI)
+def test_every_variable_that_a_container_gets_is_a_setting_of_its_command(name: str) -> None:
+    settings: dict[str, type[BaseSettings]] = {"formulary": Settings, "formulary-operator": OperatorSettings}
+    given = {
+        (container["command"][0], variable["name"])
+        for _, spec in charts.pods(charts.render(CI[name]))
+        for container in spec["containers"]
+        for variable in container.get("env", [])
+        if variable["name"].startswith("FORMULARY_") and variable["name"] != "FORMULARY_LOG_LEVEL"
+    }
+
+    known = {
+        (command, f"FORMULARY_{field.upper()}") for command, model in settings.items() for field in model.model_fields
+    }
+    assert given - known == set()
+
+
+@pytest.mark.parametrize("name", ["cnpg", "open"])
+def test_the_values_for_holmesgpt_are_those_of_the_example_with_the_address_in_the_cluster(name: str) -> None:
+    configuration = charts.only(charts.render(CI[name]), "ConfigMap", "formulary-holmesgpt")["data"]["values.yaml"]
+    rendered = yaml.safe_load(configuration)["mcp_servers"]["formulary"]
+    example = yaml.safe_load((ROOT / "examples" / "holmesgpt.yaml").read_text())["mcp_servers"]["formulary"]
+
+    headers = rendered["config"].pop("headers", None)
+    assert headers == ({"Authorization": "Bearer {{ env.FORMULARY_TOKEN }}"} if name == "cnpg" else None)
+    assert rendered["config"].pop("url") == "http://formulary.formulary.svc:8080/mcp"
+    assert rendered["config"].items() <= example["config"].items()
+    assert rendered["llm_instructions"] == example["llm_instructions"]
+
+
+def _hooks(objects: list[charts.Object]) -> str:
+    (migration,) = [o for o in objects if o["kind"] == "Job" and "-migrate-" in o["metadata"]["name"]]
+    return str(migration["metadata"]["annotations"].get("helm.sh/hook", ""))
+
+
+def _shown(objects: list[charts.Object]) -> str:
+    """The objects as text, without passwords, and CRDs by name: these have their own tests."""
+    crds = [o for o in objects if o["kind"] == "CustomResourceDefinition"]
+    for crd in crds:
+        crd["spec"] = "…"
+    text = yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=120)
+    return _RANDOM.sub(r"\1…", text)
+
+
+def _unrestricted(spec: dict[str, Any]) -> list[str]:
+    """What the restricted pod security standard, or our rule on top of it, forbids in this pod."""
+    pod = spec.get("securityContext", {})
+    problems = [f"{name} is set" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
+    problems += [f"volume {v['name']}" for v in spec.get("volumes", []) if "hostPath" in v]
+    if pod.get("runAsNonRoot") is not True or not pod.get("runAsUser", 0) > 0:
+        problems.append("may run as root")
+    if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
+        problems.append("no seccomp profile")
+    containers = [*spec.get("initContainers", []), *spec["containers"]]
+    safe = {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}}
+    problems += [
+        f"container {c['name']}: {c.get('securityContext')}" for c in containers if c["securityContext"] != safe
+    ]
+    problems += [
+        f"container {c['name']} has no requests or memory limit"
+        for c in containers
+        if not {"cpu", "memory"} <= c["resources"]["requests"].keys() or "memory" not in c["resources"]["limits"]
+    ]
+    return problems

@@ -1,0 +1,133 @@
+"""The chart in a real API server: installed, upgraded, rolled back, uninstalled."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support import charts
+from support.control_plane import ControlPlane, control_plane
+from support.manifest import workflow
+from support.releases import Release
+
+CRDS = ("remediationworkflows.kubernaut.ai", "aianalyses.kubernaut.ai")
+UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[ControlPlane]:
+    """An API server of this module's own, since CRDs belong to the whole cluster."""
+    with control_plane() as plane:
+        yield plane
+
+
+@pytest.fixture
+def release(bare: ControlPlane) -> Iterator[Release]:
+    """A release that is not installed yet, in a cluster without our CRDs."""
+    yield Release(bare, namespace=f"chart-{uuid.uuid4().hex[:8]}")
+    bare.kubectl("delete", "crd", "--ignore-not-found", *CRDS)
+
+
+def crd(cluster: ControlPlane, name: str = CRDS[0]) -> dict[str, Any]:
+    return cluster.get("crd", name)
+
+
+def test_a_release_lives_and_leaves_the_workflows_behind(bare: ControlPlane, release: Release) -> None:
+    release.install(charts.EXTERNAL)
+    assert release.names("deployments") == {"formulary-server", "formulary-operator"}
+    assert len(release.jobs) == 1
+    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *CRDS)
+    bare.apply(workflow("kept"), namespace=release.namespace)
+
+    release.upgrade({**charts.EXTERNAL, "server": {"replicas": 3}, "image": {"tag": "9.9.9"}})
+    assert release.get("deployment", "formulary-server")["spec"]["replicas"] == 3
+    assert len(release.jobs) == 2
+
+    release.rollback()
+    assert release.get("deployment", "formulary-server")["spec"]["replicas"] == 2
+    assert release.revisions() == ["superseded", "superseded", "deployed"]
+
+    release.uninstall()
+    assert release.names("deployments,services,serviceaccounts,networkpolicies,roles,rolebindings,jobs") == set()
+    assert release.get("rw", "kept")["spec"] == workflow("kept")["spec"]
+
+    release.install(charts.EXTERNAL)
+    assert release.get("rw", "kept")["spec"] == workflow("kept")["spec"]
+    release.uninstall()
+
+
+def test_another_release_leaves_the_crds_of_the_first_alone(bare: ControlPlane, release: Release) -> None:
+    release.install(charts.EXTERNAL)
+    before = crd(bare)
+    other = Release(bare, namespace=f"{release.namespace}-other", name="second")
+
+    other.install({**charts.EXTERNAL, "crds": {"keep": False}, "commonLabels": {"second": "yes"}})
+    other.uninstall()
+
+    after = crd(bare)
+    assert (after["spec"], after["metadata"]) == (before["spec"], before["metadata"])
+    release.uninstall()
+
+
+def test_crds_that_are_there_already_are_left_alone_even_at_an_upgrade(bare: ControlPlane, release: Release) -> None:
+    bare.kubectl("apply", f"--filename={UPSTREAM}")
+    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *CRDS)
+    before = crd(bare)
+
+    release.install(charts.EXTERNAL)
+    release.upgrade({**charts.EXTERNAL, "server": {"replicas": 3}})
+    release.uninstall()
+
+    after = crd(bare)
+    assert (after["spec"], after["metadata"]) == (before["spec"], before["metadata"])
+
+
+def test_crds_go_with_the_release_if_they_are_not_to_be_kept(bare: ControlPlane, release: Release) -> None:
+    release.install({**charts.EXTERNAL, "crds": {"keep": False}})
+    release.uninstall()
+
+    bare.kubectl("wait", "--for=delete", "--timeout=30s", *(f"crd/{name}" for name in CRDS))
+
+
+def test_the_bundled_database_keeps_its_passwords_and_its_volume(release: Release) -> None:
+    values = charts.ci_values()["trial"]
+    release.install(values)
+    before = release.get("secret", "formulary-postgres")["data"]
+    assert release.names("deployments") == {"formulary"}
+    assert {job.rpartition("-")[0] for job in release.jobs} <= {"formulary-migrate", "formulary-starter"}
+
+    release.upgrade({**values, "image": {"tag": "9.9.9"}})
+    assert release.get("secret", "formulary-postgres")["data"] == before
+
+    release.uninstall()
+    release.install(values)
+    assert release.get("secret", "formulary-postgres")["data"] == before
+    release.uninstall()
+
+
+def test_a_webhook_keeps_the_authority_that_the_operator_gave_it(bare: ControlPlane, release: Release) -> None:
+    values = {**charts.EXTERNAL, "webhook": {"enabled": True}}
+    release.install(values)
+    name = f"{release.namespace}-formulary"
+    patch = '[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Q0E="}]'
+    bare.kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", f"--patch={patch}")
+
+    release.upgrade({**values, "webhook": {"enabled": True, "timeoutSeconds": 7}})
+
+    (webhook,) = bare.get("validatingwebhookconfiguration", name)["webhooks"]
+    assert (webhook["timeoutSeconds"], webhook["failurePolicy"]) == (7, "Ignore")
+    assert webhook["clientConfig"]["caBundle"] == "Q0E="
+    release.uninstall()
+
+
+@pytest.mark.parametrize("name", ["namespaced", "open"])
+def test_the_api_server_takes_every_object_it_knows(bare: ControlPlane, release: Release, name: str) -> None:
+    values = charts.ci_values()[name]
+    for namespace in values.get("catalog", {}).get("watchNamespaces", []):
+        bare.create_namespace(namespace)
+
+    # The CRDs of other operators are not here.
+    release.install({key: value for key, value in values.items() if key not in ("monitoring", "kagent")})
+    release.uninstall()

@@ -1,0 +1,305 @@
+"""The whole product under exactly the permissions that the chart grants.
+
+The chart is installed into a real API server; then its containers run as local processes, with their own commands,
+environment and ServiceAccounts. The audit log of the API server says which permissions they used.
+"""
+
+import base64
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support import charts, databases
+from support.agent import answer_of, call, found, refused
+from support.cluster import condition
+from support.control_plane import ControlPlane, Request, control_plane
+from support.manifest import analysis, workflow
+from support.operator_process import Daemon, wait_until
+from support.pods import Container, container, running
+from support.releases import Release
+
+HOME = "formulary"
+INCIDENTS = "shop"
+VALUES = {**charts.EXTERNAL, "webhook": {"enabled": True, "timeoutSeconds": 1}, "starterCatalog": {"enabled": True}}
+NAMESPACED = {
+    "database": {
+        "external": {"existingSecret": "formulary-database", "serverKey": "server", "operatorKey": "operator"}
+    },
+    "rbac": {"scope": "namespace"},
+    "catalog": {"watchNamespaces": [HOME, INCIDENTS]},
+}
+QUERY = {"query": "OOMKilled critical"}
+EXAMPLE = Path(__file__).parents[2] / "examples" / "incident.yaml"
+_JOB_SECONDS = 120
+_BROKEN = '{"data":{"tls.crt":"eA=="}}'
+
+Permission = tuple[str, str, str, str]
+"""Group, resource with subresource, verb, name; no name means all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Product:
+    """An installed release whose server and operator run, and which has been used."""
+
+    cluster: ControlPlane
+    release: Release
+    server: Daemon
+    operator: Daemon
+    webhook_port: int
+
+    def agent(self, name: str, *, incident: str = "rr-1") -> dict[str, str]:
+        """The headers of an agent with this ServiceAccount."""
+        token = self.cluster.service_account("agents", name)
+        return {"Authorization": f"Bearer {token}", "X-Remediation-Id": incident}
+
+
+@pytest.fixture(scope="module")
+async def product(postgres: EmbeddedPostgres) -> AsyncIterator[Product]:
+    """Installed with the starter catalog and a webhook; nothing but the chart grants it anything."""
+    async with databases.empty_database(postgres) as dsn:
+        with ExitStack() as stack:
+            yield _used(_started(VALUES, dsn=dsn, stack=stack))
+
+
+async def test_an_agent_with_the_role_view_finds_what_was_applied_for_its_incident(product: Product) -> None:
+    for namespace in (HOME, INCIDENTS):
+        _let_view(product.cluster, "agent", namespace=namespace)
+
+    answer = await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("agent"))
+
+    assert "for-payments" in found(answer)
+    assert "for-others" not in found(answer)
+    assert answer_of(answer)["search_mode"] == "hybrid"
+    assert "oom-raise-memory-limit" in found(answer), "the starter catalog was not applied"
+
+
+async def test_the_incident_of_the_installation_page_gets_the_one_workflow_that_its_owners_accept(
+    product: Product,
+) -> None:
+    cluster = product.cluster
+    cluster.create_namespace("payments")
+    cluster.kubectl("apply", f"--filename={EXAMPLE}")
+    for namespace in (HOME, "payments"):
+        _let_view(cluster, "holmes", namespace=namespace)
+    wait_until(
+        lambda: condition(cluster.get("rw", "checkout-oom-shed-carts", "--namespace=payments")).get("status") == "True",
+        what="the workflow of the example to be served",
+        shown=product.operator.output,
+    )
+
+    headers = product.agent("holmes", incident="rr-checkout-oom")
+    answer = await call(product.server.url, "search_workflow_catalog", QUERY, headers=headers)
+
+    assert found(answer) == ["checkout-oom-shed-carts"]
+
+
+async def test_an_agent_without_rights_gets_nothing_and_one_without_a_token_is_not_let_in(product: Product) -> None:
+    stranger = await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("stranger"))
+    async with httpx.AsyncClient() as http:
+        nobody = await http.post(f"{product.server.url}/api/v1/workflows/search", json=QUERY)
+
+    assert "aianalyses" in refused(stranger)
+    assert nobody.status_code == 401
+
+
+def test_a_refused_change_is_told_in_an_event(product: Product) -> None:
+    events = {(e["involvedObject"]["name"], e["type"], e["reason"]) for e in product.release.objects("events")}
+
+    assert ("edited", "Warning", "VersionImmutable") in events
+
+
+def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(product: Product) -> None:
+    (webhook,) = product.cluster.get("validatingwebhookconfiguration", f"{HOME}-formulary")["webhooks"]
+    client = webhook["clientConfig"]
+    service = f"{client['service']['name']}.{client['service']['namespace']}.svc"
+    trusted = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
+
+    with httpx.Client(verify=trusted) as http:
+        url = f"https://127.0.0.1:{product.webhook_port}{client['service']['path']}"
+        question = _review(workflow("a", version="no version"))
+        answer = http.send(http.build_request("POST", url, json=question, extensions={"sni_hostname": service}))
+
+    assert answer.json()["response"]["allowed"] is False
+    assert product.release.get("service", client["service"]["name"])["spec"]["ports"][0]["targetPort"] == "webhook"
+
+
+def test_helm_test_finds_nothing_amiss(product: Product) -> None:
+    pod = charts.only(charts.render(VALUES), "Pod")["spec"]
+
+    with container(product.cluster, pod, namespace=HOME) as found:
+        _run(found.redirected(formulary=product.server.url))
+
+
+async def test_every_permission_that_the_chart_grants_is_used_and_none_is_missing(product: Product) -> None:
+    await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
+
+    _expect_exact_permissions(product)
+
+
+async def test_with_least_rights_in_cluster_and_database_every_permission_is_used_and_none_is_missing(
+    postgres: EmbeddedPostgres,
+) -> None:
+    async with databases.empty_database(postgres) as dsn:
+        with ExitStack() as stack:
+            product = _started(NAMESPACED, dsn=dsn, stack=stack)
+            _apply(product)
+            await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
+            product.operator.stop()  # a watch is in the audit log once it has ended
+
+            _expect_exact_permissions(product)
+
+
+def _expect_exact_permissions(product: Product) -> None:
+    for account in product.release.names("serviceaccounts"):
+        granted = _granted(product.release, account)
+        requests = product.cluster.requests(user=f"system:serviceaccount:{HOME}:{account}")
+
+        assert [request for request in requests if request.code == 403] == []
+        assert granted - {p for p in granted for request in requests if _covers(p, request=request)} == set()
+
+
+def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
+    cluster = stack.enter_context(control_plane())
+    cluster.create_namespace(INCIDENTS)
+    addresses = {
+        key: dsn.replace("//postgres@", f"//{user}@")
+        for key, user in (("uri", "postgres"), ("server", "formulary_server"), ("operator", "formulary_writer"))
+    }
+    release = Release(cluster, namespace=HOME, addresses=addresses, run=lambda pod: _run_job(cluster, pod))
+    release.install(values)
+
+    def started(name: str, *, probe: int) -> tuple[Daemon, Container]:
+        pod = release.get("deployment", f"formulary-{name}")["spec"]["template"]["spec"]
+        ready = stack.enter_context(container(cluster, pod, namespace=HOME, name=f"{name}-0"))
+        return stack.enter_context(running(ready, probe=probe)), ready
+
+    operator, container_of_operator = started("operator", probe=8081)
+    server, _ = started("server", probe=8080)
+    operator.wait_ready()
+    server.wait_ready()
+    return Product(
+        cluster=cluster,
+        release=release,
+        server=server,
+        operator=operator,
+        webhook_port=container_of_operator.ports.get(9443, 0),
+    )
+
+
+def _used(product: Product) -> Product:
+    """Do what makes every part work: workflows good and bad, an incident, a certificate that must be renewed."""
+    _apply(product)
+    patch = ("--namespace", HOME, "--type=merge", f"--patch={_BROKEN}")
+    product.cluster.kubectl("patch", "secret", "formulary-webhook-tls", *patch)
+    product.operator.stop()
+    product.operator.start().wait_ready()
+    wait_until(
+        lambda: product.release.get("secret", "formulary-webhook-tls")["data"]["tls.crt"] != "eA==",
+        what="the certificate to be renewed",
+        shown=product.operator.output,
+    )
+    return product
+
+
+def _apply(product: Product) -> None:
+    cluster = product.cluster
+    for name, team in (("for-payments", "payments"), ("for-others", "others")):
+        cluster.apply(workflow(name, customLabels={"team": team}), namespace=HOME)
+    cluster.apply(analysis("incident", remediation_id="rr-1", labels={"team": ["payments"]}), namespace=INCIDENTS)
+    cluster.apply(workflow("edited"), namespace=HOME)
+    _await_reason(product, "edited", "Served")
+    cluster.apply(workflow("edited", what="Something else."), namespace=HOME)
+    _await_reason(product, "edited", "VersionImmutable")
+    _await_reason(product, "for-others", "Served")
+
+
+def _let_view(cluster: ControlPlane, agent: str, *, namespace: str) -> None:
+    """Give an agent what the role `view` of a cluster with controllers takes from the chart's."""
+    whom = (f"--clusterrole={HOME}-formulary-view", f"--serviceaccount=agents:{agent}")
+    cluster.kubectl("create", "rolebinding", agent, *whom, f"--namespace={namespace}")
+
+
+def _await_reason(product: Product, workflow: str, reason: str) -> None:
+    wait_until(
+        lambda: condition(product.release.get("rw", workflow)).get("reason") == reason,
+        what=f"{workflow} to be {reason}",
+        shown=product.operator.output,
+    )
+
+
+def _run_job(cluster: ControlPlane, pod: dict[str, Any]) -> None:
+    with container(cluster, pod, namespace=HOME) as found:
+        _run(found)
+
+
+def _run(found: Container) -> None:
+    program = Path(sys.executable).with_name(found.command[0])
+    done = subprocess.run(
+        [program, *found.command[1:]],
+        env=found.environment,
+        capture_output=True,
+        text=True,
+        timeout=_JOB_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{found.command} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+
+
+def _review(document: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "operation": "CREATE",
+            "kind": {"group": "kubernaut.ai", "version": "v1alpha1", "kind": "RemediationWorkflow"},
+            "resource": {"group": "kubernaut.ai", "version": "v1alpha1", "resource": "remediationworkflows"},
+            "namespace": HOME,
+            "name": document["metadata"]["name"],
+            "object": document,
+        },
+    }
+
+
+def _granted(release: Release, account: str) -> set[Permission]:
+    """What the bindings of a ServiceAccount allow it."""
+    return {
+        (group, resource, verb, name)
+        for rule in _rules(release, account)
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def _rules(release: Release, account: str) -> Iterator[dict[str, Any]]:
+    for kind in ("rolebinding", "clusterrolebinding"):
+        for binding in release.objects(kind):
+            subjects = {(s.get("namespace"), s["name"]) for s in binding.get("subjects", [])}
+            if (release.namespace, account) not in subjects:
+                continue
+            role = release.get(binding["roleRef"]["kind"].lower(), binding["roleRef"]["name"])
+            yield from role["rules"]
+
+
+def _covers(permission: Permission, *, request: Request) -> bool:
+    group, resource, verb, name = permission
+    subject = f"{request.resource}/{request.subresource}".rstrip("/")
+    # What is applied on the server and was not there needs both verbs, and is logged as one.
+    verbs = {"patch", "create"} if (request.verb, request.code) == ("patch", 201) else {request.verb}
+    return (
+        request.code != 403
+        and (group, resource) == (request.group, subject)
+        and verb in verbs
+        and name in ("", request.name)
+    )
