@@ -14,7 +14,7 @@ from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.store import migrate as migrations
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import HEAD, describe, migrate, require_current_schema, schema_revision
+from formulary_catalog.store.migrate import HEAD, _upgrade, describe, migrate, require_current_schema, schema_revision
 
 PASSWORD = "s3cret"
 
@@ -91,6 +91,27 @@ async def test_several_processes_may_migrate_databases_of_a_new_server_at_once(d
         await admin.close()
         await asyncio.gather(*(_migrate_in_a_process(server.dsn(database=name)) for name in names))
         assert [await schema_revision(server.dsn(database=name)) for name in names] == [HEAD] * 3
+
+
+async def test_a_migration_waits_for_a_backup_without_holding_up_those_who_read(
+    owner: "asyncpg.Connection[asyncpg.Record]", empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("formulary_catalog.store.migrate._LOCK_PAUSE", 0.2)
+    await owner.execute("create schema formulary; create extension if not exists vector")
+    await _upgrade(empty_database, to="0001")
+    backup = await asyncpg.connect(empty_database)
+    await backup.execute("begin; lock table formulary.workflow_version in access share mode")
+    migrating = asyncio.create_task(_migrate(empty_database))
+    reader = await asyncpg.connect(empty_database)
+    for _ in range(5):
+        await asyncio.sleep(0.4)
+        assert await reader.fetchval("select count(*) from formulary.workflow_version", timeout=1.8) == 0
+    assert not migrating.done()
+    await backup.close()
+    async with asyncio.timeout(20):
+        await migrating
+    assert await schema_revision(empty_database) == HEAD
+    await reader.close()
 
 
 async def test_a_database_of_something_else_is_left_alone(

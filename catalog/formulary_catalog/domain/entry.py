@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -17,6 +17,7 @@ from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_tex
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
+_MAX_DEPTH = 100
 _MAX_SHOWN_PROBLEMS = 5
 _MAX_SHOWN_KEY = 100
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -87,6 +88,7 @@ def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace
     Raises:
         InvalidManifest: a field breaks a rule.
     """
+    _require_shallow(document, source=source)
     workflow = _validated(RemediationWorkflow, document=document, source=source)
     namespace = workflow.metadata.namespace or default_namespace
     name = workflow.metadata.name
@@ -111,6 +113,7 @@ def incident_context(document: Mapping[str, Any], *, source: str, default_namesp
     Raises:
         InvalidManifest: a field breaks a rule. Values of custom labels are never shown.
     """
+    _require_shallow(document, source=source)
     analysis = _validated(AIAnalysis, document=document, source=source)
     context = request_context(analysis, namespace=default_namespace)
     free_form = {"metadata.annotations": sorted(context.strict_keys), "detectedLabels": context.detected_labels}
@@ -123,6 +126,24 @@ def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> 
         return model.model_validate(document)
     except ValidationError as error:
         raise _invalid(error, source=source) from None
+
+
+def _require_shallow(document: Mapping[str, Any], *, source: str) -> None:
+    """What is nested without end would exhaust whatever walks through it later."""
+    level: list[Any] = [document.get("spec")]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for value in level for inner in _members(value)]
+        if not level:
+            return
+    raise InvalidManifest(
+        f"{source}: spec: is nested deeper than {_MAX_DEPTH} levels; flatten it", source=source, field="spec"
+    )
+
+
+def _members(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _require_storable(document: Mapping[str, Any], *, source: str) -> None:

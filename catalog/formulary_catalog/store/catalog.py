@@ -23,7 +23,7 @@ _SEARCH_COLUMNS = (
 
 
 _CURRENT = """
-select v.namespace, v.name, v.version, v.version_id, v.status, v.source, v.owner, v.index_hash,
+select v.namespace, v.name, v.version, v.version_id, v.content_hash, v.status, v.source, v.owner, v.index_hash,
        coalesce(max(s.model_id), '') as model_id
 from workflow_version v left join workflow_search s using (version_id)
 where v.status in ('Active', 'Disabled') and {which}
@@ -48,6 +48,7 @@ class StoredWorkflow:
     name: str
     version: str
     version_id: str
+    content_hash: str
     status: str
     source: str
     owner: str
@@ -137,12 +138,35 @@ class CatalogWriter:
 
         return await self._database.write(write)
 
-    async def remove(self, *, namespace: str, name: str) -> bool:
-        """End serving a workflow; its versions stay as history. Whether there was one."""
+    async def remove(self, *, namespace: str, name: str, source: str = "", unless_owned_by: str = "") -> bool:
+        """End serving a workflow; its versions stay as history. Whether there was one.
+
+        `source` spares what came from elsewhere, `unless_owned_by` what belongs to the object with this uid.
+        """
 
         async def write(connection: Connection) -> bool:
             await _lock(connection, namespace=namespace, name=name)
-            return await _remove(connection, namespace=namespace, name=name)
+            return await _remove(
+                connection, namespace=namespace, name=name, source=source, unless_owned_by=unless_owned_by
+            )
+
+        return await self._database.write(write)
+
+    async def suspend(self, *, namespace: str, name: str) -> bool:
+        """Stop serving the current version of a workflow, and keep it as Disabled. Whether it was served."""
+
+        async def write(connection: Connection) -> bool:
+            await _lock(connection, namespace=namespace, name=name)
+            version = await connection.fetchval(
+                """
+                update workflow_version set status = 'Disabled', changed_at = now()
+                where namespace = $1 and name = $2 and status = 'Active' returning version_id
+                """,
+                namespace,
+                name,
+            )
+            await connection.execute("delete from workflow_search where version_id = $1", version)
+            return version is not None
 
         return await self._database.write(write)
 
@@ -176,8 +200,12 @@ async def _save_vectors(
 
 
 async def _tenant(connection: Connection, *, namespace: str) -> int:
-    await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
-    return int(await connection.fetchval("select id from tenant where namespace = $1", namespace))
+    known = "select id from tenant where namespace = $1"
+    if (tenant_id := await connection.fetchval(known, namespace)) is None:
+        # Asked first: an insert that finds a conflict still uses up a number of the sequence.
+        await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
+        tenant_id = await connection.fetchval(known, namespace)
+    return int(tenant_id)
 
 
 async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
@@ -185,16 +213,19 @@ async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
     await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{namespace}/{name}")
 
 
-async def _remove(connection: Connection, *, namespace: str, name: str, unless_owned_by: str = "") -> bool:
-    """End serving all versions of a workflow, but those of one owner or of none if it is named. Whether there were."""
+async def _remove(
+    connection: Connection, *, namespace: str, name: str, source: str = "", unless_owned_by: str = ""
+) -> bool:
     rows = await connection.fetch(
         """
         update workflow_version set status = 'Deleted', changed_at = now()
-        where namespace = $1 and name = $2 and status <> 'Deleted' and ($3 = '' or owner not in ('', $3))
+        where namespace = $1 and name = $2 and status <> 'Deleted' and ($3 = '' or source = $3)
+          and ($4 = '' or owner not in ('', $4))
         returning version_id
         """,
         namespace,
         name,
+        source,
         unless_owned_by,
     )
     await connection.execute(
@@ -222,7 +253,7 @@ async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry
         origin = f" (from {file})" if kind == "file" else ""
         raise VersionImmutable(
             f"{entry.source}: spec.version: {entry.namespace}/{entry.name} {entry.version} is already stored with "
-            f"other content{origin}, which stays served; raise spec.version",
+            f"other content{origin}; raise spec.version",
             source=entry.source,
             field="spec.version",
         )

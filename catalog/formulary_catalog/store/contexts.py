@@ -36,8 +36,13 @@ class ContextWriter:
         )
 
     async def remove(self, *, namespace: str, name: str) -> None:
-        """Forget one context; calls that name it fail closed from then on."""
-        await self._database.execute("delete from request_context where namespace = $1 and name = $2", namespace, name)
+        """Forget one context of this source; calls that name it fail closed from then on."""
+        await self._database.execute(
+            "delete from request_context where namespace = $1 and name = $2 and source = $3",
+            namespace,
+            name,
+            self._source,
+        )
 
     async def mark_gone(self, *, namespace: str, name: str) -> None:
         """Note that the object is deleted: late calls are still answered under its constraints, until `purge`."""

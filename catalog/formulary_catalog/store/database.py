@@ -43,6 +43,7 @@ class Database:
         self._pool = pool
         self._dsn = dsn
         self._deadline = deadline
+        self._before_writes: Callable[[Connection], Awaitable[None]] | None = None
 
     @classmethod
     async def open(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = 1.8) -> "Database":
@@ -105,13 +106,27 @@ class Database:
                 await self._pool.expire_connections()
                 return await self._run(operation)
 
+    def before_writes(self, check: Callable[[Connection], Awaitable[None]]) -> None:
+        """Have every later write run `check` first, in the same transaction; what it raises ends the write."""
+        self._before_writes = check
+
     async def write(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Run a write in a transaction of its own. Never repeated: whether a lost write happened is unknown."""
+        check = self._before_writes
+
+        async def checked(connection: Connection) -> _T:
+            if check is not None:
+                await check(connection)
+            return await operation(connection)
+
         async with _translated(), asyncio.timeout(self._deadline):
-            return await self._run(operation)
+            return await self._run(checked)
 
     async def execute(self, statement: str, *arguments: object) -> None:
         """Run one statement that commits by itself."""
+        if self._before_writes is not None:
+            await self.write(lambda connection: connection.execute(statement, *arguments))
+            return
         async with _translated(), asyncio.timeout(self._deadline), self._connection() as connection:
             await connection.execute(statement, *arguments)
 

@@ -10,7 +10,7 @@ import asyncpg
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest revision; a test holds it equal to alembic's, so that starting need not import alembic.
 
 Revisions that begin with the same digit only add to what was there: programs of an older release work with them, so
@@ -21,6 +21,8 @@ MIN_POSTGRES = 16
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 7_204_113_601  # any number that is ours
 _CONNECT_TIMEOUT = 10
+_LOCK_ATTEMPTS = 20
+_LOCK_PAUSE = 2.0
 CONNECT_FAILURES = (
     OSError,
     ValueError,
@@ -105,12 +107,29 @@ async def _migrate(dsn: str) -> None:
         try:
             await connection.execute("create schema if not exists formulary")
             await connection.execute("create extension if not exists vector")
-            await _upgrade(dsn)
+            await _upgrade_beside_others(dsn)
         except asyncpg.InsufficientPrivilegeError as error:
             raise _unprivileged(dsn, reason=str(error)) from error
 
 
-async def _upgrade(dsn: str) -> None:
+async def _upgrade_beside_others(dsn: str) -> None:
+    """Upgrade without holding up the searches of running servers.
+
+    A change of a table waits for whoever reads it, such as a backup, and everybody who comes later waits behind it. So
+    it waits shortly, and often.
+    """
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            return await _upgrade(dsn)
+        except asyncpg.LockNotAvailableError:
+            await asyncio.sleep(_LOCK_PAUSE)
+    raise Unavailable(
+        f"a table of {describe(dsn)} has been in use for a minute, by a backup perhaps; run `formulary migrate` again "
+        "when that is over"
+    )
+
+
+async def _upgrade(dsn: str, *, to: str = "head") -> None:
     from alembic import command  # slow to import, and only needed when there is something to do
     from alembic.config import Config
     from sqlalchemy import Connection
@@ -123,10 +142,10 @@ async def _upgrade(dsn: str) -> None:
 
     def upgrade(connection: Connection) -> None:
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        command.upgrade(config, to)
 
     async def connect() -> asyncpg.Connection:
-        return await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT)
+        return await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT, server_settings={"lock_timeout": "1s"})
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
@@ -135,6 +154,8 @@ async def _upgrade(dsn: str) -> None:
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == asyncpg.InsufficientPrivilegeError.sqlstate:
             raise _unprivileged(dsn, reason=str(error.orig)) from error
+        if getattr(error.orig, "sqlstate", None) == asyncpg.LockNotAvailableError.sqlstate:
+            raise asyncpg.LockNotAvailableError(str(error.orig)) from error
         raise
     finally:
         await engine.dispose()

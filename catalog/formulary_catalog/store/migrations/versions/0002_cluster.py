@@ -12,3 +12,8 @@ def upgrade() -> None:
     op.execute("alter table formulary.request_context add column source text not null default 'file'")
     op.execute("alter table formulary.request_context add column gone_at timestamptz")
     op.execute("create index request_context_gone on formulary.request_context (gone_at) where gone_at is not null")
+    # Which start of which operator leads; see store/leadership.
+    op.execute(
+        'create table formulary.leadership (name text collate "C" primary key, epoch bigint not null)',
+    )
+    op.execute("grant select, insert, update on formulary.leadership to formulary_writer")
