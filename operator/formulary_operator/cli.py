@@ -17,6 +17,8 @@ from formulary_catalog.starter import starter_catalog
 from formulary_operator.settings import OperatorSettings
 
 _LEVELS = ("debug", "info", "warning", "error")
+_DEEPEST_JSON = 25_000
+"""Twice what an API server takes: an object of such depth is refused by itself, and must not end the process."""
 
 
 @click.group()
@@ -42,6 +44,7 @@ def run_command(*, log_level: str) -> None:
 
     settings = _settings()
     configure_logging(level=log_level, as_json=True)
+    sys.setrecursionlimit(_DEEPEST_JSON)
     _run_until_stopped(run(settings))
 
 

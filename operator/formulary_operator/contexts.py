@@ -1,29 +1,17 @@
 """One AIAnalysis: from the cluster's object to the stored request context (DESIGN section 6)."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import structlog
+from cachetools import LRUCache
 
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_operator.api.names import ANALYSES
-from formulary_operator.kube.client import KubeClient
+from formulary_operator.core.translate import context_of
+from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
-from formulary_operator.workflows import SOURCE
 
+_MAX_TOLD = 1024
 _log = structlog.get_logger(__name__)
-
-
-def context_of(document: Mapping[str, Any]) -> RequestContext:
-    """The context that an object stands for.
-
-    Raises:
-        InvalidManifest: a field breaks a rule; values of custom labels are never shown.
-    """
-    return incident_context(document, source=SOURCE, default_namespace=document["metadata"]["namespace"])
 
 
 class ContextReconciler:
@@ -33,6 +21,7 @@ class ContextReconciler:
         self._client = client
         self._contexts = contexts
         self._events = events
+        self._told: LRUCache[str, str] = LRUCache(_MAX_TOLD)
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
         """Bring one object in step. What became of it: `Stored`, `Invalid` or `Gone`.
@@ -50,9 +39,17 @@ class ContextReconciler:
             context = context_of(document)
         except InvalidManifest as error:
             await self._contexts.remove(namespace=namespace, name=name)
-            _log.warning("analysis_invalid", namespace=namespace, name=name, reason=error.detail)
-            message = f"searches for this incident fail: {error.detail}"
-            await self._events.record(document, type="Warning", reason="ContextInvalid", message=message)
+            await self._tell(document, problem=error.detail)
             return "Invalid"
         await self._contexts.save(context)
         return "Stored"
+
+    async def _tell(self, document: Json, *, problem: str) -> None:
+        """Say once what is wrong with an object; its controller may write to it all the time."""
+        metadata = document["metadata"]
+        if self._told.get(metadata["uid"]) == problem:
+            return
+        self._told[metadata["uid"]] = problem
+        _log.warning("analysis_invalid", namespace=metadata["namespace"], name=metadata["name"], reason=problem)
+        message = f"searches for this incident fail: {problem}"
+        await self._events.record(document, type="Warning", reason="ContextInvalid", message=message)

@@ -4,30 +4,32 @@ It heals deletions while nobody watched, gaps after a 410, a restored database a
 """
 
 import asyncio
+import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
-from formulary_catalog.errors import FormularyError, InvalidManifest
+from formulary_catalog.errors import EmbedderUnavailable, FormularyError
 from formulary_catalog.store.catalog import CatalogWriter, StoredWorkflow
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.leadership import Superseded
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
-from formulary_operator.contexts import context_of
-from formulary_operator.core.finding import stored
-from formulary_operator.core.status import differs, wanted_status
-from formulary_operator.core.sweep import Key, by_key, is_current, sweep
+from formulary_operator.core.drift import is_adrift
+from formulary_operator.core.sweep import Key, by_key, sweep
+from formulary_operator.core.translate import SOURCE, context_of
 from formulary_operator.embedding import Embedding
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.objects import ObjectKey, key_of
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.workflows import SOURCE, entry_of
-from formulary_operator.workqueue import WorkQueue
+from formulary_operator.workqueue import Priority, WorkQueue, pause_after
 
-_RETRY_SECONDS = 5.0
-_SETTLING_SECONDS = 1.0  # a listing asks once for each object in it
+_APART_SECONDS = 5.0
+"""Between two resyncs, however often somebody asks: a listing asks once for each object in it."""
+_EMPTINESS_SECONDS = 10.0
 _log = structlog.get_logger(__name__)
 
 
@@ -58,24 +60,42 @@ class Resync:
         """Have a resync run soon: something may have been missed."""
         self._asked.set()
 
-    async def keep_running(self, *, done: Callable[[], Awaitable[None]]) -> None:
-        """Resync again and again; `done` is called after each that succeeded."""
+    async def keep_running(self, *, done: Callable[[], None]) -> None:
+        """Resync again and again; `done` is called after each that succeeded.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        failures = 0
         while True:
             self._asked.clear()
             try:
                 await self.run()
-                await done()
-                pause = self._settings.resync_seconds
-            except FormularyError as error:
-                self._metrics.resync_failures.inc()
-                _log.warning("resync_failed", reason=str(error))
-                pause = _RETRY_SECONDS
-            try:
-                async with asyncio.timeout(pause):
-                    await self._asked.wait()
-                await asyncio.sleep(_SETTLING_SECONDS)
-            except TimeoutError:
+            except Superseded:
+                raise
+            except Exception as error:
+                failures += 1
+                self._tell_failure(error)
+                await asyncio.sleep(pause_after(failures, jitter=random.random()))
                 continue
+            failures = 0
+            done()
+            await self._until_next()
+
+    async def notice_emptiness(self) -> None:
+        """Ask for a resync when nothing of a kind is left: a listing of nothing is told to nobody by kopf."""
+        told: set[tuple[str, str]] = set()
+        while True:
+            await asyncio.sleep(_EMPTINESS_SECONDS)
+            with suppress(FormularyError):  # whatever does not answer is told by those who need it
+                for resource, holds in ((WORKFLOWS, self._holds_workflows), (ANALYSES, self._holds_contexts)):
+                    for namespace in self._settings.watch_namespaces or ("",):
+                        place = (resource.plural, namespace)
+                        if not await self._client.is_empty(resource.path(namespace=namespace)):
+                            told.discard(place)
+                        elif place not in told and await holds(namespace):
+                            told.add(place)
+                            self.ask()
 
     async def run(self) -> None:
         """Compare everything once, and queue what differs.
@@ -84,21 +104,46 @@ class Resync:
             FormularyError: the list is incomplete or the database does not answer. Nothing was swept then.
         """
         started = time.monotonic()
-        drifted = await self._workflows() + await self._analyses()
+        # Incidents first: calls for one that is not known yet fail.
+        drifted = await self._analyses() + await self._workflows()
         self._metrics.resynced(seconds=time.monotonic() - started)
         _log.info("resynced", queued=drifted, seconds=round(time.monotonic() - started, 2))
 
+    async def _until_next(self) -> None:
+        await asyncio.sleep(min(_APART_SECONDS, self._settings.resync_seconds))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0, self._settings.resync_seconds - _APART_SECONDS)):
+                await self._asked.wait()
+
+    def _tell_failure(self, error: Exception) -> None:
+        self._metrics.resync_failures.inc()
+        if isinstance(error, FormularyError):
+            _log.warning("resync_failed", reason=str(error))
+        else:
+            _log.error("resync_crashed", exc_info=error)
+
+    async def _holds_workflows(self, namespace: str) -> bool:
+        return any(
+            workflow.source == SOURCE and namespace in ("", workflow.namespace)
+            for workflow in await self._catalog.served()
+        )
+
+    async def _holds_contexts(self, namespace: str) -> bool:
+        return any(namespace in ("", key[0]) for key in await self._contexts.stored())
+
     async def _workflows(self) -> int:
         # Read before the list is: what is created meanwhile can then be in the list alone, and is no orphan.
-        known = by_key(await self._catalog.served(), source=SOURCE, namespaces=self._settings.watch_namespaces)
-        embedder = await self._embedding.embedder()
-        model_id = embedder.model_id if embedder is not None else ""
+        served = await self._catalog.served()
+        known = by_key(served, source=SOURCE, namespaces=self._settings.watch_namespaces)
+        self._tell_strays(served, known=known)
+        model_id = await self._embedding.model_id()
         seen: set[Key] = set()
         drifted: set[ObjectKey] = set()
         async for page in self._pages(WORKFLOWS):
-            differing = await asyncio.to_thread(_differing, page, known, model_id)
             seen |= {(document["metadata"]["namespace"], document["metadata"]["name"]) for document in page}
-            drifted |= differing
+            drifted |= await asyncio.to_thread(
+                _adrift, page, known=known, model_id=model_id, problem=self._embedding.problem
+            )
         found = sweep(known, seen=seen, max_fraction=self._settings.sweep_max_fraction)
         self._metrics.sweep_refused.set(found.refused)
         if found.refused:
@@ -120,7 +165,7 @@ class Resync:
                 seen.add((key.namespace, key.name))
                 try:
                     context = context_of(document)
-                except InvalidManifest:
+                except Exception:  # what is wrong with it is told when it is reconciled, and holds up nobody else here
                     context = None
                 if known.get((key.namespace, key.name)) != context:
                     drifted.add(key)
@@ -130,32 +175,40 @@ class Resync:
         self._metrics.contexts_stored.set(len(known))
         return self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone})
 
+    def _tell_strays(self, served: Collection[StoredWorkflow], *, known: Mapping[Key, StoredWorkflow]) -> None:
+        """Workflows of namespaces that are not watched any more are served until somebody removes them."""
+        strays = {workflow.namespace for workflow in served if workflow.source == SOURCE} - {key[0] for key in known}
+        if strays:
+            _log.warning("unwatched_namespaces_are_served", namespaces=sorted(strays))
+
     async def _pages(self, resource: Resource) -> AsyncIterator[list[dict[str, Any]]]:
         for namespace in self._settings.watch_namespaces or ("",):
             async for page in self._client.pages(resource.path(namespace=namespace)):
                 yield page
 
     def _send(self, resource: Resource, keys: set[ObjectKey]) -> int:
-        """Queue what differs; what waits there already is late, not adrift."""
+        """Queue what differs. What waits there already is late, not adrift; a pause of it ends."""
         drifted = {key for key in keys if key not in self._queue}
         for key in sorted(keys):
-            self._queue.add(key)  # also ends a pause: catalog and API server have just answered
+            self._queue.add(key, Priority.URGENT if resource is ANALYSES else Priority.COMPARED)
         self._metrics.set_drift(resource.plural, len(drifted))
         return len(drifted)
 
 
-def _differing(page: list[dict[str, Any]], known: Mapping[Key, StoredWorkflow], model_id: str) -> set[ObjectKey]:
-    return {key_of(WORKFLOWS, document) for document in page if _differs(document, known=known, model_id=model_id)}
-
-
-def _differs(document: dict[str, Any], *, known: Mapping[Key, StoredWorkflow], model_id: str) -> bool:
-    """Whether catalog or status are not what this object asks for. Refused content is looked at in full each time."""
-    metadata = document["metadata"]
-    try:
-        entry = entry_of(document)
-    except InvalidManifest:
-        return True
-    current = known.get((metadata["namespace"], metadata["name"]))
-    if not is_current(entry, current, uid=metadata["uid"], model_id=model_id):
-        return True
-    return differs(document, wanted_status(document, stored(entry, model_id=model_id, problem=None), now=""))
+def _adrift(
+    page: list[dict[str, Any]],
+    *,
+    known: Mapping[Key, StoredWorkflow],
+    model_id: str,
+    problem: EmbedderUnavailable | None,
+) -> set[ObjectKey]:
+    adrift = set()
+    for document in page:
+        key = key_of(WORKFLOWS, document)
+        try:
+            differs = is_adrift(document, known.get((key.namespace, key.name)), model_id=model_id, problem=problem)
+        except Exception:  # what is wrong with it is told when it is reconciled, and holds up nobody else here
+            differs = True
+        if differs:
+            adrift.add(key)
+    return adrift

@@ -14,12 +14,14 @@ from formulary_catalog.errors import FormularyError, InvalidInput, StartupError,
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.leadership import Superseded, fence
 from formulary_catalog.store.migrate import require_current_schema
 from formulary_operator.certificates import ServingCertificate, Source, directory
 from formulary_operator.contexts import ContextReconciler
+from formulary_operator.core.translate import SOURCE
 from formulary_operator.embedding import Embedding
 from formulary_operator.health import Health, Phase
-from formulary_operator.kube.client import KubeClient
+from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
@@ -30,18 +32,18 @@ from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watching import Watcher
 from formulary_operator.webhook import run_webhook
-from formulary_operator.workflows import SOURCE, WorkflowReconciler
+from formulary_operator.workflows import WorkflowReconciler
 from formulary_operator.workqueue import WorkQueue
 
 _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0
-_DRAIN_SECONDS = 10.0
+_DRAIN_SECONDS = 8.0
 _CRD_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
 
 
 async def run(settings: OperatorSettings) -> None:
-    """Run until cancelled; then finish what has begun, within ten seconds.
+    """Run until cancelled; then finish what has begun, within eight seconds.
 
     Raises:
         InvalidInput: no database is named.
@@ -78,10 +80,20 @@ async def _lead(operator: "Operator", *, settings: OperatorSettings, client: Kub
     )
     health.phase = Phase.STANDBY
     await leadership.acquire()
+    keeping, leading = asyncio.create_task(leadership.keep()), asyncio.create_task(operator.lead())
     try:
-        await _first_to_end(leadership.keep(), operator.lead())
+        await asyncio.wait([keeping, leading], return_when=asyncio.FIRST_COMPLETED)
     finally:
+        # Asked to stop, the lease is kept while what has begun is finished. Without it nothing more may be written.
+        if keeping.done():
+            operator.drains = False
+        for task in (leading, keeping):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await leadership.release()
+    for task in (keeping, leading):
+        if not task.cancelled():
+            task.result()
 
 
 async def _webhook(settings: OperatorSettings, *, client: KubeClient, database: Database) -> None:
@@ -113,7 +125,7 @@ def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> Source:
 
 
 class Operator:
-    """The part that only one replica runs at a time; that two of them overlap for a moment does no harm."""
+    """The part that only one replica runs at a time; of two that overlap, the former cannot write any more."""
 
     def __init__(
         self,
@@ -128,8 +140,13 @@ class Operator:
         self._client = client
         self._health = health
         self._metrics = metrics
+        self._database = database
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._catalog_failed = False
+        self._superseded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._becoming_ready: asyncio.Task[None] | None = None
+        self.drains = True
+        """Whether what is queued is still finished at the end."""
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
         embedding = Embedding(settings, metrics=metrics)
@@ -154,9 +171,11 @@ class Operator:
 
         Raises:
             StartupError: the watch ended by itself.
+            Superseded: another operator leads.
         """
         self._health.phase = Phase.SYNCING
         await self._kinds_served()
+        await fence(self._database, name=f"{self._settings.lease_namespace}/{self._settings.lease_name}")
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         watcher = Watcher(
@@ -168,14 +187,27 @@ class Operator:
             for _ in range(self._settings.workers)
         ]
         try:
-            await _first_to_end(watcher.watch(), self._resync.keep_running(done=self._synced))
+            await _first_to_end(
+                watcher.watch(),
+                self._resync.keep_running(done=self._synced),
+                self._resync.notice_emptiness(),
+                self._until_superseded(),
+            )
         finally:
-            await self._drain()
+            if self.drains:
+                await self._drain()
             for worker in workers:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
             self._metrics.leader.set(0)
         raise StartupError("the watch on the Kubernetes API ended by itself; see the log for the reason")
+
+    async def _until_superseded(self) -> None:
+        try:
+            await self._superseded
+        except Superseded:
+            self.drains = False
+            raise
 
     async def _kinds_served(self) -> None:
         """Wait for the CRDs: a watch that began without them would never notice them."""
@@ -196,22 +228,28 @@ class Operator:
             raise
         self._metrics.observe_reconcile(key.kind, outcome=outcome, seconds=time.monotonic() - started)
         _log.debug("reconciled", kind=key.kind, namespace=key.namespace, name=key.name, outcome=outcome)
-        if self._catalog_failed:
-            self._catalog_failed = False
-            self._resync.ask()
 
     def _failed(self, key: ObjectKey, error: Exception) -> None:
         named = {"kind": key.kind, "namespace": key.namespace, "name": key.name}
-        if isinstance(error, FormularyError):
-            self._catalog_failed = self._catalog_failed or isinstance(error, Unavailable)
-            _log.warning("reconcile_failed", **named, reason=str(error))
+        if not isinstance(error, FormularyError):
+            _log.error("reconcile_crashed", **named, exc_info=error)
             return
-        _log.error("reconcile_crashed", **named, exc_info=error)
+        _log.warning("reconcile_failed", **named, reason=str(error))
+        if isinstance(error, Superseded) and not self._superseded.done():
+            self._superseded.set_exception(error)
+        outage = isinstance(error, Unavailable) and not isinstance(error, KubernetesUnavailable)
+        if outage and not self._catalog_failed:
+            self._catalog_failed = True
+            self._resync.ask()  # it is tried until it succeeds, and then hurries what waits
 
-    async def _synced(self) -> None:
+    def _synced(self) -> None:
+        """Take note of a resync that succeeded."""
+        self._catalog_failed = False
+        if self._becoming_ready is None:
+            self._becoming_ready = asyncio.create_task(self._become_ready())
+
+    async def _become_ready(self) -> None:
         """Ready once everything that the first comparison found has been tried."""
-        if self._health.phase is Phase.READY:
-            return
         await self._queue.settled()
         self._health.phase = Phase.READY
         _log.info("ready")

@@ -13,13 +13,17 @@ from typing import Any
 import kopf
 import structlog
 
-from formulary_operator.api.names import WORKFLOWS, Resource
+from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.core.status import is_observed
+from formulary_operator.core.translate import is_suspended
 from formulary_operator.kube.client import PAGE_SIZE
 from formulary_operator.objects import WATCHED, ObjectKey
+from formulary_operator.workqueue import Priority
 
 _LOOP_SECONDS = 5.0
-_STOP_SECONDS = 8.0
+_STOP_SECONDS = 5.0
+_STACK_BYTES = 64 * 1024**2
+"""Objects may be nested as deep as the API server takes them, and kopf reads them recursively."""
 _BEGIN_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
 _STREAM = "watcher for "
@@ -31,11 +35,15 @@ class Watcher:
     """Watches RemediationWorkflow and AIAnalysis objects until it is stopped.
 
     `changed` and `relisted` are called in the event loop that made the watcher: with each object that changed, and
-    after each complete listing, from which deletions are missing.
+    after each listing of something, from which deletions are missing.
     """
 
     def __init__(
-        self, *, namespaces: Collection[str], changed: Callable[[ObjectKey], None], relisted: Callable[[], None]
+        self,
+        *,
+        namespaces: Collection[str],
+        changed: Callable[[ObjectKey, Priority], None],
+        relisted: Callable[[], None],
     ) -> None:
         self._namespaces = tuple(namespaces)
         self._changed = changed
@@ -48,7 +56,7 @@ class Watcher:
 
     async def watch(self) -> None:
         """Watch until cancelled; returns only if kopf ends by itself, which is a failure."""
-        self._thread.start()
+        self._start()
         try:
             await self._ended.wait()
         finally:
@@ -67,6 +75,13 @@ class Watcher:
             return False
         return True
 
+    def _start(self) -> None:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            self._thread.start()
+        finally:
+            threading.stack_size(before)
+
     def _run(self) -> None:
         try:
             asyncio.run(self._operate())
@@ -77,6 +92,7 @@ class Watcher:
 
     async def _operate(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report)
         supervising = asyncio.create_task(self._supervise())  # older than kopf, so that kopf leaves it alone
         try:
             await kopf.operator(
@@ -116,13 +132,25 @@ class Watcher:
             if type is None:
                 self._tell(self._relisted)
             elif type == "DELETED" or resource is not WORKFLOWS or not is_observed(body):
-                self._tell(self._changed, ObjectKey(resource.plural, namespace, name))
+                self._tell(self._changed, ObjectKey(resource.plural, namespace, name), _priority(type, resource, body))
 
         return seen
 
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         if not self._home.is_closed():
             self._home.call_soon_threadsafe(callback, *arguments)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves."""
+    if "asyncgen" not in context:
+        loop.default_exception_handler(context)
+
+
+def _priority(type_: str, resource: Resource, body: kopf.Body) -> Priority:
+    """What must not wait behind a thousand new workflows: incidents, and what is to be served no more."""
+    urgent = type_ == "DELETED" or resource is ANALYSES or is_suspended(body)
+    return Priority.URGENT if urgent else Priority.CHANGED
 
 
 async def _login(**arguments: Any) -> kopf.ConnectionInfo | None:

@@ -18,8 +18,8 @@ from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
 from formulary_operator.certificates import ServingCertificate
 from formulary_operator.core import admission
 from formulary_operator.core.finding import refused
+from formulary_operator.core.translate import entry_of
 from formulary_operator.serving import served
-from formulary_operator.workflows import entry_of
 
 PATH = "/validate"
 MAX_BODY_BYTES = 3 * 1024**2
@@ -86,7 +86,7 @@ async def judge(question: admission.Question, *, check: Check) -> dict[str, obje
             async with asyncio.timeout(_CHECK_SECONDS):
                 await check(entry)
     except InvalidManifest as error:
-        return admission.denied(question.uid, refused(error, still_served=""))
+        return admission.denied(question.uid, refused(error, current=None))
     except (Unavailable, TimeoutError) as error:
         _log.warning("version not checked", error=str(error) or "no answer in time")
         return admission.allowed(question.uid, warnings=[_NOT_ASKED])

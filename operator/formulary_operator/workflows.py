@@ -6,39 +6,20 @@ from typing import Any
 
 import structlog
 
-from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
+from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import InvalidManifest, Unavailable
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.catalog import CatalogWriter, StoredWorkflow
 from formulary_operator.api.names import WORKFLOWS
 from formulary_operator.core.finding import Finding, postponed, refused, stored
 from formulary_operator.core.status import differs, is_observed, transition, wanted_status
+from formulary_operator.core.translate import SOURCE, entry_of, is_suspended
 from formulary_operator.embedding import Embedding
 from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 
-SOURCE = "cluster"
-"""The stored source of what came from Kubernetes objects."""
-
 Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
-
-
-def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
-    """The entry that an object stands for.
-
-    Raises:
-        InvalidManifest: a field breaks a rule.
-    """
-    # Only what identifies the content is kept: managed fields and statuses of clusters are nobody's to read.
-    metadata = document["metadata"]
-    manifest = {
-        "apiVersion": document["apiVersion"],
-        "kind": document["kind"],
-        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
-        "spec": document.get("spec"),
-    }
-    return catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
 
 
 class WorkflowReconciler:
@@ -67,7 +48,7 @@ class WorkflowReconciler:
         """
         document = await self._client.get(WORKFLOWS.path(namespace=namespace, name=name))
         if document is None or "deletionTimestamp" in document["metadata"]:
-            if await self._catalog.remove(namespace=namespace, name=name):
+            if await self._catalog.remove(namespace=namespace, name=name, source=SOURCE):
                 _log.info("workflow_removed", namespace=namespace, name=name)
             return "Gone"
         try:
@@ -81,25 +62,37 @@ class WorkflowReconciler:
         return finding.reason
 
     async def _store(self, document: Mapping[str, Any]) -> Finding:
-        metadata = document["metadata"]
+        uid = document["metadata"]["uid"]
         try:
             entry = entry_of(document)
-            model_id = await self._apply(entry, uid=metadata["uid"])
+            model_id = await self._apply(entry, uid=uid)
         except InvalidManifest as error:
-            current = await self._catalog.current(namespace=metadata["namespace"], name=metadata["name"])
-            return refused(error, still_served=current.version if current is not None else "")
+            return refused(error, current=await self._left(document))
         return stored(entry, model_id=model_id, problem=None if model_id else self._embedding.problem)
 
+    async def _left(self, document: Mapping[str, Any]) -> StoredWorkflow | None:
+        """What the catalog holds for an object whose newest content it refuses.
+
+        Not what belonged to a deleted object of this name. And `suspend` is obeyed whatever else is wrong: it is how
+        people stop a workflow in a hurry.
+        """
+        named = {"namespace": document["metadata"]["namespace"], "name": document["metadata"]["name"]}
+        await self._catalog.remove(**named, source=SOURCE, unless_owned_by=document["metadata"]["uid"])
+        if is_suspended(document):
+            await self._catalog.suspend(**named)
+        return await self._catalog.current(**named)
+
     async def _apply(self, entry: CatalogEntry, *, uid: str) -> str:
-        """Store the entry with its vector; the model of that vector, empty if it has none."""
-        embedder = await self._embedding.embedder()
-        if embedder is None or entry.workflow.spec.suspend:
+        """Store the entry with its vector; the model of the vector that it has then, empty if it has none."""
+        model_id = await self._embedding.model_id()
+        if not model_id or entry.workflow.spec.suspend:
             await self._catalog.apply(entry, owner=uid)
-            return ""
-        known = not await self._catalog.missing_texts([entry.text_hash], model_id=embedder.model_id)
+            current = await self._catalog.current(namespace=entry.namespace, name=entry.name)
+            return current.model_id if current is not None else ""
+        known = not await self._catalog.missing_texts([entry.text_hash], model_id=model_id)
         vector = None if known else await self._embedding.vector(entry.embedding_text)
-        await self._catalog.apply(entry, model_id=embedder.model_id, vector=vector, owner=uid)
-        return embedder.model_id if known or vector is not None else ""
+        await self._catalog.apply(entry, model_id=model_id, vector=vector, owner=uid)
+        return model_id if known or vector is not None else ""
 
     async def _report(self, document: Json, finding: Finding) -> None:
         """Write the status where it differs, and an Event where the object's standing changed."""
@@ -108,7 +101,8 @@ class WorkflowReconciler:
             return
         metadata = document["metadata"]
         path = WORKFLOWS.path(namespace=metadata["namespace"], name=metadata["name"], subresource="status")
-        written = await self._client.merge(path, {"status": wanted})
+        # The uid is a precondition: an object that was made anew meanwhile is another one.
+        written = await self._client.merge(path, {"metadata": {"uid": metadata["uid"]}, "status": wanted})
         self._metrics.count_status_patch("gone" if written is None else "ok")
         change = transition(document, wanted)
         if written is None or change is None:

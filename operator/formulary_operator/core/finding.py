@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError, InvalidManifest, VersionImmutable
+from formulary_catalog.store.catalog import StoredWorkflow
 
 
 class Reason(StrEnum):
@@ -38,21 +39,21 @@ _CATALOG_STATUS = {
 class Finding:
     """How one object stands.
 
-    `model_id` is that of the vector in use; empty where there is none. `serves_earlier`: this content is not in the
-    catalog, an earlier one of the object is.
+    `version_id`, `content_hash` and `model_id` are those of what the catalog holds for the object, which may be an
+    earlier content; empty where it holds none, or has no vector. `ids_unknown`: it could not be asked.
     """
 
     reason: Reason
     message: str
-    serves_earlier: bool = False
     version_id: str = ""
     content_hash: str = ""
     model_id: str = ""
     not_embedded: str = ""
+    ids_unknown: bool = False
 
 
 def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable | None) -> Finding:
-    """The catalog took the object."""
+    """The catalog took the object; `model_id` is that of its vector, `problem` says why there is none."""
     suspended = entry.workflow.spec.suspend
     return Finding(
         reason=Reason.SUSPENDED if suspended else Reason.SERVED,
@@ -68,19 +69,23 @@ def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable |
     )
 
 
-def refused(error: InvalidManifest, *, still_served: str) -> Finding:
-    """The catalog cannot take the object; `still_served` is the version that it serves for it, if any."""
-    immutable = isinstance(error, VersionImmutable)
-    kept = f"; version {still_served} stays served" if still_served and not immutable else ""
+def refused(error: InvalidManifest, *, current: StoredWorkflow | None) -> Finding:
+    """The catalog cannot take the object; `current` is what it holds for it from before."""
+    reason = Reason.VERSION_IMMUTABLE if isinstance(error, VersionImmutable) else Reason.INVALID
+    if current is None:
+        return Finding(reason=reason, message=error.detail)
+    fate = "stays served" if current.status == "Active" else "stays suspended"
     return Finding(
-        reason=Reason.VERSION_IMMUTABLE if immutable else Reason.INVALID,
-        message=f"{error.detail}{kept}",
-        serves_earlier=bool(still_served),
+        reason=reason,
+        message=f"{error.detail}; version {current.version} {fate}",
+        version_id=current.version_id,
+        content_hash=current.content_hash,
+        model_id=current.model_id,
     )
 
 
 def postponed(error: FormularyError) -> Finding:
     """The catalog could not be asked; whatever it served before, it still does."""
     return Finding(
-        reason=Reason.CATALOG_UNAVAILABLE, message=f"{error}; this is retried automatically", serves_earlier=True
+        reason=Reason.CATALOG_UNAVAILABLE, message=f"{error}; this is retried automatically", ids_unknown=True
     )

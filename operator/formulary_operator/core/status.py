@@ -8,7 +8,8 @@ from formulary_operator.core.finding import Finding, Reason
 
 Json = dict[str, Any]
 
-_UPSTREAMS = ("workflowId", "contentHash", "catalogStatus", "conditions")
+_UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
+_CONDITIONS = ("Ready", "Indexed")
 _OURS = ("versionId", "embeddingModel", "observedGeneration")
 _IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
 _SETTLED = frozenset(Reason) - {Reason.CATALOG_UNAVAILABLE}
@@ -25,9 +26,9 @@ class Transition:
 
 
 def wanted_status(document: Mapping[str, Any], finding: Finding, *, now: str) -> Json:
-    """The whole status that the object should have. `now` is an RFC 3339 time.
+    """The whole status that the object should have, conditions of others included. `now` is an RFC 3339 time.
 
-    What is served while the object itself is refused keeps its ids: they name what agents get.
+    The ids name what the catalog holds for the object, also while its newest content is refused.
     """
     metadata, current = document["metadata"], _status(document)
     generation = metadata.get("generation", 0)
@@ -45,11 +46,12 @@ def wanted_status(document: Mapping[str, Any], finding: Finding, *, now: str) ->
                 now=now,
             ),
             _indexed(finding, document=document, now=now),
+            *_others(current),
         ],
     }
     if not finding.version_id:
         # In a merge patch null removes a field.
-        return status | {key: current.get(key) if finding.serves_earlier else None for key in _IDS}
+        return status | {key: current.get(key) if finding.ids_unknown else None for key in _IDS}
     status |= {
         "versionId": finding.version_id,
         "contentHash": finding.content_hash,
@@ -63,14 +65,16 @@ def wanted_status(document: Mapping[str, Any], finding: Finding, *, now: str) ->
 def differs(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether the status has to be written. Upstream's CRD drops our own fields, which is no difference."""
     current = _status(document)
-    return any(current.get(key) != wanted.get(key) for key in _UPSTREAMS) or any(
-        key in current and current[key] != wanted.get(key) for key in _OURS
+    return (
+        any(current.get(key) != wanted.get(key) for key in _UPSTREAMS)
+        or any(_find(_conditions(current), type_) != _find(wanted["conditions"], type_) for type_ in _CONDITIONS)
+        or any(key in current and current[key] != wanted.get(key) for key in _OURS)
     )
 
 
 def transition(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transition | None:
     """The Event that this change deserves: another standing, or another version served."""
-    before, after = _find(_status(document).get("conditions") or (), "Ready"), _find(wanted["conditions"], "Ready")
+    before, after = _find(_conditions(_status(document)), "Ready"), _find(wanted["conditions"], "Ready")
     same_standing = (before.get("status"), before.get("reason")) == (after["status"], after["reason"])
     if same_standing and _status(document).get("contentHash") == wanted.get("contentHash"):
         return None
@@ -81,30 +85,33 @@ def transition(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transi
     )
 
 
+def standing(document: Mapping[str, Any]) -> str:
+    """The reason of the condition Ready, if it speaks of this generation; else empty."""
+    ready = _find(_conditions(_status(document)), "Ready")
+    current = ready.get("observedGeneration") == document["metadata"].get("generation")
+    return str(ready.get("reason", "")) if current else ""
+
+
 def is_observed(document: Mapping[str, Any]) -> bool:
     """Whether we have already said how this generation stands, so that an event about the object is our own echo."""
-    metadata = document.get("metadata") or {}
-    if metadata.get("deletionTimestamp"):
-        return False
-    ready = _find(_status(document).get("conditions") or (), "Ready")
-    settled = ready.get("reason") in _SETTLED
-    return settled and ready.get("observedGeneration") == metadata.get("generation")
+    return "deletionTimestamp" not in document["metadata"] and standing(document) in _SETTLED
 
 
 def _indexed(finding: Finding, *, document: Mapping[str, Any], now: str) -> Json:
-    if finding.model_id:
+    embedded = finding.reason is Reason.SERVED and bool(finding.model_id)
+    if embedded:
         reason, message = "Embedded", f"found by meaning and by words; vectors of {finding.model_id}"
     elif finding.reason is Reason.SERVED:
         reason = "EmbedderUnavailable"
         message = f"found by words alone: {finding.not_embedded} This is retried automatically."
     else:
         reason, message = "NotServed", "this content is not served, so it is not indexed"
-    return _condition("Indexed", met=bool(finding.model_id), reason=reason, message=message, document=document, now=now)
+    return _condition("Indexed", met=embedded, reason=reason, message=message, document=document, now=now)
 
 
 def _condition(type_: str, *, met: bool, reason: str, message: str, document: Mapping[str, Any], now: str) -> Json:
     status = "True" if met else "False"
-    before = _find(_status(document).get("conditions") or (), type_)
+    before = _find(_conditions(_status(document)), type_)
     since = before.get("lastTransitionTime") if before.get("status") == status else None
     return {
         "type": type_,
@@ -119,6 +126,15 @@ def _condition(type_: str, *, met: bool, reason: str, message: str, document: Ma
 def _status(document: Mapping[str, Any]) -> Mapping[str, Any]:
     status = document.get("status")
     return status if isinstance(status, Mapping) else {}
+
+
+def _conditions(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(status.get("conditions") or ())
+
+
+def _others(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Conditions that somebody else writes: a merge patch replaces the list whole."""
+    return [condition for condition in _conditions(status) if condition.get("type") not in _CONDITIONS]
 
 
 def _find(conditions: Iterable[Mapping[str, Any]], type_: str) -> Mapping[str, Any]:

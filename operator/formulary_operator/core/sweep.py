@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.store.catalog import StoredWorkflow
 
 ALWAYS_REMOVED = 20
@@ -21,23 +20,12 @@ class Sweep:
 def sweep(stored: Collection[Key], *, seen: Collection[Key], max_fraction: float) -> Sweep:
     """The orphans of a complete list. More than 20, and more than `max_fraction` of all, are not believed.
 
-    A catalog that vanishes at once is more often a lost CRD, a restored etcd or a wrong cluster than a decision.
+    A catalog that is gone from a list is more often a restored etcd or a wrong cluster than a decision.
     """
     orphans = frozenset(stored) - frozenset(seen)
     if len(orphans) > max(ALWAYS_REMOVED, max_fraction * len(stored)):
         return Sweep(orphans=frozenset(), refused=len(orphans))
     return Sweep(orphans=orphans, refused=0)
-
-
-def is_current(entry: CatalogEntry, stored: StoredWorkflow | None, *, uid: str, model_id: str) -> bool:
-    """Whether the catalog already holds the object as it is; `model_id` is that of the embedder, empty without one."""
-    if stored is None or (stored.version_id, stored.source, stored.owner) != (entry.version_id, entry.source, uid):
-        return False
-    if stored.index_hash != entry.index_hash:
-        return False
-    if entry.workflow.spec.suspend:
-        return stored.status == "Disabled"
-    return stored.status == "Active" and model_id in ("", stored.model_id)
 
 
 def by_key(

@@ -26,10 +26,14 @@ def bearer_token(authorization: Sequence[str], *, audience: str) -> str:
     if not any(authorization):
         raise NotAuthenticated(f"the call has no token; {how_to_get_one(audience)}")
     if len(authorization) > 1:
-        raise NotAuthenticated("the header Authorization is sent more than once; send it once")
+        raise NotAuthenticated(
+            "the header Authorization is sent more than once; send it once", problem="invalid_request"
+        )
     matched = _BEARER.fullmatch(authorization[0])
     if matched is None or len(matched.group(1)) > MAX_LENGTH:
-        raise NotAuthenticated(f"the header Authorization is malformed; {how_to_get_one(audience)}")
+        raise NotAuthenticated(
+            f"the header Authorization is malformed; {how_to_get_one(audience)}", problem="invalid_request"
+        )
     return matched.group(1)
 
 
@@ -46,6 +50,11 @@ def digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+def is_for(token: str, *, audience: str) -> bool:
+    """Whether the token is a JWT that says of itself that it is for the audience."""
+    return audience in _audiences(token)
+
+
 def has_expired(token: str, *, now: float) -> bool:
     """Whether the token says of itself that it is past its time; `now` in seconds since 1970."""
     expires = _claims(token).get("exp")
@@ -56,10 +65,15 @@ def refusal(token: str, *, audience: str, now: float) -> NotAuthenticated:
     """The error for a token that was refused, with the likely reason by what the token says of itself."""
     if has_expired(token, now=now):
         return NotAuthenticated(f"the token has expired; {how_to_get_one(audience)}")
-    audiences = _claims(token).get("aud", [audience])
-    if audience not in (audiences if isinstance(audiences, list) else [audiences]):
+    if "aud" in _claims(token) and not is_for(token, audience=audience):
         return NotAuthenticated(f"the token is not for the audience {audience}; {how_to_get_one(audience)}")
     return NotAuthenticated(f"the token is not valid here; {how_to_get_one(audience)}")
+
+
+def _audiences(token: str) -> list[Any]:
+    """RFC 7519, section 4.1.3: one, or a list."""
+    audiences = _claims(token).get("aud", [])
+    return audiences if isinstance(audiences, list) else [audiences]
 
 
 def _claims(token: str) -> Mapping[str, Any]:

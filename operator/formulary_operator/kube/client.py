@@ -14,7 +14,7 @@ from lightkube.core.exceptions import ConfigError
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 
-PAGE_SIZE = 500
+PAGE_SIZE = 100
 _SECONDS = 10.0
 
 Json = dict[str, Any]
@@ -25,12 +25,20 @@ class KubernetesUnavailable(Unavailable):
 
 
 class KubernetesRefused(FormularyError):
-    """The API server refuses a request. `status` is that of HTTP, `reason` the machine-readable one of Kubernetes."""
+    """The API server refuses a request. `status` is that of HTTP, `reason` the machine-readable one of Kubernetes.
 
-    def __init__(self, message: str, *, status: int, reason: str) -> None:
+    `about` is the name of the object that it is about: a 404 without one says that the kind is not served at all.
+    """
+
+    def __init__(self, message: str, *, status: int, reason: str, about: str = "") -> None:
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.about = about
+
+    @property
+    def means_no_object(self) -> bool:
+        return self.status == 404 and bool(self.about)
 
 
 class KubeClient:
@@ -70,7 +78,7 @@ class KubeClient:
         try:
             return await self._call("GET", path)
         except KubernetesRefused as error:
-            if error.status == 404:
+            if error.means_no_object:
                 return None
             raise
 
@@ -88,6 +96,10 @@ class KubeClient:
             after = page["metadata"].get("continue", "")
             if not after:
                 return
+
+    async def is_empty(self, path: str) -> bool:
+        """Whether a collection has no objects."""
+        return not (await self._call("GET", path, query={"limit": "1"})).get("items")
 
     async def serves(self, path: str) -> bool:
         """Whether there is a collection at this path; False also while nobody answers."""
@@ -114,7 +126,7 @@ class KubeClient:
         try:
             return await self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
         except KubernetesRefused as error:
-            if error.status == 404:
+            if error.means_no_object:
                 return None
             raise
 
@@ -145,9 +157,21 @@ class KubeClient:
                 f"the Kubernetes API does not answer ({type(error).__name__}); retried automatically"
             ) from error
         if response.is_success:
-            answer: Json = response.json()
-            return answer
+            return _answer(response, method=method, path=path)
         raise _refusal(response, method=method, path=path)
+
+
+def _answer(response: httpx2.Response, *, method: str, path: str) -> Json:
+    """What a success brings. Anything but an object comes from something else in between, such as a proxy."""
+    try:
+        answer = response.json()
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise KubernetesUnavailable(
+            f"what answers {method} {path} with {response.status_code} is not the Kubernetes API; retried automatically"
+        )
+    return answer
 
 
 def _refusal(response: httpx2.Response, *, method: str, path: str) -> FormularyError:
@@ -156,10 +180,15 @@ def _refusal(response: httpx2.Response, *, method: str, path: str) -> FormularyE
         return KubernetesUnavailable(f"the Kubernetes API answers {status} to {method} {path}; retried automatically")
     try:
         told = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
         told = {}
-    reason = str(told.get("reason") or status) if isinstance(told, dict) else str(status)
-    message = str(told.get("message") or "") if isinstance(told, dict) else ""
+    reason = str(told.get("reason") or status)
+    details = told.get("details")
     return KubernetesRefused(
-        f"the Kubernetes API refuses {method} {path} with {status} {reason}: {message}", status=status, reason=reason
+        f"the Kubernetes API refuses {method} {path} with {status} {reason}: {told.get('message') or ''}",
+        status=status,
+        reason=reason,
+        about=str(details.get("name") or "") if isinstance(details, dict) else "",
     )

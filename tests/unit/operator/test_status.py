@@ -20,7 +20,7 @@ FINDINGS = st.builds(
     version_id=st.sampled_from(["", "wf_ver_1", "wf_ver_2"]),
     content_hash=st.sampled_from(["", "1", "2"]),
     model_id=st.sampled_from(["", "model@1"]),
-    serves_earlier=st.booleans(),
+    ids_unknown=st.booleans(),
 )
 STATUSES = st.none() | st.fixed_dictionaries(
     {},
@@ -107,16 +107,27 @@ def test_the_time_of_a_condition_moves_with_its_status_alone() -> None:
     assert bumped["conditions"][0]["lastTransitionTime"] == NOW
     assert bumped["conditions"][0]["observedGeneration"] == 4
     assert bumped["indexedAt"] == LATER
-    broken = Finding(reason=Reason.INVALID, message="m", serves_earlier=True)
+    broken = Finding(reason=Reason.INVALID, message="m")
     assert wanted_status(document(first), broken, now=LATER)["conditions"][0]["lastTransitionTime"] == LATER
 
 
-def test_refused_content_keeps_the_ids_of_what_is_served_and_drops_them_when_nothing_is() -> None:
+def test_the_ids_are_those_of_what_the_catalog_holds_whatever_the_object_says() -> None:
     first = wanted_status(document(), served(), now=NOW)
-    kept = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m", serves_earlier=True), now=LATER)
-    assert (kept["versionId"], kept["catalogStatus"]) == ("wf_ver_1", "Invalid")
-    dropped = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m"), now=LATER)
-    assert dropped["versionId"] is None
+    held = Finding(reason=Reason.INVALID, message="m", version_id="wf_ver_2", content_hash="2")
+    kept = wanted_status(document(first), held, now=LATER)
+    assert (kept["versionId"], kept["contentHash"], kept["catalogStatus"]) == ("wf_ver_2", "2", "Invalid")
+    nothing = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m"), now=LATER)
+    assert nothing["versionId"] is None
+    unknown = wanted_status(document(first), postponed(Unavailable("away")), now=LATER)
+    assert unknown["versionId"] == "wf_ver_1"
+
+
+def test_conditions_of_others_are_kept_and_never_a_reason_to_write() -> None:
+    foreign = {"type": "Scanned", "status": "True", "reason": "Clean", "lastTransitionTime": NOW}
+    first = wanted_status(document({"conditions": [foreign]}), served(), now=NOW)
+    assert foreign in first["conditions"]
+    changed = {**first, "conditions": [*first["conditions"][:2], {**foreign, "status": "False"}]}
+    assert not differs(document(changed), wanted_status(document(changed), served(), now=LATER))
 
 
 def test_events_tell_new_standings_and_new_versions_and_nothing_else() -> None:

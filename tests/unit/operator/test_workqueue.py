@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_operator.workqueue import LONGEST_PAUSE, WorkQueue, pause_after
+from formulary_operator.workqueue import LONGEST_PAUSE, Priority, WorkQueue, pause_after
 
 BOUND = 10.0
 
@@ -132,3 +132,21 @@ def test_pauses_grow_and_stay_bounded(failures: int, jitter: float) -> None:
     pause = pause_after(failures, jitter=jitter)
     assert 0 < pause <= LONGEST_PAUSE
     assert pause_after(failures + 1, jitter=jitter) >= pause
+
+
+async def test_what_is_urgent_goes_first_and_what_a_comparison_found_last() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    handled: list[str] = []
+
+    async def handle(key: str) -> None:
+        handled.append(key)
+
+    queue.add("compared", Priority.COMPARED)
+    queue.add("hurried", Priority.COMPARED)
+    queue.add("changed")
+    queue.add("urgent", Priority.URGENT)
+    queue.add("hurried", Priority.URGENT)
+    assert len(queue) == 4
+    async with working(queue, handle, workers=1):
+        await queue.settled()
+    assert handled == ["urgent", "hurried", "changed", "compared"]

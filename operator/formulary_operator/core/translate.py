@@ -1,0 +1,42 @@
+"""From objects of the cluster to what the catalog stores."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context
+
+SOURCE = "cluster"
+"""The stored source of what came from Kubernetes objects."""
+
+
+def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
+    """The entry that a RemediationWorkflow stands for.
+
+    Raises:
+        InvalidManifest: a field breaks a rule.
+    """
+    # Only what identifies the content is kept: managed fields and statuses of clusters are nobody's to read.
+    metadata = document["metadata"]
+    manifest = {
+        "apiVersion": document["apiVersion"],
+        "kind": document["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "spec": document.get("spec"),
+    }
+    return catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
+
+
+def is_suspended(document: Mapping[str, Any]) -> bool:
+    """Whether a RemediationWorkflow asks not to be served, even if nothing else in it is right."""
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("suspend") is True
+
+
+def context_of(document: Mapping[str, Any]) -> RequestContext:
+    """The context that an AIAnalysis stands for.
+
+    Raises:
+        InvalidManifest: a field breaks a rule; values of custom labels are never shown.
+    """
+    return incident_context(document, source=SOURCE, default_namespace=document["metadata"]["namespace"])
