@@ -70,10 +70,14 @@ class VersionImmutable(InvalidManifest):
 
 
 class NotAuthenticated(FormularyError):
-    """The caller did not prove who it is."""
+    """The caller did not prove who it is. `problem` is one of the error codes of RFC 6750, section 3.1."""
 
     rpc_code = -32000
     http_status = 401
+
+    def __init__(self, message: str, *, problem: str = "invalid_token") -> None:
+        super().__init__(message)
+        self.problem = problem
 
 
 class NotAllowed(FormularyError):

@@ -49,7 +49,8 @@ AUTH_DECISIONS = Definition(
     "counter",
     ("check", "outcome"),
     "Decisions on callers, answers from the cache included: check is `token` or a right such as "
-    "`list remediationworkflows.kubernaut.ai`; outcome is allowed, denied or undecided.",
+    "`list remediationworkflows.kubernaut.ai`; outcome is allowed, denied or undecided. That a caller may not list "
+    "everywhere is no denial: each namespace is asked for then.",
 )
 EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
 BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")

@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
 from formulary_catalog.errors import NotAuthenticated
 from formulary_operator.authorization import Authorizer, Identity, KubernetesAccess
-from formulary_operator.core.tokens import bearer_token, digest, has_expired, refusal
+from formulary_operator.core.tokens import bearer_token, digest, has_expired, is_for, refusal
 from formulary_operator.decisions import Clock, Decision, Decisions
 from formulary_operator.kube.client import KubeClient
-from formulary_operator.kube.reviews import reviewed
+from formulary_operator.kube.reviews import Reviewer
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+_NOBODY = Identity(user="formulary:nobody")
+"""A user that no cluster knows, to ask about where any answer will do."""
 
 
 class KubernetesAuthenticator:
@@ -27,11 +29,11 @@ class KubernetesAuthenticator:
         clock: Clock = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client = client
+        self._reviewer = Reviewer(client)
         self._audience = audience
         self._wall_clock = wall_clock
         self._identities: Decisions[Identity | None] = Decisions(clock=clock)
-        self._authorizer = Authorizer(client, clock=clock)
+        self._authorizer = Authorizer(self._reviewer, clock=clock)
 
     async def close(self) -> None:
         """Ask no more."""
@@ -46,6 +48,8 @@ class KubernetesAuthenticator:
             Unavailable: the API server does not say.
         """
         token = bearer_token(authorization, audience=self._audience)
+        if not is_for(token, audience=self._audience):
+            raise self._refusal(token)  # not worth a question: strangers could ask any number of them
         if has_expired(token, now=self._wall_clock()):
             raise self._refusal(token)  # the API server would grant it another minute, and a kept answer even more
         identity = await self._identities.decide(digest(token), lambda: self._identify(token))
@@ -53,16 +57,23 @@ class KubernetesAuthenticator:
             raise self._refusal(token)
         return Caller(name=identity.user, access=KubernetesAccess(identity, self._authorizer))
 
+    async def check(self) -> None:
+        """Ask for a review, whatever its answer is.
+
+        Raises:
+            Unavailable: there is none, so that no caller could be checked either.
+        """
+        await self._authorizer.allows(_NOBODY, SEE_WORKFLOWS, namespace=None)
+
     async def _identify(self, token: str) -> Decision[Identity | None]:
-        status = await reviewed(
-            self._client,
+        status = await self._reviewer.review(
             PATH,
             api_version="authentication.k8s.io/v1",
             kind="TokenReview",
             spec={"token": token, "audiences": [self._audience]},
         )
         identity = _identity(status, audience=self._audience)
-        return Decision(value=identity, granted=identity is not None)
+        return Decision(value=identity, lasting=identity is not None)
 
     def _refusal(self, token: str) -> NotAuthenticated:
         return refusal(token, audience=self._audience, now=self._wall_clock())

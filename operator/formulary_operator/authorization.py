@@ -6,8 +6,7 @@ from typing import Any
 
 from formulary_catalog.domain.access import Right
 from formulary_operator.decisions import Clock, Decision, Decisions
-from formulary_operator.kube.client import KubeClient
-from formulary_operator.kube.reviews import reviewed
+from formulary_operator.kube.reviews import Reviewer
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -25,8 +24,8 @@ class Identity:
 class Authorizer:
     """Asks the API server, and remembers its answers for a while."""
 
-    def __init__(self, client: KubeClient, *, clock: Clock) -> None:
-        self._client = client
+    def __init__(self, reviewer: Reviewer, *, clock: Clock) -> None:
+        self._reviewer = reviewer
         self._decisions: Decisions[bool] = Decisions(clock=clock)
 
     async def close(self) -> None:
@@ -44,7 +43,8 @@ class Authorizer:
 
         async def ask() -> Decision[bool]:
             allowed = await self._review(identity, right, namespace=namespace)
-            return Decision(value=allowed, granted=allowed)
+            # Hardly anybody has a right everywhere, and who has not is asked about in each namespace: that is no news.
+            return Decision(value=allowed, lasting=allowed or namespace is None)
 
         return await self._decisions.decide((identity, right, namespace), ask)
 
@@ -59,8 +59,8 @@ class Authorizer:
             "extra": {key: list(values) for key, values in identity.extra},
             "resourceAttributes": attributes,
         }
-        status = await reviewed(
-            self._client, PATH, api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", spec=spec
+        status = await self._reviewer.review(
+            PATH, api_version="authorization.k8s.io/v1", kind="SubjectAccessReview", spec=spec
         )
         return status.get("allowed") is True and status.get("denied") is not True
 

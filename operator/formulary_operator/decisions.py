@@ -10,13 +10,14 @@ from cachetools import TTLCache
 
 from formulary_catalog.errors import Unavailable
 
-GRANTED_SECONDS = 30.0
+LASTING_SECONDS = 30.0
 """How long a granted right outlives its withdrawal at most; long enough that a conversation asks once."""
-DENIED_SECONDS = 5.0
+BRIEF_SECONDS = 5.0
 """How long a right that was just granted may still be denied."""
 
 _CAPACITY = 4096
 _QUESTIONS_AT_ONCE = 16
+_MAX_WAITING = 200
 _PATIENCE_SECONDS = 5.0
 _V = TypeVar("_V")
 
@@ -25,21 +26,21 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision(Generic[_V]):
-    """An answer, and whether it grants something."""
+    """An answer, and whether it is kept for the longer time, as what grants something is."""
 
     value: _V
-    granted: bool
+    lasting: bool
 
 
 class Decisions(Generic[_V]):
-    """Decisions by question. Denials are kept apart: however many there are, they push no grant out.
+    """Decisions by question. Brief ones are kept apart: however many there are, they push no lasting one out.
 
     Errors are never kept.
     """
 
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
-        self._granted: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=GRANTED_SECONDS, timer=clock)
-        self._denied: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=DENIED_SECONDS, timer=clock)
+        self._lasting: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=LASTING_SECONDS, timer=clock)
+        self._brief: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=BRIEF_SECONDS, timer=clock)
         self._asking: dict[Hashable, asyncio.Task[_V]] = {}
         self._slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
 
@@ -47,13 +48,15 @@ class Decisions(Generic[_V]):
         """The answer to a question, as it is known or as `ask` finds it out.
 
         Raises:
-            Unavailable: it was not found out within five seconds.
+            Unavailable: it was not found out within five seconds, or too many questions wait already.
         """
-        known = self._granted.get(question) or self._denied.get(question)
+        known = self._lasting.get(question) or self._brief.get(question)
         if known is not None:
             return known.value
         asking = self._asking.get(question)
         if asking is None:
+            if len(self._asking) >= _MAX_WAITING:
+                raise Unavailable("too many callers are being checked at once; retry in a few seconds")
             asking = self._asking[question] = asyncio.create_task(self._ask(question, ask))
             asking.add_done_callback(lambda done: self._done(question, done))
         # Shielded: who gives up does not take the answer away from the others.
@@ -74,7 +77,7 @@ class Decisions(Generic[_V]):
             raise Unavailable(
                 "the Kubernetes API did not say in time who calls and what it may do; retry in a few seconds"
             ) from None
-        (self._granted if decision.granted else self._denied)[question] = decision
+        (self._lasting if decision.lasting else self._brief)[question] = decision
         return decision.value
 
     def _done(self, question: Hashable, task: "asyncio.Task[_V]") -> None:

@@ -4,15 +4,17 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from structlog.testing import capture_logs
 
 from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS
 from formulary_catalog.metrics import Metrics
@@ -20,10 +22,10 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_operator.authentication import KubernetesAuthenticator
-from formulary_operator.decisions import DENIED_SECONDS, GRANTED_SECONDS
+from formulary_operator.decisions import BRIEF_SECONDS, LASTING_SECONDS
 from formulary_operator.kube.client import KubeClient
 from support.agent import ERAS, agent, answer_of, call, found, refused
-from support.control_plane import AUDIENCE, Cluster, ControlPlane
+from support.control_plane import AUDIENCE, Cluster, ControlPlane, KubectlFailed
 from support.operator_process import server
 from support.serving import catalog, serving
 from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
@@ -131,18 +133,34 @@ async def test_a_call_without_a_token_is_told_how_to_get_one(url: str) -> None:
     assert f"kubectl create token SERVICEACCOUNT --audience {AUDIENCE}" in message(answered)
 
 
-async def test_what_is_no_token_is_refused(url: str) -> None:
+async def test_what_is_no_token_is_refused_and_the_api_server_is_not_asked(
+    url: str, control_plane: ControlPlane
+) -> None:
+    before = _reviews(control_plane, "tokenreviews")
     for garbage in ("garbage", "a.b.c", "e30.e30.c2ln"):
         answered = await search(url, garbage)
         assert (answered.status_code, "is not valid here" in message(answered)) == (401, True)
+    assert _reviews(control_plane, "tokenreviews") == before
 
 
-@pytest.mark.parametrize("audience", ["vault", "https://kubernetes.default.svc"])
-async def test_a_token_for_another_audience_is_refused(url: str, cluster: Cluster, audience: str) -> None:
-    answered = await search(url, cluster.service_account(AGENTS, "responder", audiences=[audience]))
+@pytest.mark.parametrize("audiences", [["vault"], ["https://kubernetes.default.svc"], []])
+async def test_a_token_for_another_audience_is_refused(url: str, cluster: Cluster, audiences: list[str]) -> None:
+    answered = await search(url, cluster.service_account(AGENTS, "responder", audiences=audiences))
 
     assert answered.status_code == 401
     assert "is not for the audience formulary" in message(answered)
+
+
+async def test_the_credentials_of_the_administrator_are_refused(url: str, cluster: Cluster) -> None:
+    (user,) = yaml.safe_load(cluster.kubeconfig.read_text())["users"]
+    answered = await search(url, user["user"]["token"])
+
+    assert (answered.status_code, "is not valid here" in message(answered)) == (401, True)
+
+
+def test_a_token_for_formulary_is_of_no_use_at_the_api_server(cluster: Cluster, responder: str) -> None:
+    with pytest.raises(KubectlFailed, match=r"(?i)unauthorized|logged in"):
+        cluster.kubectl("get", "namespaces", kubeconfig=cluster.kubeconfig_for(responder))
 
 
 async def test_a_token_is_refused_from_the_moment_it_expires(
@@ -186,8 +204,9 @@ async def test_a_token_that_somebody_else_signed_is_refused(url: str, responder:
 async def test_the_token_of_a_deleted_service_account_is_refused(url: str, cluster: Cluster) -> None:
     token = cluster.service_account(AGENTS, "leaver")
     cluster.kubectl("delete", "serviceaccount", "leaver", f"--namespace={AGENTS}")
+    refused_in_the_end = await _until(url, token, status=401)
 
-    assert (await search(url, token)).status_code == 401
+    assert "is not valid here" in message(refused_in_the_end)
 
 
 async def test_a_namespace_in_which_the_caller_may_not_list_is_not_there(url: str, cluster: Cluster) -> None:
@@ -244,8 +263,7 @@ async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
     async with _authenticated(service, reviewer, clock=clock) as url:
         before = await search(url, token)
         cluster.kubectl("delete", "rolebinding", _name(LIST, "leaving"), f"--namespace={SHOP}")
-        clock.forward(GRANTED_SECONDS)
-        after = await _until(url, token, status=403)
+        after = await _until(url, token, status=403, forward=lambda: clock.forward(LASTING_SECONDS))
 
     assert before.json()["total_results"] == 1
     assert "may not list remediationworkflows.kubernaut.ai" in message(after)
@@ -260,8 +278,7 @@ async def test_a_right_that_was_just_given_is_there_within_seconds(
         before = await search(url, token)
         _bind(cluster, GET, to=("joining", AGENTS), namespace=SHOP)
         _bind(cluster, LIST, to=("joining", AGENTS), namespace=SHOP)
-        clock.forward(DENIED_SECONDS)
-        after = await _until(url, token, status=200, clock=clock)
+        after = await _until(url, token, status=200, forward=lambda: clock.forward(BRIEF_SECONDS))
 
     assert before.status_code == 403
     assert after.json()["total_results"] == 1
@@ -270,13 +287,13 @@ async def test_a_right_that_was_just_given_is_there_within_seconds(
 async def test_many_calls_at_once_ask_the_api_server_once(
     service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
 ) -> None:
-    def reviews(resource: str) -> int:
-        return len(control_plane.requests(user=REVIEWER, verbs=["create"], resource=resource))
+    def reviews() -> tuple[int, int]:
+        return _reviews(control_plane, "tokenreviews"), _reviews(control_plane, "subjectaccessreviews")
 
-    before = reviews("tokenreviews"), reviews("subjectaccessreviews")
+    before = reviews()
     async with _authenticated(service, reviewer) as url:
         answers = await asyncio.gather(*(search(url, responder) for _ in range(20)))
-    after = reviews("tokenreviews"), reviews("subjectaccessreviews")
+    after = reviews()
 
     assert {answer.status_code for answer in answers} == {200}
     # The right to get the incident; to list everywhere, and in each of three namespaces.
@@ -292,12 +309,13 @@ async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_
         known = await search(url, responder)
         control_plane.stop_api_server()
         try:
+            clock.forward(LASTING_SECONDS - 5)
             still_known = await search(url, responder)
             stranger = await search(url, unknown)
             other_incident = await search(url, responder, BANK_INCIDENT)
             async with httpx.AsyncClient(base_url=url) as http:
                 alive = await http.get("/healthz")
-            clock.forward(GRANTED_SECONDS)
+            clock.forward(LASTING_SECONDS)
             forgotten = await search(url, responder)
         finally:
             control_plane.start_api_server()
@@ -316,10 +334,13 @@ async def test_a_server_that_may_not_check_callers_lets_nobody_in_and_says_what_
     service: CatalogService, cluster: Cluster, responder: str
 ) -> None:
     powerless = cluster.kubeconfig_for(cluster.service_account(AGENTS, "powerless", audiences=[]))
-    async with _authenticated(service, powerless) as url:
-        answered = await search(url, responder)
+    with capture_logs() as lines:
+        async with _authenticated(service, powerless) as url:
+            answered = await search(url, responder)
+            await search(url, responder)
 
     assert answered.status_code == 503
+    assert [line["kind"] for line in lines if line["event"] == "review_refused"] == ["TokenReview"]
     assert "bind its ServiceAccount to the ClusterRole system:auth-delegator" in message(answered)
 
 
@@ -333,14 +354,47 @@ async def test_the_command_serves_on_every_address_those_who_have_a_token(
             tools = await client.list_tools()
             unknown = await client.call_tool("search_workflow_catalog", QUERY)
         stranger = await search(process.url, "garbage")
+        async with httpx.AsyncClient(base_url=process.url) as http:
+            ready = await http.get("/readyz")
         output = process.output()
 
     assert len(tools.tools) == 3
     assert "is not known here" in refused(unknown)
     assert stranger.status_code == 401
+    assert ready.json()["callers"] == "ok"
     assert '"caller_unknown"' in output
     assert responder not in output
     assert "garbage" not in output
+
+
+async def test_the_command_is_not_ready_while_it_may_not_check_callers_and_gets_ready_once_it_may(
+    database: str, cluster: Cluster
+) -> None:
+    kubeconfig = cluster.kubeconfig_for(cluster.service_account(SHARED, "late", audiences=[]))
+    with server(dsn=database, kubeconfig=kubeconfig, authentication="kubernetes") as process:
+        process.start()
+        before = await asyncio.to_thread(_readiness, process.url)
+        _bind(cluster, "system:auth-delegator", to=("late", SHARED))
+        await asyncio.to_thread(process.wait_ready)
+
+    assert (before["status"], before["callers"]) == ("starting", "unchecked")
+
+
+def _readiness(url: str) -> dict[str, str]:
+    """What a server says of itself once it listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            told: dict[str, str] = httpx.get(f"{url}/readyz", timeout=5).json()
+            return told
+        except httpx.TransportError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def _reviews(control_plane: ControlPlane, resource: str) -> int:
+    """How many reviews of a kind the server has asked for so far."""
+    return len(control_plane.requests(user=REVIEWER, verbs=["create"], resource=resource))
 
 
 @asynccontextmanager
@@ -363,15 +417,17 @@ async def _authenticated(
         await client.close()
 
 
-async def _until(url: str, token: str, *, status: int, clock: Clock | None = None) -> httpx.Response:
+async def _until(url: str, token: str, *, status: int, forward: Callable[[], None] | None = None) -> httpx.Response:
     """The first answer with this status: the API server takes a moment to act on a change of roles."""
     deadline = time.monotonic() + 20
-    while (answered := await search(url, token)).status_code != status:
+    while True:
+        if forward is not None:
+            forward()
+        answered = await search(url, token)
+        if answered.status_code == status:
+            return answered
         assert time.monotonic() < deadline, answered.text
         await asyncio.sleep(0.2)
-        if clock is not None:
-            clock.forward(DENIED_SECONDS)
-    return answered
 
 
 def _signed_again(token: str, key: rsa.RSAPrivateKey, *, lifetime: float) -> str:

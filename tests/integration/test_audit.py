@@ -286,3 +286,31 @@ async def test_only_a_recorded_search_can_be_named_by_a_selection(
         await service.record_selection(
             workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
         )
+
+
+@pytest.mark.parametrize(
+    ("caller", "context"),
+    [
+        (Caller(name="somebody-else", access=EVERYTHING), INCIDENT),
+        (CALLER, ContextReference(remediation_id="rr-2")),
+        (CALLER, NOWHERE),
+    ],
+)
+async def test_a_selection_cannot_name_the_search_of_another_caller_or_for_another_incident(
+    catalog: None, service: CatalogService, contexts: ContextWriter, caller: Caller, context: ContextReference
+) -> None:
+    await contexts.save(RequestContext(namespace="shop", name="other", remediation_id="rr-2"))
+    searched = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    with pytest.raises(InvalidInput, match="search_id names no recorded search"):
+        await service.record_selection(
+            workflow_id="mine", reasoning="r", search_id=searched.search_id, context=context, caller=caller
+        )
+
+
+async def test_a_selection_may_name_the_same_incident_in_another_way(catalog: None, service: CatalogService) -> None:
+    searched = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    by_object = ContextReference(analysis="shop/oom")
+    receipt = await service.record_selection(
+        workflow_id="mine", reasoning="r", search_id=searched.search_id, context=by_object, caller=CALLER
+    )
+    assert receipt.recorded

@@ -12,18 +12,31 @@ from mcp import MCPError
 from structlog.testing import capture_logs
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.errors import StartupError, Unavailable
+from formulary_catalog.errors import NotAuthenticated, StartupError, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server import readiness
+from formulary_catalog.server.app import create_app
 from formulary_catalog.server.edge import MAX_BODY_BYTES
 from formulary_catalog.server.protocol import INSTRUCTIONS
+from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, found, refused
 from support.commands import formulary, formulary_now
-from support.serving import catalog, serving
-from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
+from support.serving import catalog, listening, serving
+from support.tenants import (
+    BANK,
+    BANK_INCIDENT,
+    COPIED_INCIDENT,
+    SECRET,
+    SHARED,
+    SHOP,
+    SHOP_INCIDENT,
+    TARGET,
+    write_manifests,
+)
 
 QUERY = {"query": "OOMKilled critical restart"}
 SEARCH = "/api/v1/workflows/search"
@@ -42,12 +55,28 @@ class Undecided:
     async def authenticate(self, authorization: Sequence[str]) -> Caller:
         raise Unavailable("callers cannot be checked; retry in a few seconds")
 
+    async def check(self) -> None:
+        raise Unavailable("callers cannot be checked; retry in a few seconds")
+
+
+class Strict:
+    """An authenticator to which every header is malformed, and whose refusal quotes in all ways."""
+
+    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+        raise NotAuthenticated('the header is "odd" \r \n \\ ü; send another', problem="invalid_request")
+
+    async def check(self) -> None:
+        return
+
 
 class Broken:
     """An authenticator with a bug."""
 
     async def authenticate(self, authorization: Sequence[str]) -> Caller:
         raise RuntimeError(f"cannot read {authorization}")
+
+    async def check(self) -> None:
+        return
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +138,31 @@ async def test_a_stranger_gets_401_on_every_path_but_the_probes(url: str, method
         answered = await http.request(method, path, headers=by("nobody"))
 
     assert (answered.status_code, answered.json()["error"]["code"]) == (401, -32000)
-    assert answered.headers["WWW-Authenticate"] == 'Bearer realm="formulary", error="invalid_token"'
+    assert answered.headers["WWW-Authenticate"] == (
+        'Bearer realm="formulary", error="invalid_token", '
+        'error_description="the call has no token that is known here; send one"'
+    )
+
+
+async def test_a_malformed_header_is_told_apart_and_cannot_break_the_challenge(service: CatalogService) -> None:
+    async with serving(service, authenticator=Strict()) as url:
+        answered = await search(url, by("anybody"))
+
+    assert answered.status_code == 401
+    assert answered.headers["WWW-Authenticate"] == (
+        'Bearer realm="formulary", error="invalid_request", '
+        "error_description=\"the header is 'odd' ' ' ' '; send another\""
+    )
+
+
+@pytest.mark.parametrize("path", ["oauth-protected-resource", "oauth-protected-resource/mcp", "openid-configuration"])
+async def test_who_looks_for_an_oauth_server_is_told_that_there_is_none(url: str, path: str) -> None:
+    async with httpx.AsyncClient(base_url=url) as http:
+        answered = await http.get(f"/.well-known/{path}")
+        misdirected = await http.get(f"/.well-known/{path}", headers={"Host": "evil.example"})
+
+    assert (answered.status_code, misdirected.status_code) == (404, 421)
+    assert "WWW-Authenticate" not in answered.headers
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
@@ -139,12 +192,16 @@ async def test_host_origin_and_size_are_refused_before_anybody_is_asked_who_call
     assert [host.status_code, origin.status_code, size.status_code] == [421, 403, 413]
 
 
-async def test_strangers_leave_a_log_line_without_their_token(url: str) -> None:
+async def test_strangers_leave_one_log_line_without_their_tokens_however_often_they_call(
+    service: CatalogService,
+) -> None:
     with capture_logs() as lines:
-        await search(url, by("sesame-open"))
+        async with serving(service, authenticator=CALLERS) as url:
+            for n in range(5):
+                await search(url, by(f"sesame-{n}"))
 
     (line,) = [line for line in lines if line["event"] == "caller_unknown"]
-    assert line["status"] == 401
+    assert (line["status"], line["count"]) == (401, 1)
     assert "sesame" not in json.dumps(lines)
 
 
@@ -198,6 +255,18 @@ async def test_an_incident_that_may_not_be_used_is_a_tool_error_that_says_what_i
         "responder may not get aianalyses.kubernaut.ai in namespace bank, which this call needs; ask whoever "
         "administers the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
     )
+
+
+async def test_who_copies_the_id_of_an_incident_changes_nothing_of_what_is_offered_for_it(url: str) -> None:
+    ambiguous = await search(url, by("auditor", COPIED_INCIDENT))
+    half_allowed = await search(url, by("responder", COPIED_INCIDENT))
+    named = await search(url, by("responder", COPIED_INCIDENT | {"X-AIAnalysis": f"{SHOP}/copied"}))
+    the_copy = await search(url, by("responder", COPIED_INCIDENT | {"X-AIAnalysis": f"{BANK}/copied"}))
+
+    assert ambiguous.status_code == 400
+    assert "name one with the header X-AIAnalysis" in ambiguous.json()["error"]["message"]
+    assert (half_allowed.status_code, the_copy.status_code) == (403, 403)
+    assert [hit["workflow_id"] for hit in named.json()["workflows"]] == ["formulary-restart", "shop-restart"]
 
 
 @pytest.mark.parametrize("named", [BANK_INCIDENT, {"X-AIAnalysis": "bank/oom"}, {"X-AIAnalysis": "bank/nothing"}])
@@ -270,12 +339,12 @@ async def test_decisions_are_counted_by_check_and_outcome(service: CatalogServic
     for check, outcome, count in [
         ("token", "denied", 1),
         ("token", "allowed", 2),
-        ("list remediationworkflows.kubernaut.ai", "denied", 1),
         ("list remediationworkflows.kubernaut.ai", "allowed", 1),
         ("get aianalyses.kubernaut.ai", "denied", 1),
     ]:
         sample = f'formulary_auth_decisions_total{{check="{check}",outcome="{outcome}"}} {count}.0'
         assert sample in scraped
+    assert 'check="list remediationworkflows.kubernaut.ai",outcome="denied"' not in scraped
 
 
 async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(service: CatalogService) -> None:
@@ -291,11 +360,48 @@ async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(
     assert 'check="token",outcome="undecided"' in metrics.exposition().decode()
 
 
+class Recovering(KnownCallers):
+    """An authenticator that can check nobody until it is told that it can."""
+
+    def __init__(self) -> None:
+        super().__init__(auditor=Rights(see={EVERYWHERE}))
+        self.works = False
+
+    async def check(self) -> None:
+        if not self.works:
+            raise Unavailable("not yet; retry")
+
+
+async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers(
+    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "_CALLERS_SECONDS", 0.01)
+    state, authenticator = Readiness(callers_checked=False), Recovering()
+    app = create_app(
+        service=service, settings=Settings(), readiness=state, metrics=Metrics(), authenticator=authenticator
+    )
+    async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+        checking = asyncio.create_task(state.until_callers_are_checked(authenticator.check))
+        before = await http.get("/readyz")
+        authenticator.works = True
+        await asyncio.wait_for(checking, timeout=10)
+        after = await http.get("/readyz")
+        authenticator.works = False
+        later = await http.get("/readyz")
+
+    told = [(answer.status_code, answer.json()["callers"]) for answer in (before, after, later)]
+    assert told == [(503, "unchecked"), (200, "ok"), (200, "ok")]
+    assert before.json()["status"] == "starting"
+
+
 async def test_a_check_that_breaks_down_lets_nobody_in_and_tells_nothing(service: CatalogService) -> None:
-    async with serving(service, authenticator=Broken()) as url:
-        answered = await search(url, by("sesame"))
+    with capture_logs() as lines:
+        async with serving(service, authenticator=Broken()) as url:
+            answered = await search(url, by("sesame"))
 
     assert answered.status_code == 500
+    assert "RuntimeError" in [line.get("kind") for line in lines if line["event"] == "internal_error"]
+    assert "sesame" not in repr(lines)
     assert "sesame" not in answered.text
     assert "internal error" in answered.json()["error"]["message"]
 

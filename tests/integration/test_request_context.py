@@ -13,10 +13,12 @@ from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.contexts import ContextReader, ContextWriter
+from formulary_catalog.store.database import Database, Role
 from support import manifest
 from support.filling import fill
 
@@ -54,7 +56,7 @@ async def catalog(workflows: CatalogWriter) -> None:
 
 
 def _context(name: str, *, remediation_id: str = "rr-1", **more: Any) -> RequestContext:
-    return RequestContext(namespace="shop", name=name, remediation_id=remediation_id, **more)
+    return RequestContext(**{"namespace": "shop", "name": name, "remediation_id": remediation_id, **more})
 
 
 def _request(context: ContextReference, **more: Any) -> SearchRequest:
@@ -140,6 +142,29 @@ async def test_a_context_that_is_written_during_the_wait_is_found(
     assert sorted(await waiting) == ["anyones", "generic", "mine"]
 
 
+async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_refused_at_once(database: str) -> None:
+    reading = await Database.open(database, role=Role.SERVER)
+    resolver = ContextResolver(
+        reader=ContextReader(reading), policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics()
+    )
+    waiting = {
+        asyncio.create_task(resolver.resolve(_header(f"rr-made-up-{n}"), caller=Caller(name=name, access=EVERYTHING)))
+        for name in "abcdef"
+        for n in range(6)
+    }
+    refused: set[asyncio.Task[RequestContext | None]] = set()
+    while len(refused) < 20:
+        done, waiting = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+        assert done
+        refused |= done
+    assert all("not known here" in str(task.exception()) for task in refused)
+    assert len(waiting) == 16
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    await reading.close()
+
+
 async def test_a_removed_context_fails_closed(catalog: None, service: CatalogService, contexts: ContextWriter) -> None:
     await contexts.save(_context("oom"))
     assert len(await _found(service, _header("rr-1"))) == 4
@@ -195,6 +220,8 @@ async def test_one_id_with_equal_constraints_twice_is_one_incident(
         {"custom_labels": {}},
         {"custom_labels": {KEY: (VALUE,)}, "environment": "test"},
         {"custom_labels": {KEY: (VALUE,)}, "strict_keys": frozenset({KEY})},
+        {"custom_labels": {KEY: (VALUE,)}, "target_namespace": "elsewhere"},
+        {"custom_labels": {KEY: (VALUE,)}, "namespace": "elsewhere"},
     ],
 )
 async def test_one_id_with_different_constraints_fails_closed_until_the_object_is_named(

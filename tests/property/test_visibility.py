@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from formulary_catalog.domain.access import Caller, Right
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.request import ContextReference
-from formulary_catalog.errors import NotAllowed
+from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.scope import Scope, Scoping
@@ -21,69 +21,101 @@ from support.access import EVERYWHERE, Rights
 SHARED = "formulary"
 NAMESPACES = st.sampled_from([SHARED, "shop", "bank", "shop-apps", "kube-system"])
 SOME = st.frozensets(NAMESPACES | st.just(EVERYWHERE))
+ID = st.sampled_from(["rr-1", "rr-2"])
 INCIDENT = st.builds(
     RequestContext,
     namespace=NAMESPACES,
-    name=st.just("oom"),
-    remediation_id=st.just("rr-1"),
-    target_namespace=NAMESPACES | st.just(""),
+    name=st.sampled_from(["oom", "evicted"]),
+    remediation_id=ID,
+    environment=st.sampled_from(["", "production"]),
+    target_namespace=st.sampled_from(["", "shop", "shop-apps"]),
 )
-REFERENCES = st.sampled_from(["remediation id", "AIAnalysis", "both"])
+INCIDENTS = st.lists(INCIDENT, max_size=3, unique_by=lambda incident: (incident.namespace, incident.name))
+REFERENCES = st.builds(
+    ContextReference,
+    remediation_id=st.just("") | ID,
+    analysis=st.just("") | st.builds("{}/{}".format, NAMESPACES, st.sampled_from(["oom", "evicted"])),
+)
 
 
 class Stored(ContextReader):
-    """The one incident that there is, or none."""
+    """The incidents that there are."""
 
-    def __init__(self, incident: RequestContext | None) -> None:
-        self._incident = incident
+    def __init__(self, incidents: list[RequestContext]) -> None:
+        self._incidents = incidents
 
     async def find(self, *, remediation_ids: frozenset[str], analysis: str) -> list[RequestContext]:
-        return [self._incident] if self._incident is not None else []
+        return [
+            incident
+            for incident in self._incidents
+            if incident.remediation_id in remediation_ids or path(incident) == analysis
+        ]
 
 
-def scoping(incident: RequestContext | None) -> Scoping:
+def path(incident: RequestContext) -> str:
+    return f"{incident.namespace}/{incident.name}"
+
+
+def scoping(*incidents: RequestContext) -> Scoping:
     resolver = ContextResolver(
-        reader=Stored(incident), policy=ContextPolicy.OPTIONAL, wait_seconds=0, metrics=Metrics()
+        reader=Stored(list(incidents)), policy=ContextPolicy.OPTIONAL, wait_seconds=0, metrics=Metrics()
     )
     return Scoping(contexts=resolver, shared_namespace=SHARED)
 
 
-def outcome(asked: Awaitable[Scope]) -> Scope | NotAllowed:
-    async def run() -> Scope | NotAllowed:
+def outcome(asked: Awaitable[Scope]) -> Scope | NotAllowed | ContextError:
+    async def run() -> Scope | NotAllowed | ContextError:
         try:
             return await asked
-        except NotAllowed as error:
+        except (NotAllowed, ContextError) as error:
             return error
 
     return asyncio.run(run())
 
 
-@given(st.none() | INCIDENT, SOME, SOME, REFERENCES)
-def test_a_call_sees_at_most_its_own_namespaces_and_only_where_it_may_list(
-    incident: RequestContext | None, see: frozenset[str], use: frozenset[str], by: str
+def expected(
+    incidents: list[RequestContext], reference: ContextReference, *, see: frozenset[str], use: frozenset[str]
+) -> frozenset[str] | type[NotAllowed] | type[ContextError] | None:
+    """The namespaces that a call sees, None for all, or how it fails."""
+
+    def may_use(namespace: str) -> bool:
+        return EVERYWHERE in use or namespace in use
+
+    with_id = [incident for incident in incidents if incident.remediation_id == reference.remediation_id]
+    at_path = [incident for incident in incidents if path(incident) == reference.analysis]
+    if reference.analysis and not may_use(reference.analysis.partition("/")[0]):
+        return NotAllowed
+    if not reference.analysis and not all(may_use(incident.namespace) for incident in with_id):
+        return NotAllowed
+    if (reference.remediation_id and not with_id) or (reference.analysis and not at_path):
+        return ContextError
+    meant = with_id if not reference.analysis else at_path
+    meant = [incident for incident in meant if not reference.remediation_id or incident in with_id]
+    ways = {(incident.namespace, incident.target_namespace, incident.environment) for incident in meant}
+    if (reference and not meant) or len(ways) > 1:
+        return ContextError
+    own = {SHARED}.union(*({incident.namespace, incident.target_namespace} for incident in meant)) - {""}
+    if EVERYWHERE in see:
+        return None
+    return frozenset(own & see) or NotAllowed
+
+
+@given(INCIDENTS, REFERENCES, SOME, SOME)
+def test_a_call_sees_the_namespaces_of_its_one_incident_where_it_may_list_or_it_fails(
+    incidents: list[RequestContext], reference: ContextReference, see: frozenset[str], use: frozenset[str]
 ) -> None:
     caller = Caller(name="agent", access=Rights(see=see, use=use))
-    reference = ContextReference()
-    if incident is not None:
-        reference = ContextReference(
-            remediation_id="rr-1" if by != "AIAnalysis" else "",
-            analysis=f"{incident.namespace}/oom" if by != "remediation id" else "",
-        )
-    scope = outcome(scoping(incident).of(reference, caller=caller, record=Record()))
+    scope = outcome(scoping(*incidents).of(reference, caller=caller, record=Record()))
 
-    own = {SHARED} | ({incident.namespace, incident.target_namespace} - {""} if incident is not None else set())
-    may_use = incident is None or EVERYWHERE in use or incident.namespace in use
-    if not may_use or (EVERYWHERE not in see and not own & see):
-        assert isinstance(scope, NotAllowed)
-    else:
-        assert isinstance(scope, Scope)
-        assert scope.namespaces == (None if EVERYWHERE in see else frozenset(own & see))
+    told = scope.namespaces if isinstance(scope, Scope) else type(scope)
+    assert told == expected(incidents, reference, see=see, use=use)
 
 
 @given(INCIDENT, SOME)
 def test_a_refused_incident_tells_its_namespace_and_nothing_else(incident: RequestContext, see: frozenset[str]) -> None:
     caller = Caller(name="agent", access=Rights(see=see))
-    refused = outcome(scoping(incident).of(ContextReference(remediation_id="rr-1"), caller=caller, record=Record()))
+    reference = ContextReference(remediation_id=incident.remediation_id)
+    refused = outcome(scoping(incident).of(reference, caller=caller, record=Record()))
 
     assert str(refused) == (
         f"agent may not get aianalyses.kubernaut.ai in namespace {incident.namespace}, which this call needs; ask "
@@ -93,9 +125,9 @@ def test_a_refused_incident_tells_its_namespace_and_nothing_else(incident: Reque
 
 @given(SOME, st.booleans())
 def test_a_namespace_that_may_not_be_used_hides_what_exists_in_it(see: frozenset[str], exists: bool) -> None:
-    incident = RequestContext(namespace="bank", name="oom", remediation_id="rr-1") if exists else None
+    incidents = [RequestContext(namespace="bank", name="oom", remediation_id="rr-1")] if exists else []
     caller = Caller(name="agent", access=Rights(see=see, use={"shop"}))
-    refused = outcome(scoping(incident).of(ContextReference(analysis="bank/oom"), caller=caller, record=Record()))
+    refused = outcome(scoping(*incidents).of(ContextReference(analysis="bank/oom"), caller=caller, record=Record()))
 
     assert "may not get aianalyses.kubernaut.ai in namespace bank" in str(refused)
 

@@ -58,21 +58,25 @@ async def _serve(settings: "Settings") -> None:
 
     log = structlog.get_logger(__name__)
 
-    async def tell(port: int) -> None:
-        log.info("ready", address=address(settings, port=port))
-
     async with (
         authentication(settings) as authenticator,
         reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened,
     ):
         if opened.problem is not None:
             log.warning("embedder_unavailable", mode="lexical", reason=str(opened.problem))
+        readiness = Readiness(callers_checked=None if authenticator is None else False)
+
+        async def beside(port: int) -> None:
+            log.info("ready", address=address(settings, port=port))
+            if authenticator is not None:
+                await readiness.until_callers_are_checked(authenticator.check)
+
         app = create_app(
             service=opened.service,
             settings=settings,
-            readiness=Readiness(),
+            readiness=readiness,
             metrics=opened.metrics,
             authenticator=authenticator,
         )
-        await serve(app, host=settings.host, port=settings.port, beside=tell)
+        await serve(app, host=settings.host, port=settings.port, beside=beside)
         hurry_on_signals()

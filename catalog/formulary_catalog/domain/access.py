@@ -47,10 +47,11 @@ EVERYTHING: Access = _Everything()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, and what it may do."""
+    """Who asks, and what it may do. `may_set_context`: also say itself which custom labels constrain a search."""
 
     name: str
     access: Access
+    may_set_context: bool = False
 
     async def require(self, right: Right, *, namespace: str) -> None:
         """Check one right.
@@ -75,4 +76,11 @@ class Authenticator(Protocol):
         Raises:
             NotAuthenticated: they prove nothing.
             Unavailable: it cannot be decided now.
+        """
+
+    async def check(self) -> None:
+        """Find out whether callers can be told apart at all.
+
+        Raises:
+            Unavailable: not now.
         """

@@ -9,12 +9,17 @@ from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.waiting import WaitingRoom
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.contexts import ContextReader
 
 _POLL_SECONDS = 0.1
 _ANALYSIS = re.compile(r"[^/]+/[^/]+")
 _MAX_SHOWN = 60
+_WAITING_AT_ONCE = 16
+"""Calls that may wait for an unknown incident, of the 64 that run at once: made-up ids must not hold up the others."""
+_WAITING_EACH = 4
+"""Of one caller."""
 
 
 class ContextResolver:
@@ -24,6 +29,7 @@ class ContextResolver:
         self._reader = reader
         self._policy = policy
         self._wait_seconds = wait_seconds
+        self._waiting = WaitingRoom(places=_WAITING_AT_ONCE, places_each=_WAITING_EACH)
         self._metrics = metrics
 
     async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
@@ -67,10 +73,19 @@ class ContextResolver:
             await caller.require(USE_CONTEXTS, namespace=reference.analysis.partition("/")[0])
         # What cannot be stored names nothing; asking for it would look like a failure of the database.
         askable = all(map(storable, (*ids, reference.analysis)))
-        found = await self._wait_for(ids=ids, analysis=reference.analysis) if askable else []
-        for namespace in sorted({context.namespace for context in found}):
-            await caller.require(USE_CONTEXTS, namespace=namespace)
+        found = await self._find(ids=ids, analysis=reference.analysis, caller=caller) if askable else []
+        if not reference.analysis:
+            for namespace in sorted({context.namespace for context in found}):
+                await caller.require(USE_CONTEXTS, namespace=namespace)
         return _agreed(found, ids=ids, analysis=reference.analysis)
+
+    async def _find(self, *, ids: frozenset[str], analysis: str, caller: Caller) -> list[RequestContext]:
+        """The contexts that are named; waits for unknown ones where there is a place to wait."""
+        found = await self._reader.find(remediation_ids=ids, analysis=analysis)
+        if not _unknown(found, ids=ids, analysis=analysis):
+            return found
+        with self._waiting.place(caller.name) as may_wait:
+            return await self._wait_for(ids=ids, analysis=analysis) if may_wait else found
 
     async def _wait_for(self, *, ids: frozenset[str], analysis: str) -> list[RequestContext]:
         """The contexts once every named source is known, or what is known when the time is up."""
@@ -108,17 +123,21 @@ def _agreed(found: list[RequestContext], *, ids: frozenset[str], analysis: str) 
     if not named:
         raise ContextError("the remediation id and the AIAnalysis named by this call belong to different incidents")
     first = named[0]
-    if any(not _same_constraints(first, other) for other in named[1:]):
+    if any(not _interchangeable(first, other) for other in named[1:]):
         raise ContextError(
             f"remediation id {_shown(first.remediation_id)} belongs to {len(named)} AIAnalysis objects with different "
-            "constraints; name one with the header X-AIAnalysis: namespace/name"
+            "constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
         )
     return first
 
 
-def _same_constraints(one: RequestContext, other: RequestContext) -> bool:
+def _interchangeable(one: RequestContext, other: RequestContext) -> bool:
+    """Whether both lead to the same answers. Their namespaces count: who copies an id of somebody else's incident must
+    not choose what is offered for it."""
     nothing: frozenset[str] = frozenset()
-    return constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
+    return (one.namespace, one.target_namespace) == (other.namespace, other.target_namespace) and (
+        constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
+    )
 
 
 def _name(context: RequestContext) -> str:

@@ -49,10 +49,12 @@ async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozen
         NotAllowed: there is none, so that the answer could only be empty.
         Unavailable: the rights cannot be checked.
     """
-    if await caller.access.allows(SEE_WORKFLOWS, namespace=None):
-        return None
     names = sorted(among)
-    allowed = await asyncio.gather(*(caller.access.allows(SEE_WORKFLOWS, namespace=name) for name in names))
+    everywhere, *allowed = await asyncio.gather(
+        *(caller.access.allows(SEE_WORKFLOWS, namespace=name) for name in (None, *names))
+    )
+    if everywhere:
+        return None
     visible = frozenset(name for name, may in zip(names, allowed, strict=True) if may)
     if not visible:
         raise NotAllowed(

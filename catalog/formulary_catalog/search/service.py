@@ -201,7 +201,7 @@ class CatalogService:
         """Write the caller's choice and its reasons into the audit trail.
 
         Raises:
-            InvalidInput: no reasoning, or a search id that is not in the trail.
+            InvalidInput: no reasoning, or a search id that is not one of this caller's for this incident.
             NotFound, ContextError, NotAllowed, Unavailable: as `details`.
         """
         arguments = {
@@ -214,10 +214,11 @@ class CatalogService:
         async with self._trail.record(
             "selection", caller=caller, reference=context, arguments=arguments, search_id=_uuid(search_id)
         ) as record:
-            await self._check_selection(reasoning=reasoning, search_id=search_id, confidence=confidence)
+            _check_judgement(reasoning=reasoning, confidence=confidence)
             found, _, _ = await self._find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
+            await self._check_search(search_id, caller=caller, remediation_id=record.remediation_id)
             record.result = {"version_id": found.version_id, "namespace": found.namespace}
             return SelectionReceipt(
                 recorded=True,
@@ -291,22 +292,27 @@ class CatalogService:
         workflow, labels = self._parsed.get(stored.version_id, stored.document)
         return workflow if allowed(labels, constraints) else None
 
-    async def _check_selection(self, *, reasoning: str, search_id: str, confidence: float | None) -> None:
-        if not reasoning.strip() or len(reasoning) > MAX_REASONING_LENGTH:
-            raise InvalidInput(
-                f"reasoning has {len(reasoning)} characters; say in 1 to {MAX_REASONING_LENGTH} why you chose this one",
-                field="reasoning",
-            )
-        if confidence is not None and not 0 <= confidence <= 1:
-            raise InvalidInput(f"confidence {confidence} is out of bounds; give 0 to 1", field="confidence")
+    async def _check_search(self, search_id: str, *, caller: Caller, remediation_id: str) -> None:
         if not search_id:
             return
         known = _uuid(search_id)
-        if known is None or not await self._audit.search_recorded(known):
+        if known is None or not await self._audit.search_recorded(
+            known, caller=caller.name, remediation_id=remediation_id
+        ):
             raise InvalidInput(
                 "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
                 field="search_id",
             )
+
+
+def _check_judgement(*, reasoning: str, confidence: float | None) -> None:
+    if not reasoning.strip() or len(reasoning) > MAX_REASONING_LENGTH:
+        raise InvalidInput(
+            f"reasoning has {len(reasoning)} characters; say in 1 to {MAX_REASONING_LENGTH} why you chose this one",
+            field="reasoning",
+        )
+    if confidence is not None and not 0 <= confidence <= 1:
+        raise InvalidInput(f"confidence {confidence} is out of bounds; give 0 to 1", field="confidence")
 
 
 def _not_found(reference: WorkflowReference) -> NotFound:

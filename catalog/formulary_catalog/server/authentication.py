@@ -1,6 +1,8 @@
 """Finding out who calls, before anything else of a call is looked at (DESIGN section 9)."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 import structlog
 from starlette.datastructures import Headers
@@ -11,33 +13,54 @@ from formulary_catalog.domain.access import Access, Authenticator, Caller, Right
 from formulary_catalog.errors import NotAuthenticated, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.server.failures import failure_of
+from formulary_catalog.server.failures import secret_failure_of
 from formulary_catalog.server.replies import error_reply
+from formulary_catalog.throttle import Throttle
 
 _CHECK = "token"
+_CHALLENGE = 'Bearer realm="formulary"'
+_NOT_IN_A_CHALLENGE = re.compile(r"[^ !#-\[\]-~]")
+"""What RFC 6750, section 3 keeps out of an error description."""
 _log = structlog.get_logger(__name__)
 
 
-async def identified(scope: Scope, *, authenticator: Authenticator) -> Caller | JSONResponse:
-    """Who sends a request; the refusal if nobody can be held to it.
+class Identification:
+    """Says who sends a request, or why nobody can be held to it.
 
-    A refusal leaves a line in the log and no row in the database, which strangers could fill otherwise.
+    A refusal leaves a line in the log, one of its kind in ten seconds, and no row in the database: strangers could fill
+    both otherwise.
     """
-    authorization = Headers(scope=scope).getlist("authorization")
-    try:
-        return await authenticator.authenticate(authorization)
-    except Exception as error:
-        failure = failure_of(error)
-    address = (scope.get("client") or ("",))[0]
-    _log.warning("caller_unknown", status=failure.status, reason=failure.message, client=address)
-    challenge = 'Bearer realm="formulary"' + (', error="invalid_token"' if authorization else "")
-    return error_reply(
-        path=scope["path"],
-        status=failure.status,
-        code=failure.code,
-        message=failure.message,
-        headers={"WWW-Authenticate": challenge} if failure.status == 401 else None,
-    )
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._throttle = Throttle()
+
+    async def of(self, scope: Scope) -> Caller | JSONResponse:
+        """The caller, or the refusal to send."""
+        authorization = Headers(scope=scope).getlist("authorization")
+        try:
+            return await self._authenticator.authenticate(authorization)
+        except Exception as error:
+            failure = secret_failure_of(error)
+            headers = None
+            if isinstance(error, NotAuthenticated):
+                headers = {"WWW-Authenticate": _challenge(error) if any(authorization) else _CHALLENGE}
+        self._log(scope, status=failure.status, reason="internal error" if failure.unexpected else failure.message)
+        return error_reply(
+            path=scope["path"], status=failure.status, code=failure.code, message=failure.message, headers=headers
+        )
+
+    def _log(self, scope: Scope, *, status: int, reason: str) -> None:
+        count = self._throttle.admit((status, reason))
+        if count:
+            address = (scope.get("client") or ("",))[0]
+            _log.warning("caller_unknown", status=status, reason=reason, client=address, count=count)
+
+
+def _challenge(error: NotAuthenticated) -> str:
+    """RFC 6750, section 3."""
+    description = _NOT_IN_A_CHALLENGE.sub("'", str(error))
+    return f'{_CHALLENGE}, error="{error.problem}", error_description="{description}"'
 
 
 class Anybody:
@@ -45,6 +68,9 @@ class Anybody:
 
     async def authenticate(self, authorization: Sequence[str]) -> Caller:
         return LOCAL
+
+    async def check(self) -> None:
+        return
 
 
 class Counted:
@@ -64,7 +90,10 @@ class Counted:
             self._metrics.count_auth_decision(_CHECK, "undecided")
             raise
         self._metrics.count_auth_decision(_CHECK, "allowed")
-        return Caller(name=caller.name, access=_CountedAccess(caller.access, metrics=self._metrics))
+        return replace(caller, access=_CountedAccess(caller.access, metrics=self._metrics))
+
+    async def check(self) -> None:
+        await self._authenticator.check()
 
 
 class _CountedAccess:
@@ -78,5 +107,7 @@ class _CountedAccess:
         except Unavailable:
             self._metrics.count_auth_decision(str(right), "undecided")
             raise
-        self._metrics.count_auth_decision(str(right), "allowed" if allowed else "denied")
+        # That it is not given everywhere takes nothing from the caller: each namespace is asked for as well.
+        if allowed or namespace is not None:
+            self._metrics.count_auth_decision(str(right), "allowed" if allowed else "denied")
         return allowed

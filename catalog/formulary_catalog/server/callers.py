@@ -5,14 +5,9 @@ from starlette.types import Scope
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 
-LOCAL = Caller(name="local", access=EVERYTHING)
+LOCAL = Caller(name="local", access=EVERYTHING, may_set_context=True)
 """Everybody, where there is no authentication: the server then listens on loopback only."""
 _KEY = "formulary.caller"
-
-
-def may_set_context(caller: Caller) -> bool:
-    """Whether the caller may say itself which custom labels constrain a search."""
-    return caller is LOCAL
 
 
 def with_caller(scope: Scope, caller: Caller) -> Scope:

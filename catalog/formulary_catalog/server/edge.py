@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
-from formulary_catalog.server.authentication import Anybody, identified
+from formulary_catalog.server.authentication import Anybody, Identification
 from formulary_catalog.server.callers import with_caller
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
@@ -20,6 +20,8 @@ MAX_CALLS_AT_ONCE = 64
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
 
+_WELL_KNOWN = "/.well-known/"
+"""Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
 _BODY_SECONDS = 10.0
 _QUEUE_SECONDS = 5.0
 _PARSE_ERROR = -32700
@@ -38,7 +40,7 @@ class Edge:
     def __init__(self, app: ASGIApp, *, hosts: HostRule, authenticator: Authenticator = _ANYBODY) -> None:
         self._app = app
         self._hosts = hosts
-        self._authenticator = authenticator
+        self._identification = Identification(authenticator)
         self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,11 +52,11 @@ class Edge:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        if scope["path"] in PROBES:
+        if scope["path"] in PROBES or scope["path"].startswith(_WELL_KNOWN):
             await self._app(scope, receive, send)
             return
         # Before the body is read: strangers are not worth the memory.
-        caller = await identified(scope, authenticator=self._authenticator)
+        caller = await self._identification.of(scope)
         if isinstance(caller, Caller):
             await self._call(with_caller(scope, caller), receive, send)
         else:

@@ -63,8 +63,17 @@ def failure_of(error: Exception) -> Failure:
             retryable=True,
             unexpected=True,
         )
+    return _internal(exc_info=error)
+
+
+def secret_failure_of(error: Exception) -> Failure:
+    """The same for an exception whose text may hold a secret: of what is not ours, its type alone is logged."""
+    return failure_of(error) if isinstance(error, FormularyError) else _internal(kind=type(error).__name__)
+
+
+def _internal(**logged: object) -> Failure:
     incident = uuid.uuid4().hex[:12]
-    _log.error("internal_error", incident=incident, exc_info=error)
+    _log.error("internal_error", incident=incident, **logged)
     return Failure(
         code=_FAILED_CODE,
         status=500,

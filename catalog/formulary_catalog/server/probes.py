@@ -32,7 +32,9 @@ async def readyz(request: Request) -> Response:
     """Whether calls can be answered, and how well."""
     readiness: Readiness = request.app.state.readiness
     report = await readiness.report(request.app.state.service)
-    return JSONResponse(report.model_dump(mode="json"), status_code=200 if report.takes_calls else 503)
+    return JSONResponse(
+        report.model_dump(mode="json", exclude_none=True), status_code=200 if report.takes_calls else 503
+    )
 
 
 @router.get(

@@ -1,6 +1,7 @@
 """Whether this process can answer, and how well (DESIGN section 12)."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from pydantic import BaseModel, Field
@@ -10,6 +11,7 @@ from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.search.service import CatalogService
 
 _DATABASE_SECONDS = 0.8
+_CALLERS_SECONDS = 1.0
 
 
 class Status(StrEnum):
@@ -29,6 +31,9 @@ class ReadinessReport(BaseModel):
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
     mode: str = Field(description="how searches are ranked now: hybrid or lexical")
+    callers: str | None = Field(
+        default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
+    )
 
     @property
     def takes_calls(self) -> bool:
@@ -36,10 +41,14 @@ class ReadinessReport(BaseModel):
 
 
 class Readiness:
-    """What `/readyz` reports. Whoever loads the catalog says when the first load is done."""
+    """What `/readyz` reports. Whoever loads the catalog says when the first load is done.
 
-    def __init__(self, *, catalog_loaded: bool = True) -> None:
+    `callers_checked` is None where nobody is asked who calls.
+    """
+
+    def __init__(self, *, catalog_loaded: bool = True, callers_checked: bool | None = None) -> None:
         self.catalog_loaded = catalog_loaded
+        self.callers_checked = callers_checked
 
     def require_loaded(self) -> None:
         """Keep calls away from a catalog that is half loaded.
@@ -49,6 +58,17 @@ class Readiness:
         """
         if not self.catalog_loaded:
             raise Unavailable("the catalog is still loading; retry in a few seconds")
+
+    async def until_callers_are_checked(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `check` until it raises no `Unavailable`. From then on, that it fails makes the process unready no
+        more: calls go on with what is known of their callers, and the others are told to retry."""
+        while not self.callers_checked:
+            try:
+                await check()
+            except Unavailable:
+                await asyncio.sleep(_CALLERS_SECONDS)
+            else:
+                self.callers_checked = True
 
     async def report(self, service: CatalogService) -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
@@ -60,12 +80,13 @@ class Readiness:
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
+            callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
         )
 
     def _status(self, *, reachable: bool, embedding: bool) -> Status:
         if not reachable:
             return Status.BROKEN
-        if not self.catalog_loaded:
+        if not self.catalog_loaded or self.callers_checked is False:
             return Status.STARTING
         return Status.READY if embedding else Status.DEGRADED
 

@@ -16,7 +16,6 @@ from formulary_catalog.server.arguments import (
     read_arguments,
     shown,
 )
-from formulary_catalog.server.callers import may_set_context
 from formulary_catalog.server.incident import reference_text
 from formulary_catalog.server.parameters import LABEL_PREFIX, LABELS, SEARCH
 from formulary_catalog.server.tools import search_request_of
@@ -92,7 +91,7 @@ def _custom_labels(given: Any, *, caller: Caller) -> dict[str, tuple[str, ...]]:
     """Checked custom labels; messages name neither keys nor values."""
     if not given:
         return {}
-    if not may_set_context(caller):
+    if not caller.may_set_context:
         raise _bad_custom_labels("may not be set by this caller; leave it out, the incident's own are applied")
     if not isinstance(given, Mapping) or len(given) > MAX_CUSTOM_KEYS:
         raise _bad_custom_labels(f"must be an object of at most {MAX_CUSTOM_KEYS} keys")

@@ -57,11 +57,14 @@ class AuditLog:
             event.duration_ms,
         )
 
-    async def search_recorded(self, search_id: UUID) -> bool:
-        """Whether a search with this id is in the trail."""
+    async def search_recorded(self, search_id: UUID, *, caller: str, remediation_id: str) -> bool:
+        """Whether this caller's search for this incident, empty for none, is in the trail under this id."""
 
         async def read(connection: Connection) -> bool:
-            return bool(await connection.fetchval("select formulary.search_recorded($1)", search_id))
+            found = await connection.fetchval(
+                "select formulary.search_recorded($1, $2, $3)", search_id, caller, _storable(remediation_id)
+            )
+            return bool(found)
 
         return await self._database.read(read)
 

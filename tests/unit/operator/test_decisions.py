@@ -7,7 +7,7 @@ import pytest
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator import decisions
-from formulary_operator.decisions import DENIED_SECONDS, GRANTED_SECONDS, Decision, Decisions
+from formulary_operator.decisions import BRIEF_SECONDS, LASTING_SECONDS, Decision, Decisions
 
 
 class World:
@@ -28,7 +28,7 @@ class World:
         await self.answering.wait()
         if self.error is not None:
             raise self.error
-        return Decision(value=self.granted, granted=self.granted)
+        return Decision(value=self.granted, lasting=self.granted)
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ async def kept(world: World) -> AsyncIterator[Decisions[bool]]:
 
 
 async def test_a_grant_is_kept_for_a_minute_at_most_and_a_denial_for_seconds() -> None:
-    assert GRANTED_SECONDS <= 60
-    assert DENIED_SECONDS <= 10
+    assert LASTING_SECONDS <= 60
+    assert BRIEF_SECONDS <= 10
 
 
-@pytest.mark.parametrize(("granted", "seconds"), [(True, GRANTED_SECONDS), (False, DENIED_SECONDS)])
+@pytest.mark.parametrize(("granted", "seconds"), [(True, LASTING_SECONDS), (False, BRIEF_SECONDS)])
 async def test_an_answer_is_kept_for_its_time(
     world: World, kept: Decisions[bool], granted: bool, seconds: float
 ) -> None:
@@ -72,7 +72,7 @@ async def test_an_error_is_raised_and_never_kept(world: World, kept: Decisions[b
 
 async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, kept: Decisions[bool]) -> None:
     await kept.decide("q", world.ask)
-    world.now += GRANTED_SECONDS
+    world.now += LASTING_SECONDS
     world.error = Unavailable("no answer")
     with pytest.raises(Unavailable):
         await kept.decide("q", world.ask)
@@ -122,3 +122,17 @@ async def test_without_an_answer_in_time_nothing_is_allowed(
     world.answering.clear()
     with pytest.raises(Unavailable, match="retry"):
         await kept.decide("q", world.ask)
+
+
+async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
+    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decisions, "_MAX_WAITING", 3)
+    world.answering.clear()
+    asking = [asyncio.create_task(kept.decide(question, world.ask)) for question in range(3)]
+    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    with pytest.raises(Unavailable, match=r"too many callers .* retry"):
+        await kept.decide("one more", world.ask)
+    known_question = asyncio.create_task(kept.decide(0, world.ask))
+    world.answering.set()
+    assert await asyncio.gather(*asking, known_question) == [True] * 4

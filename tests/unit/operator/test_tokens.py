@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.errors import NotAuthenticated
-from formulary_operator.core.tokens import MAX_LENGTH, bearer_token, has_expired, refusal
+from formulary_operator.core.tokens import MAX_LENGTH, bearer_token, has_expired, is_for, refusal
 
 
 def token(claims: Any) -> str:
@@ -47,6 +47,7 @@ def test_a_call_without_a_token_is_told_how_to_get_one(headers: list[str]) -> No
 def test_anything_else_is_refused_without_being_repeated(headers: list[str]) -> None:
     with pytest.raises(NotAuthenticated) as refused:
         bearer_token(headers, audience="formulary")
+    assert refused.value.problem == "invalid_request"
     secrets = [header.partition(" ")[2] or header for header in headers if header.strip() != "Bearer"]
     assert not any(secret in str(refused.value) for secret in secrets)
 
@@ -57,6 +58,26 @@ def test_anything_else_is_refused_without_being_repeated(headers: list[str]) -> 
 )
 def test_a_token_says_when_it_expires(claims: Any, expired: bool) -> None:
     assert has_expired(token(claims), now=100) is expired
+
+
+@pytest.mark.parametrize(
+    ("claims", "ours"),
+    [
+        ({"aud": ["vault", "formulary"]}, True),
+        ({"aud": "formulary"}, True),
+        ({"aud": ["vault"]}, False),
+        ({"aud": "formulary-test"}, False),
+        ({"aud": None}, False),
+        ({}, False),
+    ],
+)
+def test_a_token_says_for_whom_it_is(claims: Any, ours: bool) -> None:
+    assert is_for(token(claims), audience="formulary") is ours
+
+
+@pytest.mark.parametrize("garbage", ["garbage", "a.b.c", "formulary", "e30.e30", "a.b.c.d"])
+def test_what_is_no_jwt_is_for_nobody(garbage: str) -> None:
+    assert not is_for(garbage, audience="formulary")
 
 
 @pytest.mark.parametrize(
@@ -81,4 +102,5 @@ _JSON = st.recursive(
 @given(st.one_of(st.text(), st.builds(token, _JSON | st.dictionaries(st.sampled_from(["exp", "aud", "x"]), _JSON))))
 def test_no_token_is_too_odd_to_be_refused(text: str) -> None:
     assert has_expired(text, now=100) in (True, False)
+    assert is_for(text, audience="formulary") in (True, False)
     assert str(refusal(text, audience="formulary", now=100)).startswith("the token ")

@@ -1,0 +1,27 @@
+"""Who may wait: a bounded number of calls, and few of one caller, so that waiting never keeps the others out."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class WaitingRoom:
+    """`places` for all calls together, `places_each` for those of one caller."""
+
+    def __init__(self, *, places: int, places_each: int) -> None:
+        self._places = places
+        self._places_each = places_each
+        self._waiting: Counter[str] = Counter()
+
+    @contextmanager
+    def place(self, caller: str) -> Iterator[bool]:
+        """Whether there is one, which is then taken until the end of the block."""
+        if self._waiting.total() >= self._places or self._waiting[caller] >= self._places_each:
+            yield False
+            return
+        self._waiting[caller] += 1
+        try:
+            yield True
+        finally:
+            self._waiting[caller] -= 1
+            self._waiting += Counter()  # forgets those who have left
