@@ -20,6 +20,8 @@ from support.toolcache import installed, run_installer
 
 HOLMESGPT = "0.45.0"
 
+_TOKEN = "FORMULARY_TOKEN"
+
 _DRIVER = Path(__file__).parents[1] / "clients" / "holmes_driver.py"
 
 
@@ -64,19 +66,25 @@ class ToolsetReport(BaseModel):
 
 class Report(BaseModel):
     """All that was seen in one HolmesGPT process. `offered` is the tool list the model received, by tool name;
-    `dialled` names every address outside this machine that anything tried to reach."""
+    `shown` is every request to the model, whole; `dialled` names every address outside this machine that anything tried
+    to reach."""
 
     version: str
     toolset: ToolsetReport
     offered: dict[str, dict[str, Any]]
+    shown: list[str]
     chats: dict[str, ChatReport]
     dialled: list[str]
 
 
-def converse(*, url: str, chats: Mapping[str, Chat]) -> Report:
-    """Hold all `chats` at once in one HolmesGPT process that is configured with the MCP endpoint `url`."""
+def converse(*, url: str, chats: Mapping[str, Chat], token: str = "") -> Report:
+    """Hold all `chats` at once in one HolmesGPT process that is configured with the MCP endpoint `url`.
+
+    With a `token` the process has it in its environment, and sends it with everything.
+    """
     home = installed(name=f"holmesgpt-{HOLMESGPT}-{sys.implementation.cache_tag}", install=_install)
-    plan = {"url": url, "chats": {name: asdict(chat) for name, chat in chats.items()}}
+    headers = {"Authorization": f"Bearer {{{{ env.{_TOKEN} }}}}"} if token else {}
+    plan = {"url": url, "headers": headers, "chats": {name: asdict(chat) for name, chat in chats.items()}}
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run(
             [home / "bin" / "python", _DRIVER],
@@ -87,7 +95,7 @@ def converse(*, url: str, chats: Mapping[str, Chat]) -> Report:
             check=False,
             cwd=scratch,
             # HolmesGPT takes configuration from the environment and from its home directory: it gets neither of ours.
-            env={"PATH": os.defpath, "HOME": scratch, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+            env={"PATH": os.defpath, "HOME": scratch, "LITELLM_LOCAL_MODEL_COST_MAP": "True", _TOKEN: token},
         )
     if done.returncode != 0:
         raise RuntimeError(f"HolmesGPT broke down with {done.returncode}:\n{done.stderr[-4000:]}")

@@ -13,6 +13,11 @@ from pathlib import Path
 from platformdirs import user_cache_path
 
 
+def location(name: str) -> Path:
+    """Where tool `name` is once it is installed."""
+    return user_cache_path("formulary") / "tools" / name
+
+
 def installed(*, name: str, install: Callable[[Path], None]) -> Path:
     """The directory of tool `name`; `install` fills it on first use.
 
@@ -20,9 +25,9 @@ def installed(*, name: str, install: Callable[[Path], None]) -> Path:
     when it is complete, so one that was interrupted is begun again, and of several processes one installs while
     the others wait.
     """
-    tools = user_cache_path("formulary") / "tools"
+    home = location(name)
+    tools = home.parent
     tools.mkdir(parents=True, exist_ok=True)
-    home = tools / name
     with (tools / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.exists():

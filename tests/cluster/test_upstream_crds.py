@@ -1,0 +1,62 @@
+"""A cluster in which the existing ecosystem's CRDs were there first: its schema, without our fields."""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from support import control_plane as planes
+from support.asking import finds
+from support.cluster import condition, fetch, install_kinds, new_operator_account
+from support.control_plane import ControlPlane
+from support.operator_process import operator, server, wait_until
+
+UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
+MANIFESTS = UPSTREAM.with_name("upstream_manifests.yaml")
+ACTIVE = "select count(*) from formulary.workflow_version where status = 'Active'"
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[ControlPlane]:
+    """An API server with upstream's kinds."""
+    with planes.control_plane() as plane:
+        install_kinds(plane, UPSTREAM)
+        plane.create_namespace("shop")
+        yield plane
+
+
+def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and_again(
+    upstream: ControlPlane, database: str
+) -> None:
+    account = new_operator_account(upstream)
+    ours, other, incident = list(yaml.safe_load_all(MANIFESTS.read_text()))[:3]
+    theirs = copy.deepcopy(ours)
+    theirs["metadata"]["name"] = "gitops-revert-theirs"
+    theirs["spec"]["customLabels"] = {"team": "search"}
+    upstream.apply(ours, theirs, other, incident, namespace="shop")
+    with (
+        operator(dsn=database, kubeconfig=account.kubeconfig, resync_seconds="1") as watching,
+        server(dsn=database) as serving,
+    ):
+        watching.start()
+        serving.start().wait_ready()
+        watching.wait_ready()
+        headers = {"X-Remediation-Id": incident["spec"]["remediationId"]}
+        assert finds(serving.url, "gitops-revert")
+        assert finds(serving.url, "gitops-revert", headers=headers)
+        assert finds(serving.url, "gitops-revert-theirs")
+        assert not finds(serving.url, "gitops-revert-theirs", headers=headers)
+
+        wait_until(lambda: len(watching.events("resynced")) > 3, what="a few resyncs")
+        document = upstream.get("rw", "gitops-revert", "--namespace=shop")
+        assert (condition(document)["status"], document["status"]["catalogStatus"]) == ("True", "Active")
+        written = upstream.requests(user=account.user, verbs=["patch", "create", "update"])
+        assert Counter((request.verb, request.resource) for request in written) == {
+            ("create", "events"): 3,
+            ("patch", "remediationworkflows"): 3,
+        }
+        assert watching.metric("formulary_drift_objects") == 0
+    assert fetch(database, ACTIVE) == [(3,)]
