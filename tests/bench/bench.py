@@ -22,7 +22,8 @@ from bench_server import READY, TRIVIAL_TOOL
 from rich.console import Console
 from rich.table import Table
 
-from formulary_catalog.domain.request import Caller, search_request
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.request import search_request
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -70,7 +71,7 @@ async def measure_phases(postgres: EmbeddedPostgres) -> dict[str, dict[str, list
 async def _search(service: CatalogService, *, query: Callable[[], str], rounds: int) -> None:
     for _ in range(rounds):
         request = search_request(query=query(), labels={"environment": ["production"]})
-        await service.search(request, caller=Caller(name="bench"))
+        await service.search(request, caller=Caller(name="bench", access=EVERYTHING))
 
 
 def _new_query() -> Callable[[], str]:

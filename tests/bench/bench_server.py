@@ -4,8 +4,9 @@ import asyncio
 import sys
 from pathlib import Path
 
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import Answer
-from formulary_catalog.domain.request import Caller, ContextReference
+from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics

@@ -1,8 +1,8 @@
 """Runs inside HolmesGPT's own virtual environment: chats through its real library, with a scripted model.
 
-Reads a plan from standard input, `{"url", "chats": {name: {"headers", "calls": [{"tool", "arguments"}]}}}`, and
-prints one JSON document (`support.holmes.Report`). The model is an OpenAI-compatible server on loopback that plays the
-calls which the user's message holds; everything between it and the MCP server is HolmesGPT.
+Reads a plan from standard input, `{"url", "headers", "chats": {name: {"headers", "calls": [{"tool", "arguments"}]}}}`,
+and prints one JSON document (`support.holmes.Report`). The model is an OpenAI-compatible server on loopback that plays
+the calls which the user's message holds; everything between it and the MCP server is HolmesGPT.
 """
 
 import contextlib
@@ -42,9 +42,12 @@ class ScriptedModel(BaseHTTPRequestHandler):
     """
 
     offered: ClassVar[dict[str, dict[str, Any]]] = {}
+    shown: ClassVar[list[str]] = []
 
     def do_POST(self) -> None:
-        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.shown.append(body)
+        request = json.loads(body)
         self.offered.update({tool["function"]["name"]: tool["function"] for tool in request["tools"]})
         messages = request["messages"]
         script = json.loads(next(message["content"] for message in messages if message["role"] == "user"))
@@ -75,10 +78,15 @@ def closing_text() -> dict[str, Any]:
     return {"finish_reason": "stop", "message": {"role": "assistant", "content": "That is all."}}
 
 
-def configuration(*, url: str, model_port: int) -> dict[str, Any]:
+def configuration(*, url: str, headers: dict[str, str], model_port: int) -> dict[str, Any]:
     """What an operator writes into HolmesGPT's `config.yaml`, as JSON, which is YAML too."""
     header = "{{ request_context.headers['X-Remediation-Id'] }}"
-    connection = {"url": url, "mode": "streamable-http", "extra_headers": {"X-Remediation-Id": header}}
+    connection = {
+        "url": url,
+        "mode": "streamable-http",
+        "headers": headers,
+        "extra_headers": {"X-Remediation-Id": header},
+    }
     return {
         "model": "openai/scripted",
         "api_key": "none",
@@ -125,7 +133,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
     model = ThreadingHTTPServer(("127.0.0.1", 0), ScriptedModel)
     threading.Thread(target=model.serve_forever, daemon=True).start()
 
-    holmes = start_holmes(configuration(url=plan["url"], model_port=model.server_port))
+    holmes = start_holmes(configuration(url=plan["url"], headers=plan["headers"], model_port=model.server_port))
     toolset = next(toolset for toolset in holmes.tool_executor.toolsets if toolset.name == TOOLSET)
     tools = [tool.name for tool in toolset.tools]
     chats = plan["chats"]
@@ -135,6 +143,7 @@ def run(plan: dict[str, Any]) -> dict[str, Any]:
         "version": version("holmesgpt"),
         "toolset": {"status": toolset.status.value, "error": toolset.error, "tools": tools},
         "offered": {name: ScriptedModel.offered[name] for name in tools},
+        "shown": ScriptedModel.shown,
         "chats": held,
         "dialled": dialled,
     }
