@@ -70,8 +70,10 @@
     httpGet:
       path: /healthz
       port: health
+    # Reading ten thousand objects at the start keeps the watch busy; it is hung only when that lasts a minute.
     periodSeconds: 10
-    timeoutSeconds: 3
+    timeoutSeconds: 10
+    failureThreshold: 6
   readinessProbe:
     httpGet:
       path: /readyz
