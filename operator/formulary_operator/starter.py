@@ -118,6 +118,10 @@ async def _is_served(client: KubeClient) -> bool:
         group = await client.get(f"/apis/{WORKFLOWS.api_version}")
     except Unavailable:
         return False
+    except KubernetesRefused as error:
+        if error.status == 404:
+            return False
+        raise
     return any(resource["name"] == WORKFLOWS.plural for resource in (group or {}).get("resources", ()))
 
 

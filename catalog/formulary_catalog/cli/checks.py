@@ -118,7 +118,9 @@ def _vectors(state: Health, *, model_id: str) -> Check:
     return Check(
         name="vectors",
         detail=f"{present} of {state.workflows} workflows by {model_id or 'the model'}",
-        way_out="load the manifests again with the model in place: `formulary up`" if missing else "",
+        way_out="the operator embeds them at its next resync, `formulary up` when it loads the manifests again"
+        if missing
+        else "",
     )
 
 
