@@ -130,13 +130,13 @@ def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> 
 
 def _require_shallow(document: Mapping[str, Any], *, source: str) -> None:
     """What is nested without end would exhaust whatever walks through it later."""
-    level: list[Any] = [document.get("spec")]
+    level: list[Any] = [document]
     for _ in range(_MAX_DEPTH):
         level = [inner for value in level for inner in _members(value)]
         if not level:
             return
     raise InvalidManifest(
-        f"{source}: spec: is nested deeper than {_MAX_DEPTH} levels; flatten it", source=source, field="spec"
+        f"{source}: document: is nested deeper than {_MAX_DEPTH} levels; flatten it", source=source, field="document"
     )
 
 
