@@ -13,6 +13,18 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"database": {"mode": "cnpg", "external": {"existingSecret": "s"}}},
         "set database.mode to external",
     ),
+    "an authority for another mode": (
+        {"database": {"mode": "cnpg", "external": {"caSecret": "s"}}},
+        "database.external.caSecret is set, but database.mode is cnpg",
+    ),
+    "a variable that follows from a value": (
+        {**charts.EXTERNAL, "server": {"extraEnv": [{"name": "FORMULARY_POOL_SIZE", "value": "5"}]}},
+        "server.extraEnv names FORMULARY_POOL_SIZE, which the chart sets; use server.poolSize instead",
+    ),
+    "a variable that is always the same": (
+        {**charts.EXTERNAL, "operator": {"extraEnv": [{"name": "FORMULARY_HEALTH_PORT", "value": "5"}]}},
+        "operator.extraEnv names FORMULARY_HEALTH_PORT, which the chart sets; leave it out",
+    ),
     "both monitors": (
         {**charts.EXTERNAL, "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
         "enable one",
@@ -71,3 +83,21 @@ def test_a_contradiction_is_refused_with_the_way_out(case: str) -> None:
 
     with pytest.raises(HelmRenderError, match=sentence):
         charts.render(values)
+
+
+@pytest.mark.parametrize("name", charts.ci_values())
+def test_no_variable_of_the_chart_can_be_set_twice(name: str) -> None:
+    values = charts.ci_values()[name]
+    for component in ("server", "operator"):
+        more = {variable["name"] for variable in values.get(component, {}).get("extraEnv", [])}
+        for variable in _variables(values, component) - more:
+            twice = {**values, component: {**values.get(component, {}), "extraEnv": [{"name": variable, "value": "x"}]}}
+
+            with pytest.raises(HelmRenderError, match=f"{component}.extraEnv names {variable}, "):
+                charts.render(twice)
+
+
+def _variables(values: dict[str, Any], component: str) -> set[str]:
+    """The variables of the container of this name."""
+    containers = [c for _, spec in charts.pods(charts.render(values)) for c in spec["containers"]]
+    return {variable["name"] for c in containers if c["name"] == component for variable in c["env"]}

@@ -69,3 +69,14 @@ def test_alerts_link_to_their_runbooks_and_can_be_left_out() -> None:
     assert rules.keys() == ALERTS.keys() - {"FormularySearchSlow"}
     link = rules["FormularySweepRefused"]["annotations"]["runbook_url"]
     assert link == "https://runbooks.example/formulary/FormularySweepRefused.md"
+
+
+@pytest.mark.parametrize("namespace", ["formulary", "catalog-2"])
+def test_an_alert_is_about_the_release_in_its_own_namespace(namespace: str) -> None:
+    values = {**charts.EXTERNAL, "monitoring": {"prometheusRule": {"enabled": True}}}
+    rule = charts.only(charts.render(values, namespace=namespace), "PrometheusRule")
+
+    expressions = [alert["expr"] for alert in rule["spec"]["groups"][0]["rules"]]
+    selectors = [text for expression in expressions for text in re.findall(r"\bformulary_\w+(\S*)", expression)]
+    assert len(selectors) >= len(ALERTS)
+    assert [s for s in selectors if not s.startswith(f'{{namespace="{namespace}"')] == []

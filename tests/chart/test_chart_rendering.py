@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from support.apischema import unknown_fields
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parents[2]
 CI = charts.ci_values()
+_TEXT_KEYS = {"name", "namespace", "serviceAccountName", "priorityClassName", "value", "key", "secretName"}
 _RANDOM = re.compile(r"^(\s+[\w-]+-(?:password|uri): ).+$", re.MULTILINE)
 
 
@@ -113,6 +115,101 @@ def test_a_database_that_the_release_makes_is_migrated_beside_it() -> None:
     assert _hooks(charts.render(CI["trial"])) == ""
 
 
+def test_the_policy_of_a_migration_is_there_before_the_migration() -> None:
+    for objects in (charts.render(charts.EXTERNAL), charts.render(CI["trial"], upgrade=True)):
+        policy = charts.only(objects, "NetworkPolicy", "formulary-migration")["metadata"]["annotations"]
+
+        assert policy["helm.sh/hook"] == _hooks(objects)
+        assert int(policy["helm.sh/hook-weight"]) < 0
+
+    beside = charts.only(charts.render(CI["trial"]), "NetworkPolicy", "formulary-migration")
+    assert "annotations" not in beside["metadata"]
+
+
+@pytest.mark.parametrize("name", CI)
+def test_every_pod_of_ours_but_the_database_has_a_policy_for_what_it_connects_to(name: str) -> None:
+    objects = charts.render(CI[name])
+    policies = [o["spec"] for o in objects if o["kind"] == "NetworkPolicy" and "egress" in o["spec"]]
+    allowed = {policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] for policy in policies}
+    pods = {
+        o["metadata"]["labels"]["app.kubernetes.io/component"]
+        for o in objects
+        if o["kind"] in ("Pod", "Deployment", "Job")
+    }
+
+    assert allowed == pods
+
+
+def test_names_and_namespaces_that_look_like_numbers_stay_text() -> None:
+    values = {
+        **charts.EXTERNAL,
+        "fullnameOverride": "1e3",
+        "nameOverride": "6",
+        "catalog": {"namespace": "123", "watchNamespaces": ["123"]},
+        "rbac": {"scope": "namespace"},
+        "server": {"serviceAccount": {"name": "7"}, "priorityClassName": "8"},
+        "database": {"external": {"existingSecret": "9"}},
+    }
+
+    problems = [
+        (o["kind"], key, value)
+        for o in charts.render(values, namespace="45")
+        for key, value in _texts(o)
+        if (key in _TEXT_KEYS or key.startswith("app.kubernetes.io/")) and not isinstance(value, str)
+    ]
+
+    assert problems == []
+
+
+def test_every_pod_runs_where_pods_may_run_unless_it_has_a_place_of_its_own() -> None:
+    place = {"nodeSelector": {"pool": "tools"}, "tolerations": [{"operator": "Exists"}], "priorityClassName": "low"}
+    values = {**CI["trial"], "allInOne": False, "pods": place, "operator": {"nodeSelector": {"pool": "control"}}}
+
+    pods = list(charts.pods(charts.render(values)))
+
+    pools = {name: spec["nodeSelector"]["pool"] for name, spec in pods}
+    assert len(pods) == 6
+    assert pools == dict.fromkeys(pools, "tools") | {"Deployment formulary-operator": "control"}
+    for _, spec in pods:
+        assert (spec["tolerations"], spec["priorityClassName"]) == (place["tolerations"], "low")
+
+
+def test_large_numbers_are_written_out() -> None:
+    objects = charts.render({**charts.EXTERNAL, "operator": {"resyncSeconds": 1_000_000}})
+
+    assert _environment(objects, "operator")["FORMULARY_RESYNC_SECONDS"] == "1000000"
+
+
+def test_whoever_connects_to_an_external_database_knows_its_authority() -> None:
+    database = {"existingSecret": "formulary-database", "caSecret": "database-ca"}
+    objects = charts.render({"database": {"external": database}})
+    pods = {name.split()[0] + " " + spec["containers"][0]["name"]: spec for name, spec in charts.pods(objects)}
+
+    assert pods.keys() == {"Deployment server", "Deployment operator", "Job migrate", "Pod doctor"}
+    for spec in pods.values():
+        (container,) = spec["containers"]
+        variables = {variable["name"]: variable.get("value") for variable in container["env"]}
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        secrets = {volume["name"]: volume["secret"] for volume in spec["volumes"] if "secret" in volume}
+        assert variables["PGSSLROOTCERT"] == f"{mounts['database-ca']}/ca.crt"
+        assert secrets["database-ca"]["secretName"] == "database-ca"
+
+
+def test_a_restored_cluster_is_not_made_anew_as_well() -> None:
+    recovery = {"recovery": {"source": "backup", "database": "formulary", "owner": "formulary"}}
+    values = {"database": {"mode": "cnpg", "cnpg": {"spec": {"bootstrap": recovery}}}}
+
+    assert charts.only(charts.render(values), "Cluster")["spec"]["bootstrap"] == recovery
+
+
+def test_a_server_that_ends_answers_until_its_endpoints_are_withdrawn() -> None:
+    pod = charts.only(charts.render(charts.EXTERNAL), "Deployment", "formulary-server")["spec"]["template"]["spec"]
+    command = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+
+    assert command == ["python3", "-c", "import time; time.sleep(5)"]
+    assert pod["terminationGracePeriodSeconds"] == 30
+
+
 def test_another_version_runs_other_jobs() -> None:
     older, newer = (
         {o["metadata"]["name"] for o in charts.render({**CI["trial"], "image": {"tag": tag}}) if o["kind"] == "Job"}
@@ -170,6 +267,24 @@ def test_the_values_for_holmesgpt_are_those_of_the_example_with_the_address_in_t
     assert rendered["config"].pop("url") == "http://formulary.formulary.svc:8080/mcp"
     assert rendered["config"].items() <= example["config"].items()
     assert rendered["llm_instructions"] == example["llm_instructions"]
+
+
+def _environment(objects: list[charts.Object], container: str) -> dict[str, str]:
+    """The variables with a value that the container of this name gets."""
+    containers = [c for _, spec in charts.pods(objects) for c in spec["containers"] if c["name"] == container]
+    return {variable["name"]: variable["value"] for variable in containers[0]["env"] if "value" in variable}
+
+
+def _texts(value: object) -> Iterator[tuple[str, object]]:
+    """Every key with a value of its own, at any depth."""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            if not isinstance(child, dict | list):
+                yield key, child
+            yield from _texts(child)
+    elif isinstance(value, list):
+        for child in value:
+            yield from _texts(child)
 
 
 def _hooks(objects: list[charts.Object]) -> str:

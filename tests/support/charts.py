@@ -30,18 +30,18 @@ def ci_values() -> dict[str, dict[str, Any]]:
     return {file.name.removesuffix("-values.yaml"): yaml.safe_load(file.read_text()) for file in files}
 
 
-def templates(values: dict[str, Any], *, upgrade: bool = False) -> dict[str, str]:
-    """The text of each template for the release `formulary` in a namespace of that name.
+def templates(values: dict[str, Any], *, upgrade: bool = False, namespace: str = "formulary") -> dict[str, str]:
+    """The text of each template for the release `formulary`.
 
     Raises:
         HelmRenderError: a guard refuses the values; the message is its sentence.
     """
-    return chart().render(values, name="formulary", namespace="formulary", is_install=not upgrade, is_upgrade=upgrade)
+    return chart().render(values, name="formulary", namespace=namespace, is_install=not upgrade, is_upgrade=upgrade)
 
 
-def render(values: dict[str, Any], *, upgrade: bool = False) -> list[Object]:
+def render(values: dict[str, Any], *, upgrade: bool = False, namespace: str = "formulary") -> list[Object]:
     """All objects, hooks included, in the order of their templates."""
-    rendered = sorted(templates(values, upgrade=upgrade).items())
+    rendered = sorted(templates(values, upgrade=upgrade, namespace=namespace).items())
     texts = (text for path, text in rendered if not path.endswith(".txt"))
     return [found for text in texts for found in yaml.load_all(text, _LOADER) if found]
 

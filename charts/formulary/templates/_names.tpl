@@ -43,8 +43,8 @@
 
 {{/* Labels that select pods: {root, component}. They never change between versions. */}}
 {{- define "formulary.selector" -}}
-app.kubernetes.io/name: {{ .root.Values.nameOverride | default .root.Chart.Name }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ .root.Values.nameOverride | default .root.Chart.Name | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
@@ -53,8 +53,8 @@ app.kubernetes.io/component: {{ .component }}
 {{ include "formulary.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: formulary
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
 {{- with .root.Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
@@ -62,19 +62,19 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 
 {{/* Name, namespace and labels of an object: {root, component, suffix}; no suffix for the bare name. */}}
 {{- define "formulary.metadata" -}}
-name: {{ include "formulary.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}
-namespace: {{ .root.Release.Namespace }}
+name: "{{ include "formulary.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}"
+namespace: {{ .root.Release.Namespace | quote }}
 labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}
 
 {{/* The same for an object that belongs to no namespace. */}}
 {{- define "formulary.clusterMetadata" -}}
-name: {{ include "formulary.clusterName" .root }}{{ with .suffix }}-{{ . }}{{ end }}
+name: "{{ include "formulary.clusterName" .root }}{{ with .suffix }}-{{ . }}{{ end }}"
 labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}
 
 {{- define "formulary.url" -}}
-{{- printf "http://%s.%s.svc:%v" (include "formulary.fullname" .) .Release.Namespace .Values.server.service.port -}}
+{{- printf "http://%s.%s.svc:%d" (include "formulary.fullname" .) .Release.Namespace (.Values.server.service.port | int64) -}}
 {{- end -}}

@@ -6,13 +6,13 @@
   env:
     {{- include "formulary.databaseEnv" (dict "root" . "user" "operator") | nindent 4 }}
     - name: FORMULARY_CATALOG_NAMESPACE
-      value: {{ include "formulary.catalogNamespace" . }}
+      value: {{ include "formulary.catalogNamespace" . | quote }}
     - name: FORMULARY_WATCH_NAMESPACES
       value: {{ .Values.catalog.watchNamespaces | join "," | quote }}
     - name: FORMULARY_WORKERS
-      value: {{ .Values.operator.workers | quote }}
+      value: {{ .Values.operator.workers | int64 | quote }}
     - name: FORMULARY_RESYNC_SECONDS
-      value: {{ .Values.operator.resyncSeconds | quote }}
+      value: {{ .Values.operator.resyncSeconds | int64 | quote }}
     - name: FORMULARY_CONTEXT_RETENTION_HOURS
       value: {{ .Values.operator.contextRetentionHours | quote }}
     - name: FORMULARY_SWEEP_MAX_FRACTION
@@ -32,7 +32,7 @@
         fieldRef:
           fieldPath: metadata.name
     - name: FORMULARY_LOG_LEVEL
-      value: {{ .Values.operator.logLevel }}
+      value: {{ .Values.operator.logLevel | quote }}
     {{- if .Values.webhook.enabled }}
     - name: FORMULARY_WEBHOOK_PORT
       value: "9443"
@@ -45,7 +45,7 @@
     - name: FORMULARY_WEBHOOK_SERVICE
       value: {{ $name }}-webhook
     - name: FORMULARY_WEBHOOK_CONFIGURATION
-      value: {{ include "formulary.clusterName" . }}
+      value: {{ include "formulary.clusterName" . | quote }}
     {{- end }}
     {{- end }}
     {{- with .Values.operator.extraEnv }}
@@ -84,6 +84,7 @@
     {{- toYaml .Values.operator.resources | nindent 4 }}
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
+    {{- include "formulary.databaseMount" . | nindent 4 }}
     {{- if include "formulary.mountedCertificate" . }}
     - name: webhook
       mountPath: /etc/formulary/webhook
@@ -98,6 +99,7 @@
 
 {{- define "formulary.operatorVolumes" -}}
 {{- include "formulary.scratch" . }}
+{{ include "formulary.databaseVolume" . }}
 {{- if include "formulary.mountedCertificate" . }}
 - name: webhook
   secret:

@@ -17,22 +17,27 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{/* Where the pods of a Deployment may run: {root, values, component}. */}}
-{{- define "formulary.placement" -}}
-{{- with .values.nodeSelector }}
+{{/* Which nodes a pod may have, and who has to make room: {root, values}; values: its own, which win. */}}
+{{- define "formulary.nodes" -}}
+{{- with .values.nodeSelector | default .root.Values.pods.nodeSelector }}
 nodeSelector:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .values.tolerations }}
+{{- with .values.tolerations | default .root.Values.pods.tolerations }}
 tolerations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- with .values.priorityClassName | default .root.Values.pods.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/* Where the pods of a Deployment may run: {root, values, component}. */}}
+{{- define "formulary.placement" -}}
+{{- include "formulary.nodes" . }}
 {{- with .values.affinity }}
 affinity:
   {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .values.priorityClassName }}
-priorityClassName: {{ . }}
 {{- end }}
 topologySpreadConstraints:
   {{- if .values.topologySpreadConstraints }}
@@ -60,8 +65,8 @@ securityContext:
 
 {{/* A container of our image up to its command: {root, name}. */}}
 {{- define "formulary.containerBasics" -}}
-name: {{ .name }}
-image: {{ include "formulary.image" .root }}
+name: {{ .name | quote }}
+image: {{ include "formulary.image" .root | quote }}
 imagePullPolicy: {{ .root.Values.image.pullPolicy }}
 {{ include "formulary.containerSecurity" . }}
 {{- end -}}
@@ -83,8 +88,8 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       {{- $database := .root.Values.database }}
       {{- if eq $database.mode "external" }}
       {{- $keys := dict "owner" "" "server" $database.external.serverKey "operator" $database.external.operatorKey }}
-      name: {{ $database.external.existingSecret }}
-      key: {{ get $keys .user | default $database.external.key }}
+      name: {{ $database.external.existingSecret | quote }}
+      key: {{ get $keys .user | default $database.external.key | quote }}
       {{- else if eq $database.mode "cnpg" }}
       name: {{ include "formulary.fullname" .root }}-postgres-app
       key: uri
@@ -92,6 +97,29 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       name: {{ include "formulary.fullname" .root }}-postgres
       key: {{ .user }}-uri
       {{- end }}
+{{- if $database.external.caSecret }}
+- name: PGSSLROOTCERT
+  value: /etc/formulary/database/ca.crt
+{{- end }}
+{{- end -}}
+
+{{/* The authority of an external database's certificate, for containers with `formulary.databaseEnv`. */}}
+{{- define "formulary.databaseVolume" -}}
+{{- with .Values.database.external.caSecret -}}
+- name: database-ca
+  secret:
+    secretName: {{ . | quote }}
+    items:
+      - key: ca.crt
+        path: ca.crt
+{{- end -}}
+{{- end -}}
+{{- define "formulary.databaseMount" -}}
+{{- if .Values.database.external.caSecret -}}
+- name: database-ca
+  mountPath: /etc/formulary/database
+  readOnly: true
+{{- end -}}
 {{- end -}}
 
 {{/* Tells one Job from another in its name, since Jobs cannot be changed: takes the text of the spec. */}}

@@ -3,20 +3,20 @@
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ empty .namespace | ternary "ClusterRoleBinding" "RoleBinding" }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "formulary.labels" . | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: {{ empty .namespace | ternary "ClusterRole" "Role" }}
-  name: {{ .name }}
+  name: {{ .name | quote }}
 subjects:
   - kind: ServiceAccount
-    name: {{ .account }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ .account | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
 {{/* A role and its binding: what `formulary.binding` takes, and rules as text. */}}
@@ -24,9 +24,9 @@ subjects:
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ empty .namespace | ternary "ClusterRole" "Role" }}
 metadata:
-  name: {{ .name }}
+  name: {{ .name | quote }}
   {{- with .namespace }}
-  namespace: {{ . }}
+  namespace: {{ . | quote }}
   {{- end }}
   labels:
     {{- include "formulary.labels" . | nindent 4 }}

@@ -9,7 +9,7 @@
   env:
     {{- include "formulary.databaseEnv" (dict "root" . "user" "server") | nindent 4 }}
     - name: FORMULARY_AUTHENTICATION
-      value: {{ .Values.authentication.mode }}
+      value: {{ .Values.authentication.mode | quote }}
     {{- if eq .Values.authentication.mode "none" }}
     - name: FORMULARY_INSECURE
       value: "true"
@@ -17,19 +17,19 @@
     - name: FORMULARY_TOKEN_AUDIENCE
       value: {{ .Values.authentication.audience | quote }}
     - name: FORMULARY_CATALOG_NAMESPACE
-      value: {{ include "formulary.catalogNamespace" . }}
+      value: {{ include "formulary.catalogNamespace" . | quote }}
     - name: FORMULARY_ALLOWED_HOSTS
       value: {{ concat $hosts .Values.server.allowedHosts | join "," | quote }}
     - name: FORMULARY_REQUEST_CONTEXT
-      value: {{ .Values.search.requestContext }}
+      value: {{ .Values.search.requestContext | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_LABEL_PARAMETERS
-      value: {{ .Values.search.labelParameters }}
+      value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_POOL_SIZE
-      value: {{ .Values.server.poolSize | quote }}
+      value: {{ .Values.server.poolSize | int64 | quote }}
     - name: FORMULARY_LOG_LEVEL
-      value: {{ .Values.server.logLevel }}
+      value: {{ .Values.server.logLevel | quote }}
     {{- with .Values.server.extraEnv }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -37,6 +37,11 @@
     - name: http
       containerPort: 8080
       protocol: TCP
+  lifecycle:
+    preStop:
+      exec:
+        # Endpoints are withdrawn before the port closes; the image has no shell.
+        command: [python3, -c, "import time; time.sleep(5)"]
   startupProbe:
     httpGet:
       path: /healthz
@@ -59,6 +64,7 @@
     {{- toYaml .Values.server.resources | nindent 4 }}
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
+    {{- include "formulary.databaseMount" . | nindent 4 }}
 {{- end -}}
 
 {{/* Whether the server talks to the API server. */}}

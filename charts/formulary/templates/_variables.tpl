@@ -1,0 +1,46 @@
+{{/*
+The variables that the chart sets, and the value of the chart that each follows from; null: always the same. A second
+one in extraEnv would win silently, over what policies, probes and Services are made for.
+*/}}
+{{- define "formulary.ownVariables" -}}
+server:
+  FORMULARY_DATABASE_URL: database
+  FORMULARY_AUTHENTICATION: authentication.mode
+  FORMULARY_INSECURE: authentication.mode
+  FORMULARY_TOKEN_AUDIENCE: authentication.audience
+  FORMULARY_CATALOG_NAMESPACE: catalog.namespace
+  FORMULARY_ALLOWED_HOSTS: server.allowedHosts
+  FORMULARY_REQUEST_CONTEXT: search.requestContext
+  FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
+  FORMULARY_LABEL_PARAMETERS: search.labelParameters
+  FORMULARY_POOL_SIZE: server.poolSize
+  FORMULARY_LOG_LEVEL: server.logLevel
+  {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
+operator:
+  FORMULARY_DATABASE_URL: database
+  FORMULARY_CATALOG_NAMESPACE: catalog.namespace
+  FORMULARY_WATCH_NAMESPACES: catalog.watchNamespaces
+  FORMULARY_WORKERS: operator.workers
+  FORMULARY_RESYNC_SECONDS: operator.resyncSeconds
+  FORMULARY_CONTEXT_RETENTION_HOURS: operator.contextRetentionHours
+  FORMULARY_SWEEP_MAX_FRACTION: operator.sweepMaxFraction
+  FORMULARY_HEALTH_HOST: null
+  FORMULARY_HEALTH_PORT: null
+  FORMULARY_LEASE_NAMESPACE: null
+  FORMULARY_LEASE_NAME: null
+  FORMULARY_POD_NAME: null
+  FORMULARY_LOG_LEVEL: operator.logLevel
+  FORMULARY_WEBHOOK_PORT: webhook.enabled
+  FORMULARY_WEBHOOK_CERT_DIR: webhook.certificates
+  FORMULARY_WEBHOOK_SECRET: webhook.certificates
+  FORMULARY_WEBHOOK_SERVICE: webhook.certificates
+  FORMULARY_WEBHOOK_CONFIGURATION: webhook.certificates
+  {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
+{{- end -}}
+
+{{/* Without a Secret of the chart the file may come from elsewhere. */}}
+{{- define "formulary.ownDatabaseVariables" -}}
+{{- if .Values.database.external.caSecret -}}
+PGSSLROOTCERT: database.external.caSecret
+{{- end -}}
+{{- end -}}
