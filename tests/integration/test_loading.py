@@ -165,8 +165,7 @@ async def test_a_changed_manifest_with_its_old_version_is_refused_and_the_old_on
     report = await manifests.load()
     (message,) = messages(report)
     assert message == (
-        "a.yaml: spec.version: formulary/a 1.0.0 is already stored with other content (from a.yaml), which stays "
-        "served; raise spec.version"
+        "a.yaml: spec.version: formulary/a 1.0.0 is already stored with other content (from a.yaml); raise spec.version"
     )
     assert report.rejections[0].source == "a.yaml"
     assert (report.removed, await manifests.served()) == ([], {"a": "1.0.0"})

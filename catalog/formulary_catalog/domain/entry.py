@@ -128,19 +128,29 @@ def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> 
         raise _invalid(error, source=source) from None
 
 
-def _require_shallow(document: Mapping[str, Any], *, source: str) -> None:
+def _require_shallow(document: object, *, source: str) -> None:
     """What is nested without end would exhaust whatever walks through it later."""
-    level: list[Any] = [document]
+    if not isinstance(document, Mapping):
+        return  # which is refused in words of its own
+    for part, value in document.items():
+        if not _is_shallow(value):
+            raise InvalidManifest(
+                f"{source}: {part}: is nested deeper than {_MAX_DEPTH} levels; flatten it",
+                source=source,
+                field=str(part),
+            )
+
+
+def _is_shallow(value: object) -> bool:
+    level = [value]
     for _ in range(_MAX_DEPTH):
-        level = [inner for value in level for inner in _members(value)]
+        level = [inner for outer in level for inner in _members(outer)]
         if not level:
-            return
-    raise InvalidManifest(
-        f"{source}: document: is nested deeper than {_MAX_DEPTH} levels; flatten it", source=source, field="document"
-    )
+            return True
+    return False
 
 
-def _members(value: Any) -> Iterable[Any]:
+def _members(value: object) -> Iterable[object]:
     if isinstance(value, Mapping):
         return value.values()
     return value if isinstance(value, list | tuple) else ()
