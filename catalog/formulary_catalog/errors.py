@@ -104,3 +104,7 @@ class StartupError(FormularyError):
     """The process cannot start as asked; the message says the way out."""
 
     exit_code = 3
+
+
+class NotMigrated(StartupError):
+    """The schema of the database is missing or older: cured by whoever runs `formulary migrate`, without a restart."""

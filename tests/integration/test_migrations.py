@@ -236,6 +236,24 @@ async def test_what_is_no_address_is_refused_with_an_example_of_one(dsn: str) ->
         await Database.open(dsn, role=Role.SERVER)
 
 
+async def test_a_root_certificate_that_is_not_there_is_named_with_the_way_to_give_one(tmp_path: Path) -> None:
+    garbage = tmp_path / "garbage.crt"
+    garbage.write_text("no certificate")
+    address = f"postgresql://user:{PASSWORD}@127.0.0.1:1/db?sslmode=verify-full"
+
+    assert "sslrootcert=FILE" in await _refusal(address)
+    missing = await _refusal(f"{address}&sslrootcert={tmp_path}/missing.crt")
+    assert "missing.crt' cannot be read; correct sslrootcert" in missing
+    assert "cannot be read" in await _refusal(f"{address}&sslrootcert={tmp_path}")
+    assert "garbage.crt' is not one; give a PEM file" in await _refusal(f"{address}&sslrootcert={garbage}")
+
+
+async def test_a_socket_that_is_not_there_yet_may_be_there_later(tmp_path: Path) -> None:
+    dsn = f"postgresql://user:{PASSWORD}@/formulary?host={tmp_path}"
+
+    assert "does not answer" in await _refusal(dsn, Unavailable)
+
+
 @pytest.mark.parametrize(
     "password", [f"1/{PASSWORD}", f"1/{PASSWORD}/x", f"{PASSWORD}@home", f"1#{PASSWORD}", f"1?{PASSWORD}"]
 )

@@ -1,13 +1,13 @@
 """`formulary up` as people run it: real processes, real signals."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -15,7 +15,9 @@ import pytest
 
 from formulary_catalog.store.migrate import HEAD
 from support.commands import formulary_now
+from support.control_plane import free_port
 from support.manifest import analysis, text, workflow
+from support.operator_process import server
 from support.process import FORMULARY, Up, formulary_up
 
 SECONDS = 30
@@ -282,29 +284,58 @@ def test_read_commands_reach_it_by_its_data_directory_and_start_it_when_nobody_d
     assert not servers_on(data_dir)
 
 
-def test_serve_needs_a_migrated_database_and_an_incident(empty_database: str, tmp_path: Path) -> None:
-    assert (formulary_now("serve")).err == (
-        "formulary: name a database with --database-url or FORMULARY_DATABASE_URL\n"
-    )
-    refused = formulary_now("serve", "--port", "0", FORMULARY_DATABASE_URL=empty_database)
-    assert refused.code == 3
-    assert "run `formulary migrate`" in refused.err
-    migrated = formulary_now("migrate", FORMULARY_DATABASE_URL=empty_database)
-    assert (migrated.code, migrated.out.endswith(f"is at revision {HEAD}\n")) == (0, True)
-    log = tmp_path / "log"
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [FORMULARY, "serve", "--port", "0"],
-            env=os.environ | {"FORMULARY_DATABASE_URL": empty_database},
-            stderr=stream,
-        )
-    try:
-        wait_for(lambda: '"ready"' in log.read_text(), "readiness")
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        (ready,) = [line for line in lines if line["message"] == "ready"]
-        answer = httpx.post(f"{ready['address']}/api/v1/workflows/search", json={"query": "x"}, timeout=SECONDS)
+def test_serve_needs_a_database(empty_database: str) -> None:
+    assert formulary_now("serve").err == "formulary: name a database with --database-url or FORMULARY_DATABASE_URL\n"
+    elsewhere = urlsplit(empty_database)._replace(path="/missing").geturl()
+    missing = formulary_now("serve", "--port", "0", FORMULARY_DATABASE_URL=elsewhere)
+    assert missing.code == 3
+    assert "does not exist; create it (createdb)" in missing.err
+
+
+def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_database: str) -> None:
+    with server(dsn=empty_database, request_context="required") as served:
+        served.start()
+        wait_for(lambda: bool(served.events("waiting_for_database")), "the first look at the database")
+        (waiting,) = served.events("waiting_for_database")
+        assert "run `formulary migrate`" in waiting["reason"]
+        assert httpx.get(f"{served.url}/healthz", timeout=SECONDS).status_code == 200
+        state = httpx.get(f"{served.url}/readyz", timeout=SECONDS)
+        assert state.status_code == 503
+        assert state.json() == {
+            "status": "starting",
+            "database": "unavailable",
+            "catalog": "loading",
+            "model": "unavailable",
+            "mode": "lexical",
+            "detail": waiting["reason"],
+        }
+        assert httpx.get(f"{served.url}/metrics", timeout=SECONDS).status_code == 200
+        early = search(served.url)
+        assert early.status_code == 503
+        assert early.json()["error"]["message"] == "the database cannot be used yet; retry in a few seconds"
+
+        migrated = formulary_now("migrate", FORMULARY_DATABASE_URL=empty_database)
+        assert (migrated.code, migrated.out.endswith(f"is at revision {HEAD}\n")) == (0, True)
+        served.wait_ready()
+
+        assert "detail" not in httpx.get(f"{served.url}/readyz", timeout=SECONDS).json()
+        answer = search(served.url)
         assert answer.status_code == 400
         assert "answers only for an incident" in answer.json()["error"]["message"]
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 0
+        assert len(served.events("waiting_for_database")) == 1
+        assert served.stop() == 0
+
+
+def test_serve_waits_for_a_database_that_does_not_answer_and_can_be_stopped_meanwhile() -> None:
+    with server(dsn=f"postgresql://user@127.0.0.1:{free_port()}/formulary") as served:
+        served.start()
+        wait_for(lambda: bool(served.events("waiting_for_database")), "the first look at the database")
+        state = httpx.get(f"{served.url}/readyz", timeout=SECONDS)
+        assert (state.status_code, state.json()["status"]) == (503, "starting")
+        assert "does not answer" in state.json()["detail"]
+        assert search(served.url).status_code == 503
+        assert (served.crashes(), served.stop()) == ([], 0)
+
+
+def search(url: str) -> httpx.Response:
+    return httpx.post(f"{url}/api/v1/workflows/search", json={"query": "x"}, timeout=SECONDS)

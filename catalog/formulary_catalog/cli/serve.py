@@ -25,8 +25,9 @@ def command(
 ) -> None:
     """Serve MCP and REST from a migrated database.
 
-    Loads no manifests, answers only on behalf of an incident unless told otherwise, and logs JSON. With
-    FORMULARY_AUTHENTICATION=kubernetes every call needs a ServiceAccount token, and any address may be listened on.
+    Waits for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf
+    of an incident unless told otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
+    ServiceAccount token, and any address may be listened on.
 
     \b
     Example:
@@ -49,7 +50,7 @@ async def _serve(settings: "Settings") -> None:
 
     from formulary_catalog.cli.authentication import authentication
     from formulary_catalog.cli.listening import address
-    from formulary_catalog.cli.services import reading
+    from formulary_catalog.cli.services import waiting
     from formulary_catalog.cli.stopping import hurry_on_signals
     from formulary_catalog.server.app import create_app
     from formulary_catalog.server.readiness import Readiness
@@ -60,22 +61,29 @@ async def _serve(settings: "Settings") -> None:
 
     async with (
         authentication(settings) as authenticator,
-        reading(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as opened,
+        waiting(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as catalog,
     ):
-        if opened.problem is not None:
-            log.warning("embedder_unavailable", mode="lexical", reason=str(opened.problem))
-        readiness = Readiness(callers_checked=None if authenticator is None else False)
+        readiness = Readiness(
+            catalog_loaded=False,
+            callers_checked=None if authenticator is None else False,
+            database_problem="the database has not answered yet",
+        )
 
         async def beside(port: int) -> None:
+            await readiness.until_database_is_usable(catalog.check_database)
+            problem = await catalog.use_model()
+            if problem is not None:
+                log.warning("embedder_unavailable", mode="lexical", reason=str(problem))
+            readiness.catalog_loaded = True
             log.info("ready", address=address(settings, port=port))
             if authenticator is not None:
                 await readiness.until_callers_are_checked(authenticator.check)
 
         app = create_app(
-            service=opened.service,
+            service=catalog.service,
             settings=settings,
             readiness=readiness,
-            metrics=opened.metrics,
+            metrics=catalog.metrics,
             authenticator=authenticator,
         )
         await serve(app, host=settings.host, port=settings.port, beside=beside)

@@ -21,6 +21,50 @@ class Reading:
     problem: EmbedderUnavailable | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """A catalog that can be served before its database is there; calls fail until then."""
+
+    service: CatalogService
+    metrics: Metrics
+    dsn: str
+    settings: Settings
+
+    async def check_database(self) -> None:
+        """Find out whether the database can be used.
+
+        Raises:
+            StartupError, Unavailable: it cannot, or its schema is not that of this version.
+        """
+        await require_current_schema(self.dsn)
+        await self.service.connect()
+
+    async def use_model(self) -> EmbedderUnavailable | None:
+        """Load the model and rank by meaning from then on; why not, if there is none.
+
+        After the database is there: a process that ends while its model is being loaded may crash.
+        """
+        loaded = await start_loading(self.settings)
+        if isinstance(loaded, EmbedderUnavailable):
+            self.service.use_embedder(None)
+            return loaded
+        self.service.use_embedder(loaded)
+        return None
+
+
+@asynccontextmanager
+async def waiting(settings: Settings, *, dsn: str, policy: ContextPolicy) -> AsyncIterator[Waiting]:
+    """Prepare the catalog of a database that need not be there yet. The settings go before `policy`."""
+    metrics = Metrics()
+    service = await CatalogService.unconnected(
+        dsn=dsn, settings=settings, policy=settings.request_context or policy, metrics=metrics
+    )
+    try:
+        yield Waiting(service=service, metrics=metrics, dsn=dsn, settings=settings)
+    finally:
+        await service.close()
+
+
 @asynccontextmanager
 async def reading(
     settings: Settings, *, dsn: str, policy: ContextPolicy, by_meaning: bool = True

@@ -76,10 +76,26 @@ class CatalogService:
         Raises:
             StartupError, Unavailable: the database is not usable.
         """
-        database = await Database.open(dsn, role=Role.SERVER, size=settings.pool_size)
-        service = cls(database=database, settings=settings, policy=policy, metrics=metrics)
+        service = await cls.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=metrics)
+        await service.connect()
         service.use_embedder(embedder)
         return service
+
+    @classmethod
+    async def unconnected(
+        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics
+    ) -> "CatalogService":
+        """The catalog of a database that need not be there yet: calls raise `Unavailable` until it is."""
+        database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size)
+        return cls(database=database, settings=settings, policy=policy, metrics=metrics)
+
+    async def connect(self) -> None:
+        """Make a first connection, to find out early why there can be none.
+
+        Raises:
+            StartupError, Unavailable: the database is not usable.
+        """
+        await self._database.connect()
 
     async def close(self) -> None:
         """Disconnect."""

@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
+import structlog
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.scoring import SearchMode
-from formulary_catalog.errors import FormularyError, Unavailable
+from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 from formulary_catalog.search.service import CatalogService
 
 _DATABASE_SECONDS = 0.8
 _CALLERS_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+_log = structlog.get_logger(__name__)
 
 
 class Status(StrEnum):
@@ -34,6 +37,9 @@ class ReadinessReport(BaseModel):
     callers: str | None = Field(
         default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
     )
+    detail: str | None = Field(
+        default=None, description="why the database cannot be used yet, and what to do; absent once it can be"
+    )
 
     @property
     def takes_calls(self) -> bool:
@@ -43,21 +49,45 @@ class ReadinessReport(BaseModel):
 class Readiness:
     """What `/readyz` reports. Whoever loads the catalog says when the first load is done.
 
-    `callers_checked` is None where nobody is asked who calls.
+    `callers_checked` is None where nobody is asked who calls. `database_problem` says why the database has not been
+    usable since the start; it is empty from when it is.
     """
 
-    def __init__(self, *, catalog_loaded: bool = True, callers_checked: bool | None = None) -> None:
+    def __init__(
+        self, *, catalog_loaded: bool = True, callers_checked: bool | None = None, database_problem: str = ""
+    ) -> None:
         self.catalog_loaded = catalog_loaded
         self.callers_checked = callers_checked
+        self.database_problem = database_problem
 
     def require_loaded(self) -> None:
         """Keep calls away from a catalog that is half loaded.
 
         Raises:
-            Unavailable: the first load is not done.
+            Unavailable: the first load is not done, or cannot begin.
         """
+        if self.database_problem:
+            raise Unavailable("the database cannot be used yet; retry in a few seconds")
         if not self.catalog_loaded:
             raise Unavailable("the catalog is still loading; retry in a few seconds")
+
+    async def until_database_is_usable(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `check` until it passes, as long as waiting may help; each new reason to wait is logged.
+
+        Raises:
+            StartupError: what `check` raised, if waiting does not cure it.
+        """
+        while True:
+            try:
+                await check()
+            except (Unavailable, NotMigrated) as error:
+                if str(error) != self.database_problem:
+                    self.database_problem = str(error)
+                    _log.warning("waiting_for_database", reason=self.database_problem)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self.database_problem = ""
+                return
 
     async def until_callers_are_checked(self, check: Callable[[], Awaitable[None]]) -> None:
         """Repeat `check` until it raises no `Unavailable`. From then on, that it fails makes the process unready no
@@ -72,7 +102,7 @@ class Readiness:
 
     async def report(self, service: CatalogService) -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
-        reachable = await _database_answers(service)
+        reachable = not self.database_problem and await _database_answers(service)
         embedder = service.embedder
         return ReadinessReport(
             status=self._status(reachable=reachable, embedding=service.ranks_by_meaning),
@@ -81,9 +111,12 @@ class Readiness:
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
+            detail=self.database_problem or None,
         )
 
     def _status(self, *, reachable: bool, embedding: bool) -> Status:
+        if self.database_problem:
+            return Status.STARTING
         if not reachable:
             return Status.BROKEN
         if not self.catalog_loaded or self.callers_checked is False:

@@ -52,28 +52,43 @@ class Database:
         Raises:
             StartupError, Unavailable: no connection could be made.
         """
+        database = await cls.unconnected(dsn, role=role, size=size, deadline=deadline)
+        await database.connect()
+        return database
+
+    @classmethod
+    async def unconnected(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = 1.8) -> "Database":
+        """A database that need not be there yet: operations raise `Unavailable` until it is."""
+        pool = await asyncpg.create_pool(
+            dsn,
+            min_size=0,  # a floor would be restored in the background, with a traceback in the log for each outage
+            max_size=size,
+            max_inactive_connection_lifetime=0,
+            init=_prepare_connection,
+            timeout=_OPEN_TIMEOUT,
+            command_timeout=deadline,
+            server_settings={
+                "role": role.value,
+                "search_path": "formulary, public",
+                "application_name": role.value,
+                "jit": "off",
+                "max_parallel_workers_per_gather": "0",
+                "statement_timeout": f"{int(deadline * 1000)}ms",
+            },
+        )
+        return cls(pool, dsn=dsn, deadline=deadline)
+
+    async def connect(self) -> None:
+        """Make a first connection, to find out early why there can be none.
+
+        Raises:
+            StartupError, Unavailable: no connection could be made.
+        """
         try:
-            pool = await asyncpg.create_pool(
-                dsn,
-                min_size=0,  # a floor would be restored in the background, with a traceback in the log for each outage
-                max_size=size,
-                max_inactive_connection_lifetime=0,
-                init=_prepare_connection,
-                timeout=_OPEN_TIMEOUT,
-                command_timeout=deadline,
-                server_settings={
-                    "role": role.value,
-                    "search_path": "formulary, public",
-                    "application_name": role.value,
-                    "jit": "off",
-                    "max_parallel_workers_per_gather": "0",
-                    "statement_timeout": f"{int(deadline * 1000)}ms",
-                },
-            )
-            async with pool.acquire():
-                return cls(pool, dsn=dsn, deadline=deadline)
+            async with self._pool.acquire():
+                return
         except CONNECT_FAILURES as error:
-            raise connection_failure(error, dsn=dsn) from error
+            raise connection_failure(error, dsn=self._dsn) from error
 
     async def close(self) -> None:
         """Let running operations finish, then disconnect."""

@@ -1,14 +1,16 @@
 """Migrations: alembic's revisions, run once under a lock (DESIGN section 10)."""
 
 import asyncio
+import os
+import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
-from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+from formulary_catalog.errors import FormularyError, NotMigrated, StartupError, Unavailable
 
 HEAD = "0003"
 """The newest revision; a test holds it equal to alembic's, so that starting need not import alembic.
@@ -31,6 +33,8 @@ CONNECT_FAILURES = (
     asyncpg.InterfaceError,
     asyncpg.InternalClientError,
 )
+_FIND_REVISIONS = "select to_regclass('formulary.alembic_version')"
+_NEWEST_REVISION = "select max(version_num) from formulary.alembic_version"
 _OTHER_TABLES = """
 select n.nspname || '.' || c.relname
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -70,7 +74,8 @@ async def require_current_schema(dsn: str) -> None:
     """Check that the schema is one that this version works with.
 
     Raises:
-        StartupError: it is older, newer or missing.
+        NotMigrated: it is older or missing.
+        StartupError: it is newer, or the database cannot be used.
         Unavailable: the database does not answer.
     """
     revision = await schema_revision(dsn)
@@ -79,7 +84,7 @@ async def require_current_schema(dsn: str) -> None:
     if revision > HEAD:
         raise _newer(revision)
     found = f"at revision {revision}" if revision else "empty"
-    raise StartupError(f"the schema of {describe(dsn)} is {found}, this version needs {HEAD}; run `formulary migrate`")
+    raise NotMigrated(f"the schema of {describe(dsn)} is {found}, this version needs {HEAD}; run `formulary migrate`")
 
 
 def describe(dsn: str) -> str:
@@ -173,7 +178,8 @@ async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
             raise StartupError(f"{describe(dsn)} runs PostgreSQL {version}; Formulary needs {MIN_POSTGRES} or newer")
         yield connection
     finally:
-        await connection.close(timeout=_CONNECT_TIMEOUT)
+        with suppress(TimeoutError):  # closed all the same
+            await connection.close(timeout=_CONNECT_TIMEOUT)
 
 
 def connection_failure(error: Exception, *, dsn: str) -> FormularyError:
@@ -185,18 +191,56 @@ def connection_failure(error: Exception, *, dsn: str) -> FormularyError:
         return StartupError(f"{where} does not exist; create it (createdb) or correct --database-url")
     if isinstance(error, asyncpg.InsufficientPrivilegeError | asyncpg.InvalidParameterValueError):
         return _unprivileged(dsn, reason=str(error))
-    if isinstance(error, asyncpg.InterfaceError | ValueError | OverflowError):
+    if (problem := _certificate_problem(error, dsn=dsn)) is not None:
+        return StartupError(problem)
+    if isinstance(error, asyncpg.ClientConfigurationError | ValueError | OverflowError):
         return StartupError("--database-url is not a PostgreSQL address; give postgresql://user:password@host/database")
     return Unavailable(f"{where} does not answer; check that it runs and that --database-url names it")
 
 
+def _certificate_problem(error: Exception, *, dsn: str) -> str | None:
+    """What is wrong with the server's certificate or with the root certificate that shall vouch for it, if that is it.
+
+    A root certificate that cannot be read is the same error as a socket that is not there, so the file is looked at.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {describe(dsn)} is not accepted ({error.verify_message}); name the root certificate "
+            "that signed it with sslrootcert=FILE in --database-url, and the host as the certificate does"
+        )
+    root = _root_certificate(dsn)
+    if not root:
+        if isinstance(error, asyncpg.ClientConfigurationError) and str(error).startswith("root certificate file"):
+            return (
+                "sslmode in --database-url asks for a root certificate, and there is none; name it with "
+                "sslrootcert=FILE in --database-url"
+            )
+        return None
+    if isinstance(error, OSError) and not (Path(root).is_file() and os.access(root, os.R_OK)):
+        return f"the root certificate {root!r} cannot be read; correct sslrootcert in --database-url"
+    if isinstance(error, ssl.SSLError) and error.library in ("X509", "PEM"):
+        return f"the root certificate {root!r} is not one; give a PEM file as sslrootcert in --database-url"
+    return None
+
+
+def _root_certificate(dsn: str) -> str:
+    """The file that the address or the environment names as the root certificate; empty if neither does."""
+    try:
+        named = parse_qs(urlsplit(dsn).query).get("sslrootcert", [])
+    except ValueError:
+        return ""
+    return named[-1] if named else os.environ.get("PGSSLROOTCERT", "")
+
+
 async def _revision(connection: asyncpg.Connection) -> str:
     try:
-        if await connection.fetchval("select to_regclass('formulary.alembic_version')") is None:
+        if await connection.fetchval(_FIND_REVISIONS, timeout=_CONNECT_TIMEOUT) is None:
             return ""
-        return str(await connection.fetchval("select max(version_num) from formulary.alembic_version") or "")
+        return str(await connection.fetchval(_NEWEST_REVISION, timeout=_CONNECT_TIMEOUT) or "")
     except asyncpg.InsufficientPrivilegeError as error:
         raise StartupError("the database user may not read the schema `formulary`; connect as its owner") from error
+    except CONNECT_FAILURES as error:
+        raise Unavailable("the database went away while its schema was looked at; try again") from error
 
 
 async def _require_ours(connection: asyncpg.Connection, *, dsn: str) -> None:
