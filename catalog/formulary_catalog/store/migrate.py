@@ -216,7 +216,8 @@ def _certificate_problem(error: Exception, *, dsn: str) -> str | None:
                 "sslrootcert=FILE in --database-url"
             )
         return None
-    if isinstance(error, OSError) and not (Path(root).is_file() and os.access(root, os.R_OK)):
+    unreadable = isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError)
+    if unreadable and not (Path(root).is_file() and os.access(root, os.R_OK)):
         return f"the root certificate {root!r} cannot be read; correct sslrootcert in --database-url"
     if isinstance(error, ssl.SSLError) and error.library in ("X509", "PEM"):
         return f"the root certificate {root!r} is not one; give a PEM file as sslrootcert in --database-url"
