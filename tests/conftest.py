@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.metrics import Metrics
@@ -18,6 +19,9 @@ from formulary_catalog.store.embedded import EmbeddedPostgres
 from support import databases
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# That an example takes long says something of the machine, not of the code.
+settings.register_profile("formulary", deadline=None)
+settings.load_profile("formulary")
 
 
 @pytest.fixture(scope="session")
