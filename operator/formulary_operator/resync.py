@@ -23,7 +23,7 @@ from formulary_operator.core.translate import SOURCE, context_of
 from formulary_operator.embedding import Embedding
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import ObjectKey, key_of
+from formulary_operator.objects import WATCHED, ObjectKey, key_of
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workqueue import Priority, WorkQueue, pause_after
 
@@ -48,6 +48,7 @@ class Resync:
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
+        self._namespaces = settings.watch_namespaces or ("",)
         self._client = client
         self._catalog = catalog
         self._contexts = contexts
@@ -84,18 +85,17 @@ class Resync:
 
     async def notice_emptiness(self) -> None:
         """Ask for a resync when nothing of a kind is left: a listing of nothing is told to nobody by kopf."""
-        told: set[tuple[str, str]] = set()
+        places = [resource.path(namespace=namespace) for resource in WATCHED.values() for namespace in self._namespaces]
+        empty = set(places)  # what is empty at the start, the first resync sees
         while True:
             await asyncio.sleep(_EMPTINESS_SECONDS)
             with suppress(FormularyError):  # whatever does not answer is told by those who need it
-                for resource, holds in ((WORKFLOWS, self._holds_workflows), (ANALYSES, self._holds_contexts)):
-                    for namespace in self._settings.watch_namespaces or ("",):
-                        place = (resource.plural, namespace)
-                        if not await self._client.is_empty(resource.path(namespace=namespace)):
-                            told.discard(place)
-                        elif place not in told and await holds(namespace):
-                            told.add(place)
-                            self.ask()
+                for place in places:
+                    if not await self._client.is_empty(place):
+                        empty.discard(place)
+                    elif place not in empty:
+                        empty.add(place)
+                        self.ask()
 
     async def run(self) -> None:
         """Compare everything once, and queue what differs.
@@ -121,15 +121,6 @@ class Resync:
             _log.warning("resync_failed", reason=str(error))
         else:
             _log.error("resync_crashed", exc_info=error)
-
-    async def _holds_workflows(self, namespace: str) -> bool:
-        return any(
-            workflow.source == SOURCE and namespace in ("", workflow.namespace)
-            for workflow in await self._catalog.served()
-        )
-
-    async def _holds_contexts(self, namespace: str) -> bool:
-        return any(namespace in ("", key[0]) for key in await self._contexts.stored())
 
     async def _workflows(self) -> int:
         # Read before the list is: what is created meanwhile can then be in the list alone, and is no orphan.
@@ -182,7 +173,7 @@ class Resync:
             _log.warning("unwatched_namespaces_are_served", namespaces=sorted(strays))
 
     async def _pages(self, resource: Resource) -> AsyncIterator[list[dict[str, Any]]]:
-        for namespace in self._settings.watch_namespaces or ("",):
+        for namespace in self._namespaces:
             async for page in self._client.pages(resource.path(namespace=namespace)):
                 yield page
 

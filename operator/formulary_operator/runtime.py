@@ -16,6 +16,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.leadership import Superseded, fence
 from formulary_catalog.store.migrate import require_current_schema
+from formulary_operator.api.names import ANALYSES, WORKFLOWS
 from formulary_operator.certificates import ServingCertificate, Source, directory
 from formulary_operator.contexts import ContextReconciler
 from formulary_operator.core.translate import SOURCE
@@ -151,10 +152,10 @@ class Operator:
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
         embedding = Embedding(settings, metrics=metrics)
         self._reconcilers = {
-            "remediationworkflows": WorkflowReconciler(
+            WORKFLOWS.plural: WorkflowReconciler(
                 client=client, catalog=catalog, embedding=embedding, events=events, metrics=metrics
             ).reconcile,
-            "aianalyses": ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
+            ANALYSES.plural: ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
         }
         self._resync = Resync(
             settings,

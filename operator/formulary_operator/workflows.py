@@ -14,11 +14,10 @@ from formulary_operator.core.finding import Finding, postponed, refused, stored
 from formulary_operator.core.status import differs, is_observed, transition, wanted_status
 from formulary_operator.core.translate import SOURCE, entry_of, is_suspended
 from formulary_operator.embedding import Embedding
-from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
+from formulary_operator.kube.client import Json, KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 
-Json = dict[str, Any]
 _log = structlog.get_logger(__name__)
 
 

@@ -140,7 +140,7 @@ async def test_a_model_that_breaks_costs_only_the_vectors(manifests: Manifests, 
     manifests.write("a.yaml", workflow("a"))
     report = await manifests.load(CountingEmbedder(embedder, failing=True))
     assert report.created == ["formulary/a@1.0.0"]
-    assert report.notes == ["The model broke. 1 workflows are found by their words alone for now"]
+    assert report.notes == ["The model broke. Workflows found by their words alone until a load with the model: 1"]
 
 
 async def test_a_deleted_file_ends_serving_of_what_came_from_files_only(

@@ -41,6 +41,8 @@ async def store_missing_vectors(
                 embedder.embed_documents, [texts[text_hash] for text_hash in portion], progress=embedded
             )
         except EmbedderUnavailable as error:
-            report.notes.append(f"{error} {len(missing) - start} workflows are found by their words alone for now")
+            report.notes.append(
+                f"{error} Workflows found by their words alone until a load with the model: {len(missing) - start}"
+            )
             return
         await catalog.save_vectors(dict(zip(portion, vectors, strict=True)), model_id=embedder.model_id)
