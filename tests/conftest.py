@@ -1,10 +1,12 @@
 """The real parts that tests share: one PostgreSQL, one embedder, fresh databases."""
 
+import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import asyncpg
 import pytest
 from hypothesis import settings
 
@@ -16,6 +18,7 @@ from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.migrate import migrate
 from support import databases
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -57,6 +60,22 @@ async def database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
     """The DSN of a migrated database, as its owner."""
     async with databases.migrated_database(postgres) as dsn:
         yield dsn
+
+
+@pytest.fixture
+async def plain_owner(database: str, empty_database: str) -> AsyncIterator[str]:
+    """The DSN of a migrated database whose owner is no superuser; the other one has seen to it that there are roles."""
+    admin = await asyncpg.connect(empty_database)
+    name = await admin.fetchval("select current_database()")
+    role = f"owner_{name}"
+    await admin.execute(f"create role {role} login; grant formulary_server, formulary_writer to {role}")
+    await admin.execute(f"alter database {name} owner to {role}")
+    dsn = empty_database.replace("postgres@", f"{role}@")
+    await asyncio.to_thread(migrate, dsn)
+    yield dsn
+    await admin.execute(f"alter database {name} owner to postgres; reassign owned by {role} to postgres")
+    await admin.execute(f"drop owned by {role}; drop role {role}")
+    await admin.close()
 
 
 @pytest.fixture

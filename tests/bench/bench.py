@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_server import READY, TRIVIAL_TOOL
+from bench_trail import TrailCosts, measure_trail
 from rich.console import Console
 from rich.table import Table
 
@@ -28,7 +29,8 @@ from formulary_catalog.embedding import load_embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support.serving import catalog
+from support.databases import migrated_database
+from support.serving import catalog, load
 
 WORKFLOWS = Path(__file__).parents[2] / "catalog" / "workflows"
 ROUNDS = 300
@@ -66,6 +68,14 @@ async def measure_phases(postgres: EmbeddedPostgres) -> dict[str, dict[str, list
             await _search(service, query=query, rounds=ROUNDS)
         measured[kind] = metrics.seconds
     return measured
+
+
+async def measure_audit(postgres: EmbeddedPostgres) -> TrailCosts:
+    """What recording a search costs, and how fast the record is verified."""
+    embedder = load_embedder()
+    async with migrated_database(postgres) as dsn:
+        await load([WORKFLOWS], dsn=dsn, embedder=embedder)
+        return await measure_trail(dsn, embedder=embedder, rounds=ROUNDS, warm_up=WARM_UP)
 
 
 async def _search(service: CatalogService, *, query: Callable[[], str], rounds: int) -> None:
@@ -148,7 +158,7 @@ def _milliseconds(seconds: Sequence[float]) -> tuple[float, float]:
     return statistics.median(ordered) * 1000, ordered[int(len(ordered) * 0.95)] * 1000
 
 
-def report(*, phases: dict[str, dict[str, list[float]]], calls: dict[str, list[float]]) -> None:
+def report(*, phases: dict[str, dict[str, list[float]]], calls: dict[str, list[float]], trail: TrailCosts) -> None:
     """Print the tables."""
     console = Console(width=100)
     table = Table("search in process, 51 workflows", "phase", "p50 ms", "p95 ms")
@@ -163,6 +173,14 @@ def report(*, phases: dict[str, dict[str, list[float]]], calls: dict[str, list[f
         p50, p95 = _milliseconds(seconds)
         table.add_row(name, f"{p50:.2f}", f"{p95:.2f}", f"{p50 / floor:.2f}x")
     console.print(table)
+    whole, _ = _milliseconds(calls["search, new query"])
+    table = Table("governance and audit", "measured", "")
+    table.add_row(
+        "event of a search, p50", f"{trail.event * 1000:.2f} ms", f"{trail.event * 1000 / whole:.0%} of a call"
+    )
+    table.add_row("search in process with it, p50", f"{trail.search * 1000:.2f} ms", f"{trail.share:.0%} is the event")
+    table.add_row("verification", f"{trail.verified_each_second:,.0f} events/s", "")
+    console.print(table)
 
 
 def main() -> None:
@@ -171,9 +189,10 @@ def main() -> None:
         Path(directory).chmod(0o711)
         with EmbeddedPostgres(data_dir=Path(directory) / "phases") as postgres:
             phases = asyncio.run(measure_phases(postgres))
+            trail = asyncio.run(measure_audit(postgres))
         with server(Path(directory) / "calls") as url:
             calls = measure_calls(url)
-    report(phases=phases, calls=calls)
+    report(phases=phases, calls=calls, trail=trail)
 
 
 if __name__ == "__main__":

@@ -4,18 +4,16 @@ import asyncio
 import sys
 from pathlib import Path
 
-from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import Answer
-from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.run import serve
 from formulary_catalog.server.size import Json
-from formulary_catalog.server.tools import TOOLS_BY_NAME, Arguments, CatalogTool
+from formulary_catalog.server.toolbox import TOOLS_BY_NAME
+from formulary_catalog.server.tools import Arguments, Call, CatalogTool
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.serving import catalog
@@ -34,7 +32,7 @@ async def _tell(port: int) -> None:
     print(f"{READY}http://127.0.0.1:{port}", flush=True)
 
 
-async def _nothing(service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller) -> Nothing:
+async def _nothing(call: Call) -> Nothing:
     return Nothing()
 
 

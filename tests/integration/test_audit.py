@@ -1,8 +1,8 @@
-"""The audit trail: one row for every call, written before its answer leaves, without custom labels."""
+"""The trail of calls: one event for every call, written before its answer leaves, without custom labels."""
 
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -20,8 +20,11 @@ from formulary_catalog.errors import (
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.traces import TraceEvent, TraceStore
 from support import manifest
 from support.filling import fill
+from support.trail import recorded
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
 CALLER = Caller(name="system:serviceaccount:holmes:agent", access=EVERYTHING)
@@ -29,27 +32,26 @@ INCIDENT = ContextReference(remediation_id="rr-1")
 NOWHERE = ContextReference()
 
 
-class AuditTable:
+class Recorded:
     """The trail as the database's owner sees it."""
 
     def __init__(self, connection: "asyncpg.Connection[asyncpg.Record]") -> None:
         self.connection = connection
 
     async def rows(self) -> list[dict[str, Any]]:
-        """All rows in order, JSON columns parsed."""
-        rows = [dict(row) for row in await self.connection.fetch("select * from formulary.audit_event order by id")]
-        return [row | {name: json.loads(row[name]) for name in ("arguments", "result")} for row in rows]
+        """All events in the order in which they were written."""
+        return await recorded(self.connection)
 
     async def row(self) -> dict[str, Any]:
-        """The only row."""
+        """The only event."""
         (row,) = await self.rows()
         return row
 
 
 @pytest.fixture
-async def audit(database: str) -> AsyncIterator[AuditTable]:
+async def audit(database: str) -> AsyncIterator[Recorded]:
     connection = await asyncpg.connect(database)
-    yield AuditTable(connection)
+    yield Recorded(connection)
     await connection.close()
 
 
@@ -76,7 +78,7 @@ async def catalog(workflows: CatalogWriter, contexts: ContextWriter) -> None:
 
 
 async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
-    catalog: None, service: CatalogService, audit: AuditTable
+    catalog: None, service: CatalogService, audit: Recorded
 ) -> None:
     request = search_request(
         query="OOMKilled critical memory",
@@ -88,7 +90,7 @@ async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
     )
     answer = await service.search(request, caller=CALLER)
     row = await audit.row()
-    assert (row["action"], row["outcome"], row["caller"]) == ("search", "ok", CALLER.name)
+    assert (row["kind"], row["outcome"], row["caller"]) == ("search", "ok", CALLER.name)
     assert (row["remediation_id"], row["analysis"]) == ("rr-1", "shop/oom")
     assert (str(row["search_id"]), row["mode"]) == (answer.search_id, answer.search_mode)
     assert row["arguments"] == {
@@ -109,7 +111,7 @@ async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
 
 
 async def test_details_listings_and_selections_are_recorded(
-    catalog: None, service: CatalogService, audit: AuditTable
+    catalog: None, service: CatalogService, audit: Recorded
 ) -> None:
     answer = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
     found = await service.details("mine", context=INCIDENT, caller=CALLER, version="1.0.0")
@@ -123,7 +125,7 @@ async def test_details_listings_and_selections_are_recorded(
         caller=CALLER,
     )
     rows = await audit.rows()
-    assert [(row["action"], row["outcome"], row["analysis"]) for row in rows] == [
+    assert [(row["kind"], row["outcome"], row["analysis"]) for row in rows] == [
         ("search", "ok", "shop/oom"),
         ("details", "ok", "shop/oom"),
         ("list", "ok", "shop/oom"),
@@ -167,7 +169,7 @@ UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
 async def test_a_failed_call_leaves_one_row_that_says_why(
     catalog: None,
     service: CatalogService,
-    audit: AuditTable,
+    audit: Recorded,
     action: str,
     arguments: dict[str, Any],
     error: type[FormularyError],
@@ -181,20 +183,20 @@ async def test_a_failed_call_leaves_one_row_that_says_why(
     with pytest.raises(error) as refusal:
         await calls[action]()
     row = await audit.row()
-    assert (row["action"], row["outcome"]) == (action, error.__name__)
+    assert (row["kind"], row["outcome"]) == (action, error.__name__)
     assert row["result"] == {"error": str(refusal.value)}
-    assert row["mode"] is None
+    assert row["mode"] == ""
 
 
-async def test_what_an_edge_refused_is_recorded_too(service: CatalogService, audit: AuditTable) -> None:
+async def test_what_an_edge_refused_is_recorded_too(service: CatalogService, audit: Recorded) -> None:
     error = InvalidInput("top_k 99 is out of bounds; give 1 to 50", field="top_k")
     await service.refused("search", arguments={"top_k": 99}, context=INCIDENT, caller=CALLER, error=error)
     row = await audit.row()
-    assert (row["action"], row["outcome"], row["remediation_id"]) == ("search", "InvalidInput", "rr-1")
+    assert (row["kind"], row["outcome"], row["remediation_id"]) == ("search", "InvalidInput", "rr-1")
     assert (row["arguments"], row["result"]) == ({"top_k": 99}, {"error": str(error)})
 
 
-async def test_no_row_holds_a_custom_label(catalog: None, service: CatalogService, audit: AuditTable) -> None:
+async def test_no_row_holds_a_custom_label(catalog: None, service: CatalogService, audit: Recorded) -> None:
     await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
     await service.details("mine", context=INCIDENT, caller=CALLER)
     for custom in ({KEY: (VALUE,)}, {"tier": (VALUE,)}):
@@ -213,12 +215,12 @@ async def test_no_row_holds_a_custom_label(catalog: None, service: CatalogServic
 @pytest.mark.parametrize(
     "sabotage",
     [
-        "revoke insert on formulary.audit_event from formulary_server",
-        "alter table formulary.audit_event rename to gone",
+        "revoke execute on function formulary.append_trace from formulary_server",
+        "alter table formulary.trace_head rename to gone",
     ],
 )
 async def test_without_its_row_no_answer_leaves(
-    catalog: None, service: CatalogService, audit: AuditTable, sabotage: str
+    catalog: None, service: CatalogService, audit: Recorded, sabotage: str
 ) -> None:
     await audit.connection.execute(sabotage)
     calls: list[Callable[[], Awaitable[object]]] = [
@@ -237,7 +239,7 @@ async def test_without_its_row_no_answer_leaves(
 
 @pytest.mark.parametrize("odd", ["nul \0 inside", "lone \ud800 surrogate", "\udfff\0", "🚀 \u202e fine"])
 async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it_can(
-    catalog: None, service: CatalogService, audit: AuditTable, odd: str
+    catalog: None, service: CatalogService, audit: Recorded, odd: str
 ) -> None:
     with pytest.raises(InvalidInput):
         await service.details(odd, context=NOWHERE, caller=CALLER)
@@ -248,18 +250,18 @@ async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it
         "search", arguments=arguments, context=ContextReference(analysis=odd), caller=CALLER, error=error
     )
     details, selection, refused = await audit.rows()
-    for recorded in (
+    for text in (
         details["arguments"]["workflow_id"],
         selection["arguments"]["reasoning"],
         refused["analysis"],
         *refused["arguments"],
     ):
-        assert recorded == "number" or len(recorded) == len(odd)
+        assert text == "number" or len(text) == len(odd)
     assert refused["arguments"]["number"] == "inf"
 
 
 async def test_an_unexpected_failure_is_recorded_without_its_text(
-    catalog: None, service: CatalogService, audit: AuditTable
+    catalog: None, service: CatalogService, audit: Recorded
 ) -> None:
     class Broken:
         model_id = "broken@1"
@@ -278,14 +280,70 @@ async def test_an_unexpected_failure_is_recorded_without_its_text(
 
 
 async def test_only_a_recorded_search_can_be_named_by_a_selection(
-    catalog: None, service: CatalogService, audit: AuditTable
+    catalog: None, service: CatalogService, writing: Database
 ) -> None:
-    await service.details("mine", context=NOWHERE, caller=CALLER)
-    await audit.connection.execute("update formulary.audit_event set search_id = $1::text::uuid", UNKNOWN_SEARCH)
+    details = TraceEvent(
+        trace_id="tr_1", kind="details", caller=CALLER.name, search_id=UUID(UNKNOWN_SEARCH), payload={"outcome": "ok"}
+    )
+    await TraceStore(writing).append(details)
     with pytest.raises(InvalidInput, match="search_id"):
         await service.record_selection(
             workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
         )
+
+
+async def test_a_selection_may_name_a_search_that_an_older_release_recorded(
+    catalog: None, service: CatalogService, audit: Recorded
+) -> None:
+    await audit.connection.execute(
+        """
+        insert into formulary.audit_event (action, caller, search_id, arguments, result, outcome, duration_ms)
+        values ('search', $1, $2::text::uuid, '{}', '{}', 'ok', 1)
+        """,
+        CALLER.name,
+        UNKNOWN_SEARCH,
+    )
+    receipt = await service.record_selection(
+        workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
+    )
+    assert receipt.recorded
+
+
+async def test_calls_of_an_incident_share_its_trace_and_others_that_of_their_search(
+    catalog: None, service: CatalogService, audit: Recorded
+) -> None:
+    await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    await service.details("mine", context=ContextReference(analysis="shop/oom"), caller=CALLER)
+    answer = await service.search(search_request(query="OOMKilled"), caller=CALLER)
+    await service.record_selection(
+        workflow_id="mine", reasoning="r", search_id=answer.search_id, context=NOWHERE, caller=CALLER
+    )
+    await service.details("mine", context=NOWHERE, caller=CALLER)
+    *traces, alone = [row["trace_id"] for row in await audit.rows()]
+    own = f"tr_{UUID(answer.search_id).hex}"
+    assert traces == ["rr-1", "rr-1", own, own]
+    assert alone.startswith("tr_")
+    assert alone != own
+
+
+async def test_no_call_gets_into_the_trace_of_a_search_that_is_not_its_own(
+    catalog: None, service: CatalogService, audit: Recorded
+) -> None:
+    answer = await service.search(search_request(query="OOMKilled"), caller=CALLER)
+    stranger = Caller(name="stranger", access=EVERYTHING)
+    own = f"tr_{UUID(answer.search_id).hex}"
+    with pytest.raises(InvalidInput):
+        await service.record_selection(
+            workflow_id="mine", reasoning="r", search_id=answer.search_id, context=NOWHERE, caller=stranger
+        )
+    with pytest.raises(ContextError):
+        await service.list_workflows(context=ContextReference(remediation_id=own), caller=stranger)
+    with pytest.raises(ContextError):
+        await service.list_workflows(context=ContextReference(remediation_id="r" * 300), caller=stranger)
+    first, *others = await audit.rows()
+    assert first["trace_id"] == own
+    assert len({row["trace_id"] for row in others} - {own}) == 3
+    assert [row["remediation_id"] for row in others] == ["", own, "r" * 300]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from formulary_catalog.cli.terminal import Page, counted, plain
+from formulary_catalog.cli.terminal import Page, counted
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit, WorkflowList
 from formulary_catalog.domain.scoring import SearchMode
 
@@ -45,6 +45,7 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
         page.pair(label, ", ".join(values))
     page.pair("risk", details.risk_level, style=_RISK_STYLES.get(details.risk_level, ""))
     page.pair("takes", details.estimated_duration)
+    page.pair("success", _success(details.success_rate, seconds=details.median_duration_seconds))
     page.pair("action", details.action_type)
     page.pair("related", ", ".join(f"{link['name']} ({link['relation']})" for link in details.related))
     page.pair("status", f"{details.status}, {details.version_id}")
@@ -76,13 +77,9 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
         )
         for workflow in listing.workflows
     ]
-    table = [tuple(plain(cell) for cell in row) for row in (header, *rows)]
-    widths = [max(len(row[column]) for row in table) for column in range(len(header))]
-    for number, row in enumerate(table):
-        line = _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        if page.is_terminal and len(line) > page.width:
-            line = line[: page.width - 1] + "…"
-        page.line(line, style="" if number else "bold")
+    page.table(header, rows)
+    for note in listing.notes:
+        page.pair("note", note, style="yellow")
 
 
 def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> None:
@@ -93,8 +90,16 @@ def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> No
     page.pair("confidence", f"{hit.confidence:.2f}{bar}", indent=4)
     page.pair("risk", hit.risk_level, indent=4, style=_RISK_STYLES.get(hit.risk_level, ""))
     page.pair("takes", hit.estimated_duration, indent=4)
+    page.pair("success", _success(hit.success_rate, seconds=hit.median_duration_seconds), indent=4)
     page.pair("why", "; ".join(hit.match_reasons), indent=4)
     page.pair("next", f"formulary show {name}", indent=4, style="bold")
+
+
+def _success(rate: float | None, *, seconds: float | None) -> str:
+    """What earlier runs came to; nothing where there were none."""
+    if rate is None:
+        return ""
+    return f"{rate:.0%} of runs" + (f", usually {seconds:g} s" if seconds is not None else "")
 
 
 def _show_parameters(parameters: list[dict[str, Any]], *, page: Page) -> None:

@@ -21,7 +21,9 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.starter import starter_catalog
+from formulary_catalog.store.audit_keys import signing_key
 from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
@@ -29,6 +31,7 @@ from formulary_catalog.store.migrate import migrate
 
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 60.0
 _OWNER = "postgres"
 
 _log = structlog.get_logger(__name__)
@@ -66,12 +69,15 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
     """
     roots = list(manifests) or [starter_catalog()]
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
+    key = signing_key(settings)
     async with AsyncExitStack() as stack:
         model = start_loading(settings)
         dsn_of = await _database(settings, stack=stack, display=display)
         await asyncio.to_thread(migrate, dsn_of(_OWNER))
         writing = await Database.open(dsn_of(Role.WRITER), role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
         stack.push_async_callback(writing.close)
+        vouching = keep_checkpointing(CheckpointStore(writing), every_seconds=_CHECKPOINT_SECONDS, key=key)
+        await stack.enter_async_context(background(vouching))
         loader = Loader(
             roots,
             catalog=CatalogWriter(writing),

@@ -4,6 +4,7 @@ import re
 import sys
 import textwrap
 import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.text import Text
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\].*?(?:\x07|\x1b\\|$)|[PX^_].*?(?:\x1b\\|$)|.)", re.DOTALL)
 _MAX_WIDTH = 120
 _LABEL_WIDTH = 16
+_GAP = "  "
 
 
 def plain(text: str) -> str:
@@ -60,9 +62,19 @@ class Page:
         column = indent + _LABEL_WIDTH
         first, *more = _wrapped(plain(value), width=self.width - column) or [""]
         head = Text(" " * indent + label.ljust(_LABEL_WIDTH), style="dim")
-        self.console.print(head.append(first, style=style or "not dim"))
+        self.console.print(head.append(first, style=f"not dim {style}".strip()))
         for line in more:
             self.console.print(Text(" " * column + line, style=style))
+
+    def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Aligned columns; cut to the width of a terminal, whole where a program reads them."""
+        cells = [[plain(cell) for cell in row] for row in (header, *rows)]
+        widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+        for number, row in enumerate(cells):
+            line = _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            if self.is_terminal and len(line) > self.width:
+                line = line[: self.width - 1] + "…"
+            self.line(line, style="" if number else "bold")
 
     def verbatim(self, text: str, *, indent: int, style: str = "") -> None:
         """Lines to be copied: indented, never wrapped."""

@@ -1,0 +1,136 @@
+"""One recorded event in words for people: the calls that read and choose.
+
+What governance says, and how a run goes, is told by `governance_passages` and `run_passages`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from formulary_catalog.domain.governance_passages import GOVERNANCE_TELLERS
+from formulary_catalog.domain.recorded import Recorded
+from formulary_catalog.domain.run_passages import RUN_TELLERS
+from formulary_catalog.domain.telling import Known, Line, Telling, Tone, lines
+
+_SHOWN_CANDIDATES = 5
+_OK = ("", "ok")
+
+
+def telling(kind: str, payload: Recorded, *, known: Known) -> Telling:
+    """An event in words; one of a kind that is not known is told by its fields."""
+    attempt = _ATTEMPTS.get(kind)
+    if attempt is not None and payload.text("outcome") not in _OK:
+        why = payload.inner("result").text("error") or payload.text("outcome")
+        return Telling(
+            title=f"{attempt(payload, known)}: failed",
+            tone=Tone.BAD,
+            lines=lines(Line(label="error", text=why, tone=Tone.BAD)),
+        )
+    tell = _TELLERS.get(kind)
+    return tell(payload, known) if tell is not None else _unknown(kind, payload)
+
+
+def _searching(payload: Recorded, known: Known) -> str:
+    return f"searched for “{payload.inner('arguments').text('query')}”"
+
+
+def _search(payload: Recorded, known: Known) -> Telling:
+    arguments, result = payload.inner("arguments"), payload.inner("result")
+    candidates = result.each("candidates")
+    left = len(candidates) - _SHOWN_CANDIDATES
+    return Telling(
+        title=f"{_searching(payload, known)}: {result.text('total') or len(candidates)} allowed",
+        tone=Tone.PLAIN if candidates else Tone.WAITING,
+        lines=lines(
+            Line(label="labels", text=_labels(arguments.inner("labels"))),
+            Line(label="without", text=", ".join(arguments.texts("exclude_keywords"))),
+            Line(label="ranked", text=payload.text("mode")),
+            *(
+                _candidate(candidate, rank=rank, known=known)
+                for rank, candidate in enumerate(candidates[:_SHOWN_CANDIDATES], start=1)
+            ),
+            Line(label="", text=f"and {left} more" if left > 0 else ""),
+        ),
+    )
+
+
+def _labels(asked: Recorded) -> str:
+    """`severity critical; priority P0 or P1`."""
+    return "; ".join(f"{name} {' or '.join(asked.texts(name)) or value}" for name, value in asked.pairs())
+
+
+def _candidate(candidate: Recorded, *, rank: int, known: Known) -> Iterator[Line]:
+    version_id = candidate.text("version_id")
+    chosen = version_id in known.chosen
+    parts = ["chosen"] if chosen else []
+    parts += [
+        f"{name} {value:.2f}" for name in ("confidence", "cosine") if (value := candidate.number(name)) is not None
+    ]
+    if not candidate.flag("returned"):
+        parts.append("not returned")
+    name = candidate.text("workflow") or version_id or "a workflow"
+    yield Line(label=f"{rank}.", text=f"{name} ({', '.join(parts)})", tone=Tone.GOOD if chosen else Tone.PLAIN)
+    yield Line(label="", text="; ".join(candidate.texts("match_reasons")))
+
+
+def _reading(payload: Recorded, known: Known) -> str:
+    return f"read {known.workflow(payload)}"
+
+
+def _listing(payload: Recorded, known: Known) -> str:
+    return "listed the catalog"
+
+
+def _list(payload: Recorded, known: Known) -> Telling:
+    total = payload.inner("result").text("total") or "an unknown number of"
+    return Telling(title=f"{_listing(payload, known)}: {total} workflows")
+
+
+def _choosing(payload: Recorded, known: Known) -> str:
+    return f"chose {known.workflow(payload)}"
+
+
+def _selection(payload: Recorded, known: Known) -> Telling:
+    arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
+    if version_id in known.found:
+        rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in the search before"
+    else:
+        rank = "the search before did not find it" if known.found else ""
+    return Telling(
+        title=_choosing(payload, known),
+        tone=Tone.GOOD,
+        lines=lines(
+            Line(label="because", text=arguments.text("reasoning")),
+            Line(label="confidence", text=arguments.text("confidence")),
+            Line(label="rank", text=rank, tone=Tone.PLAIN if version_id in known.found else Tone.WAITING),
+        ),
+    )
+
+
+def _status(payload: Recorded, known: Known) -> Telling:
+    return Telling(title=f"asked how the run of {known.workflow(payload)} stands")
+
+
+def _unknown(kind: str, payload: Recorded) -> Telling:
+    return Telling(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
+
+
+_ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
+    "search": _searching,
+    "details": _reading,
+    "list": _listing,
+    "selection": _choosing,
+    "governance.gate": lambda payload, known: "gate",
+    "governance.enforce": lambda payload, known: "contract",
+    "governance.verdict": lambda payload, known: "verdict",
+    "governance.replay": lambda payload, known: "verified the trace so far",
+}
+_TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
+    "search": _search,
+    "details": lambda payload, known: Telling(title=_reading(payload, known)),
+    "list": _list,
+    "selection": _selection,
+    "status": _status,
+    **GOVERNANCE_TELLERS,
+    **RUN_TELLERS,
+}
+KINDS = _TELLERS.keys()
+"""The kinds of events that have words of their own."""

@@ -1,0 +1,147 @@
+"""The story of a trace: from the first search to the outcome, for a person who reads it after the outage."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from formulary_catalog.domain.chain import StoredEvent, is_event
+from formulary_catalog.domain.passages import telling
+from formulary_catalog.domain.recorded import Recorded
+from formulary_catalog.domain.telling import Known, Telling, Tone, workflow_name
+
+_RUN = "invocation."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One event, told. `elapsed` is in seconds since the trace began; `caller` is empty where it is that of before."""
+
+    seq: int
+    at: datetime
+    elapsed: float
+    caller: str
+    telling: Telling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A trace, told. `outcomes` are what its runs came to, or how far it went without one; `took` is in seconds."""
+
+    trace_id: str
+    outcomes: tuple[Telling, ...]
+    began: datetime
+    took: float
+    analysis: str
+    passages: tuple[Passage, ...]
+
+
+def tell(trace_id: str, events: Iterable[StoredEvent]) -> Story:
+    """The story of a trace's events, in their order. What is damaged is told as far as it can be read.
+
+    Raises:
+        ValueError: there are no events.
+    """
+    scenes = list(_scenes(events))
+    if not scenes:
+        raise ValueError("a story needs events")
+    passages = tuple(_passages(scenes))
+    return Story(
+        trace_id=trace_id,
+        outcomes=_outcomes(scenes, passages),
+        began=scenes[0].at,
+        took=passages[-1].elapsed,
+        analysis=next((said for scene in scenes if (said := scene.payload.text("analysis"))), ""),
+        passages=passages,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """An event, read. One that is damaged has the time of the one before."""
+
+    seq: int
+    at: datetime
+    kind: str
+    payload: Recorded
+    damaged: bool
+
+
+def _scenes(events: Iterable[StoredEvent]) -> Iterator[_Scene]:
+    at = None
+    for event in events:
+        damaged = not is_event(event.content)
+        at = at if damaged and at is not None else event.at
+        yield _Scene(seq=event.seq, at=at, kind=event.kind, payload=Recorded(event.payload), damaged=damaged)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What has been read so far, and what has to be known before."""
+
+    chosen: frozenset[str]
+    names: dict[str, str] = field(default_factory=dict)
+    found: tuple[str, ...] = ()
+    started: dict[str, datetime] = field(default_factory=dict)
+
+    def read(self, scene: _Scene) -> Telling:
+        if scene.damaged:
+            return Telling(title=f"{scene.kind}: the event is damaged and cannot be read", tone=Tone.BAD)
+        self._learn(scene)
+        begun = self.started.get(scene.payload.text("invocation_id"))
+        known = Known(
+            names=self.names,
+            chosen=self.chosen,
+            found=self.found,
+            ran_for=None if begun is None else (scene.at - begun).total_seconds(),
+        )
+        return telling(scene.kind, scene.payload, known=known)
+
+    def _learn(self, scene: _Scene) -> None:
+        invocation_id = scene.payload.text("invocation_id")
+        if scene.kind == "search":
+            candidates = scene.payload.inner("result").each("candidates")
+            self.found = tuple(candidate.text("version_id") for candidate in candidates)
+            self.names |= {each.text("version_id"): name for each in candidates if (name := each.text("workflow"))}
+        elif invocation_id and (name := workflow_name(scene.payload)):
+            self.names.setdefault(invocation_id, name)
+        if scene.kind == "invocation.started":
+            self.started[invocation_id] = scene.at
+
+
+def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
+    reader = _Reader(chosen=_chosen(scenes))
+    speaker = ""
+    for scene in scenes:
+        caller = scene.payload.text("caller")
+        yield Passage(
+            seq=scene.seq,
+            at=scene.at,
+            elapsed=(scene.at - scenes[0].at).total_seconds(),
+            caller="" if caller == speaker else caller,
+            telling=reader.read(scene),
+        )
+        speaker = caller or speaker
+
+
+def _chosen(scenes: Sequence[_Scene]) -> frozenset[str]:
+    """The versions that were selected or run, so that the candidates among which they were can say so."""
+    selected = {scene.payload.inner("result").text("version_id") for scene in scenes if scene.kind == "selection"}
+    run = {scene.payload.text("version_id") for scene in scenes if scene.kind.startswith(_RUN)}
+    return frozenset(selected | run) - {""}
+
+
+def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Telling, ...]:
+    """The newest of each run; without one, how far it went."""
+    runs: dict[str, Telling] = {}
+    last: dict[str, Telling] = {}
+    for scene, passage in zip(scenes, passages, strict=True):
+        last[scene.kind] = passage.telling
+        if scene.kind.startswith(_RUN):
+            runs[scene.payload.text("invocation_id")] = passage.telling
+    if runs:
+        return tuple(runs.values())
+    if "selection" in last:
+        return (Telling(title=f"{last['selection'].title}; nothing was run"),)
+    if "governance.verdict" in last:
+        return (last["governance.verdict"],)
+    return (Telling(title="nothing was chosen and nothing was run") if "search" in last else passages[-1].telling,)

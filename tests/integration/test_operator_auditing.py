@@ -1,0 +1,82 @@
+"""The operator watches over the trail: it signs checkpoints, verifies, and tells of what was bent meanwhile."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.checkpoint import SigningKey
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.trace_reading import TraceReader
+from formulary_catalog.store.traces import TraceStore
+from formulary_operator.auditing import Auditing
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.settings import OperatorSettings
+from support.trail import write_trace
+
+KEY = SigningKey.generate()
+_WAITING_SECONDS = 60
+
+
+@pytest.fixture
+async def traces(database: str) -> AsyncIterator[TraceStore]:
+    opened = await Database.open(database, role=Role.SERVER, deadline=30)
+    yield TraceStore(opened)
+    await opened.close()
+
+
+@pytest.fixture
+async def metrics(database: str, writing: Database, tmp_path: Path) -> AsyncIterator[OperatorMetrics]:
+    """The metrics of an operator that signs and verifies all the time."""
+    (tmp_path / "audit.pem").write_bytes(KEY.pem())
+    settings = OperatorSettings(
+        database_url=database, audit_key_file=tmp_path / "audit.pem", checkpoint_seconds=0.05, verify_seconds=0.2
+    )
+    metrics = OperatorMetrics()
+    works = [asyncio.create_task(work) for work in Auditing(settings, database=writing, metrics=metrics).works()]
+    yield metrics
+    for work in works:
+        work.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
+
+
+async def _signed(database: str, *, checkpoints: int) -> None:
+    async with asyncio.timeout(_WAITING_SECONDS), TraceReader.open(database) as reader:
+        for _ in itertools.count():
+            if (await reader.verify(keys=[KEY.public])).checkpoint_count >= checkpoints:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def _told(metrics: OperatorMetrics, *, of_findings: bool) -> None:
+    """Wait for a verification that found something, or nothing."""
+    async with asyncio.timeout(_WAITING_SECONDS):
+        for _ in itertools.count():
+            if (_findings(metrics) > 0) is of_findings:
+                return
+            await asyncio.sleep(0.02)
+
+
+def _findings(metrics: OperatorMetrics) -> float:
+    lines = metrics.exposition().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith("formulary_trace_findings "))
+
+
+async def test_checkpoints_that_were_dropped_and_signed_anew_are_missed_by_the_operator(
+    traces: TraceStore, database: str, metrics: OperatorMetrics
+) -> None:
+    await write_trace(traces, "rr-1", 2)
+    await _signed(database, checkpoints=1)
+    await _told(metrics, of_findings=False)
+    owner = await asyncpg.connect(database, server_settings={"search_path": "formulary"})
+    await owner.execute("alter table trace_checkpoint disable trigger user")
+    await owner.execute("delete from trace_checkpoint; update trace_head set checkpointed = 0")
+    await owner.close()
+    await write_trace(traces, "rr-2", 1)
+    await _signed(database, checkpoints=1)
+    async with TraceReader.open(database) as reader:
+        assert (await reader.verify(keys=[KEY.public])).passed
+    await _told(metrics, of_findings=True)
