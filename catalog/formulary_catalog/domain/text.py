@@ -4,7 +4,8 @@ One place, because documents and queries must be treated alike (`reference/retri
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _WORD = re.compile(r"\w+")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -39,6 +40,20 @@ def searchable_words(text: str, *, limit: int) -> list[str]:
 def storable(text: str) -> bool:
     """Whether UTF-8 and PostgreSQL can hold the text: no NUL, no unpaired surrogate."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def one_line(text: str) -> str:
+    """The text in one line, so that what somebody wrote cannot pose as more than a part of what is told."""
+    return " ".join(text.split())
+
+
+def all_storable(value: Any) -> bool:
+    """Whether all texts in a value of JSON are `storable`, the names of its members included."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, Mapping):
+        return all(storable(name) and all_storable(member) for name, member in value.items())
+    return all(map(all_storable, value)) if isinstance(value, list | tuple) else True
 
 
 def exclusion_text(fields: Iterable[str]) -> str:

@@ -1,0 +1,165 @@
+"""Contracts: what platform teams allow, forbid, tone down or tie to evidence. What their rules match is in `rules`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError
+
+from formulary_catalog.domain.governance.window import Window
+from formulary_catalog.domain.labels import WILDCARD
+from formulary_catalog.domain.problems import problems
+from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.workflow import FilledText, Model, Text
+from formulary_catalog.errors import InvalidInput
+
+MAX_RULES = 200
+MAX_VALUES = 100
+
+
+class Effect(StrEnum):
+    """What a rule does to what it matches. Listed from the weakest to the strongest; the strongest wins."""
+
+    ALLOW = "ALLOW"
+    REQUIRE_EVIDENCE = "REQUIRE_EVIDENCE"
+    DEGRADE = "DEGRADE"
+    DENY = "DENY"
+
+    @property
+    def strength(self) -> int:
+        """Greater is stronger."""
+        return list(Effect).index(self)
+
+    @property
+    def restricts(self) -> bool:
+        return self is not Effect.ALLOW
+
+
+def _no_pattern(value: str) -> str:
+    if WILDCARD in value and value != WILDCARD:
+        raise ValueError("must be a whole name, or * alone for all of them; patterns are not supported")
+    if not storable(value):
+        raise ValueError("must not contain a NUL or an unpaired surrogate character")
+    return value
+
+
+_NAME_PATTERN = r"^(\*|[^*]+)$"
+Name = Annotated[
+    FilledText,
+    StringConstraints(max_length=253),
+    AfterValidator(_no_pattern),
+    Field(json_schema_extra={"pattern": _NAME_PATTERN}),
+]
+Names = Annotated[list[Name], Field(max_length=MAX_VALUES)]
+
+
+class Match(Model):
+    """What a rule is about. Every member that is given must match; one with several values matches any of them.
+
+    Without members a rule matches everything.
+    """
+
+    model_config = ConfigDict(extra="forbid")  # without a misspelt member a rule would match more than it says
+
+    path_prefix: Annotated[str, StringConstraints(max_length=1000), AfterValidator(_no_pattern)] = Field(
+        default="",
+        description="Path that is matched with all below it, by whole segments: /workflows/shop matches "
+        "/workflows/shop/restart and not /workflows/shopping. The path of a run is /workflows/<namespace>/<name>.",
+    )
+    workflows: Names = Field(
+        default=[],
+        description="Workflows, by namespace/name or by name; * for every workflow. A name alone forbids in every "
+        "namespace, and allows in the namespace of the contract only.",
+    )
+    action_types: Names = Field(default=[], description="Action types, such as RestartPod; in any case.")
+    namespaces: Names = Field(
+        default=[],
+        description="Namespaces. A restricting rule matches where the run or its target is in one of them, an allowing "
+        "one where both are.",
+    )
+    environments: Names = Field(default=[], description="Environments, such as production; in any case.")
+    risk_levels: list[Literal["low", "medium", "high", "*"]] = Field(
+        default=[], max_length=4, description="Risk levels that workflows declare."
+    )
+    callers: Names = Field(
+        default=[], description="Who asks for the run, such as system:serviceaccount:shop:holmesgpt; exactly."
+    )
+    during: Window | None = Field(default=None, description="When the rule holds; always without it.")
+
+
+class Rule(Model):
+    """One rule of a contract."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: Annotated[FilledText, StringConstraints(max_length=253)] = Field(
+        description="Its name in decisions and in the audit trail; unique in the contract."
+    )
+    effect: Effect = Field(
+        description="DENY blocks. DEGRADE turns a run into a dry run. REQUIRE_EVIDENCE asks for a recorded selection "
+        "with reasoning, or an approval. ALLOW lifts the default that all but low-risk runs outside production are "
+        "approved by a person. The strongest matching rule wins, in this order; the order of rules means nothing."
+    )
+    match: Match = Field(default=Match(), description="What it is about; everything without it.")
+    rationale: Annotated[Text, StringConstraints(max_length=2000)] = Field(
+        default="", description="Why the rule exists; shown to whoever meets it."
+    )
+
+
+def _with_unique_ids(rules: list[Rule]) -> list[Rule]:
+    seen: set[str] = set()
+    for rule in rules:
+        if rule.id in seen:
+            raise ValueError(f"the id {rule.id!r} is used twice; give each rule an id of its own")
+        seen.add(rule.id)
+    return rules
+
+
+class Scope(Model):
+    """What a contract is about, for its readers."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Annotated[Text, StringConstraints(max_length=253)] = Field(
+        default="", description="A name, such as payments."
+    )
+
+
+class ContractSpec(Model):
+    """Rules that hold together. A contract in the shared catalog namespace holds for every run, others for runs in
+    their own namespace."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    scope: Scope = Field(default=Scope(), description="What it is about, for its readers.")
+    rules: Annotated[list[Rule], Field(max_length=MAX_RULES), AfterValidator(_with_unique_ids)] = Field(
+        description="The rules, in any order."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """A contract that is in force."""
+
+    name: str
+    namespace: str = ""
+    scope: str = ""
+    rules: tuple[Rule, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def contract(spec: Mapping[str, Any], *, name: str, namespace: str) -> Contract:
+    """A contract by the spec of its object, in camelCase.
+
+    Raises:
+        InvalidInput: it breaks a rule; one line names each field, value and rule.
+    """
+    try:
+        read = ContractSpec.model_validate(spec)
+    except ValidationError as error:
+        field, message = problems(error)
+        raise InvalidInput(message, field=field) from None
+    return Contract(name=name, namespace=namespace, scope=read.scope.name, rules=tuple(read.rules))

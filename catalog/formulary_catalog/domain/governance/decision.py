@@ -1,0 +1,250 @@
+"""Whether a run may go ahead: the gate's risks, the rules of contracts and the evidence, weighed in one pure function.
+
+1. A critical risk blocks, whatever the rules say.
+2. A matching DENY blocks. So does a rejection.
+3. A matching DEGRADE makes it a dry run.
+4. A matching REQUIRE_EVIDENCE asks for a recorded selection with reasoning, or an approval.
+5. The safe default asks for an approval, unless a matching ALLOW lifts it or the run is harmless: low risk, in an
+   environment that is known and not production-like, without a risk of severity high.
+
+A rule that restricts never allows more: the default holds beside it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from formulary_catalog.domain.governance.contract import Contract, Effect
+from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_production_like
+from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
+from formulary_catalog.domain.governance.run_risks import gate_run
+from formulary_catalog.domain.labels import fold
+from formulary_catalog.domain.text import one_line
+
+_APPROVAL = "an approval"
+_SELECTION = "a recorded selection of this workflow version with reasoning, or an approval"
+
+
+class Outcome(StrEnum):
+    """What becomes of a run, the most permissive first."""
+
+    ALLOW = "ALLOW"
+    AWAIT = "AWAIT"
+    DEGRADE = "DEGRADE"
+    BLOCK = "BLOCK"
+
+    @property
+    def strength(self) -> int:
+        """Greater is stricter."""
+        return list(Outcome).index(self)
+
+
+class ApprovalDecision(StrEnum):
+    """What somebody said to a run that waits."""
+
+    APPROVE = "Approve"
+    REJECT = "Reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """What a person said to one run, and who it was."""
+
+    decision: ApprovalDecision
+    approver: str
+    reason: str = ""
+    at: datetime | None = None
+
+    def __str__(self) -> str:
+        return f"{self.approver} ({one_line(self.reason)})" if self.reason.strip() else self.approver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What speaks for a run. `selection_reasoned`: this version was selected in this trace, with reasoning."""
+
+    selection_reasoned: bool = False
+    approvals: tuple[Approval, ...] = ()
+
+    @property
+    def approval(self) -> Approval | None:
+        """The first approval."""
+        return self._first(ApprovalDecision.APPROVE)
+
+    @property
+    def rejection(self) -> Approval | None:
+        """The first rejection; one is enough."""
+        return self._first(ApprovalDecision.REJECT)
+
+    def _first(self, decision: ApprovalDecision) -> Approval | None:
+        return next((approval for approval in self.approvals if approval.decision is decision), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDecision:
+    """What becomes of a run and why. `missing` is what would let a waiting run go ahead; `message` is for a person."""
+
+    outcome: Outcome
+    gate: GateReport
+    rules: tuple[MatchedRule, ...]
+    message: str
+    why: list[str]
+    missing: list[str] = field(default_factory=list)
+    rejected: bool = False
+    """Whether a person said no, rather than a rule."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The decision as it is recorded."""
+        return {
+            "outcome": self.outcome.value,
+            "gate": self.gate.as_json(),
+            "rules": [rule.as_json() for rule in self.rules],
+            "why": list(self.why),
+            "missing": list(self.missing),
+            "rejected": self.rejected,
+            "message": self.message,
+        }
+
+
+def decide(*, facts: RunFacts, contracts: Sequence[Contract], evidence: Evidence, now: datetime) -> RunDecision:
+    """What becomes of a run. `contracts` are those that apply to it; `now` knows its time zone."""
+    rules = matched_rules(contracts, subject_of(facts), now=now)
+    gate = gate_run(facts, freezes=[str(rule) for rule in rules if rule.effect.restricts and rule.temporary])
+    considered = _Considered(facts=facts, gate=gate, rules=rules, evidence=evidence)
+    return considered.refusal() or considered.degradation() or considered.demand() or considered.permission()
+
+
+def subject_of(facts: RunFacts) -> Subject:
+    """The run as rules see it."""
+    return Subject(
+        action_type=facts.action_type,
+        path=f"/workflows/{facts.workflow}",
+        workflow=facts.workflow,
+        namespaces=frozenset({facts.namespace, facts.target_namespace} - {""}),
+        environment=facts.environment,
+        risk_level=facts.risk_level,
+        caller=facts.caller,
+        foreign=facts.foreign,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Considered:
+    """All that a decision turns on; each method is one outcome, or None where it is not this one."""
+
+    facts: RunFacts
+    gate: GateReport
+    rules: tuple[MatchedRule, ...]
+    evidence: Evidence
+
+    def refusal(self) -> RunDecision | None:
+        critical = [risk.message for risk in self.gate.risks if risk.severity is Severity.CRITICAL]
+        if critical:
+            return self._decision(
+                Outcome.BLOCK,
+                why=critical,
+                message=f"Blocked: {'; '.join(critical)}. No rule and no approval can lift this; choose another "
+                "workflow or target.",
+            )
+        if denying := self._by(Effect.DENY):
+            return self._decision(
+                Outcome.BLOCK,
+                why=_texts(denying),
+                message=f"Blocked: {'; '.join(_texts(denying))}. Choose another workflow, or ask whoever keeps the "
+                "contract.",
+            )
+        if (rejection := self.evidence.rejection) is not None:
+            return self._decision(
+                Outcome.BLOCK,
+                why=[f"rejected by {rejection}"],
+                message=f"Rejected by {rejection}. Choose another workflow, or ask them.",
+                rejected=True,
+            )
+        return None
+
+    def degradation(self) -> RunDecision | None:
+        if not (degrading := self._by(Effect.DEGRADE)):
+            return None
+        return self._decision(
+            Outcome.DEGRADE,
+            why=_texts(degrading),
+            message=f"Turned into a dry run: {'; '.join(_texts(degrading))}. Read its manifest; to run it for real, "
+            "ask whoever keeps the contract.",
+        )
+
+    def demand(self) -> RunDecision | None:
+        if self.evidence.approval is not None:
+            return None
+        reasons = self._default_reasons()
+        unmet = [] if self.evidence.selection_reasoned else self._by(Effect.REQUIRE_EVIDENCE)
+        if not (reasons or unmet):
+            return None
+        why = [*_texts(unmet), *([f"by default, because {' and '.join(reasons)}"] if reasons else [])]
+        missing = _APPROVAL if reasons else _SELECTION
+        return self._decision(
+            Outcome.AWAIT,
+            why=why,
+            missing=[missing],
+            message=f"Waits for {missing}: {'; '.join(why)}. "
+            + (
+                "Ask a person who may approve it; asking again without an approval changes nothing."
+                if reasons
+                else "Record the selection with your reasoning and ask again, or ask a person to approve it."
+            ),
+        )
+
+    def permission(self) -> RunDecision:
+        why = [*self._met(), *_texts(self._by(Effect.ALLOW))] or [
+            f"by default, because the risk is low and {self.facts.environment} is not production"
+        ]
+        return self._decision(Outcome.ALLOW, why=why, message=f"Allowed: {'; '.join(why)}.")
+
+    def _met(self) -> Iterable[str]:
+        if (approval := self.evidence.approval) is not None:
+            yield f"approved by {approval}"
+        elif demanding := self._by(Effect.REQUIRE_EVIDENCE):
+            yield f"a selection with reasoning is recorded, as asked for by {'; '.join(_texts(demanding))}"
+
+    def _default_reasons(self) -> list[str]:
+        """Why the safe default asks for an approval; empty where it does not, or where a rule lifts it."""
+        if self._by(Effect.ALLOW):
+            return []
+        facts, reasons = self.facts, []
+        if fold(facts.risk_level) != "low":
+            reasons.append(f"the workflow's risk level is {facts.risk_level.strip() or 'not known'}")
+        if not facts.environment.strip():
+            reasons.append("the environment is not known")
+        elif is_production_like(facts.environment):
+            reasons.append(f"the environment is {facts.environment}")
+        named = {"workflow-risk", "environment"}
+        return reasons + [
+            risk.message for risk in self.gate.risks if risk.severity.is_grave and risk.category not in named
+        ]
+
+    def _by(self, effect: Effect) -> list[MatchedRule]:
+        return [rule for rule in self.rules if rule.effect is effect]
+
+    def _decision(
+        self,
+        outcome: Outcome,
+        *,
+        why: list[str],
+        message: str,
+        missing: Sequence[str] = (),
+        rejected: bool = False,
+    ) -> RunDecision:
+        return RunDecision(
+            outcome=outcome,
+            gate=self.gate,
+            rules=self.rules,
+            why=why,
+            missing=list(missing),
+            message=message,
+            rejected=rejected,
+        )
+
+
+def _texts(rules: Iterable[MatchedRule]) -> list[str]:
+    return [str(rule) for rule in rules]

@@ -1,0 +1,141 @@
+"""Which rules of contracts are about a subject.
+
+Where a fact is not known, it counts against the action: a rule that restricts matches a namespace, an environment, a
+risk level or a caller that nobody knows, a rule that allows does not.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from formulary_catalog.domain.governance.contract import Contract, Effect, Match, Rule
+from formulary_catalog.domain.labels import WILDCARD, fold
+from formulary_catalog.domain.text import one_line
+
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What rules are matched with. `workflow` is namespace/name, empty for an action that is no run of one; other facts
+    that are empty are not known. `foreign`: the workflow belongs to a team that is neither the platform's nor that of
+    the run."""
+
+    action_type: str
+    path: str = ""
+    workflow: str = ""
+    namespaces: frozenset[str] = frozenset()
+    environment: str = ""
+    risk_level: str = ""
+    caller: str = ""
+    foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedRule:
+    """A rule that matched, and whose it is."""
+
+    contract: str
+    id: str
+    effect: Effect
+    rationale: str = ""
+    temporary: bool = False
+    """Whether it holds for a time only, such as a freeze."""
+
+    def __str__(self) -> str:
+        why = f" ({one_line(self.rationale)})" if self.rationale.strip() else ""
+        return f"{self.effect} by rule {self.id} of contract {self.contract}{why}"
+
+    def as_json(self) -> dict[str, str]:
+        """The rule as it is recorded."""
+        return {"contract": self.contract, "id": self.id, "effect": self.effect.value, "rationale": self.rationale}
+
+
+def matched_rules(contracts: Iterable[Contract], subject: Subject, *, now: datetime) -> tuple[MatchedRule, ...]:
+    """Every rule that matches, the strongest first, then by contract and id."""
+    found = [
+        MatchedRule(
+            contract=str(each),
+            id=rule.id,
+            effect=rule.effect,
+            rationale=rule.rationale,
+            temporary=rule.match.during is not None,
+        )
+        for each in contracts
+        for rule in each.rules
+        if matches(rule, subject, now=now, home=each.namespace)
+    ]
+    return tuple(sorted(found, key=lambda rule: (-rule.effect.strength, rule.contract, rule.id)))
+
+
+def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> bool:
+    """Whether the rule is about the subject at this moment. `home` is the namespace of the contract."""
+    match, restricts = rule.match, rule.effect.restricts
+    return (
+        _below(match.path_prefix, subject.path)
+        and _names(match.workflows, _names_of(subject.workflow, restricts=restricts, home=home))
+        and _folded(match.action_types, subject.action_type, when_unknown=False)
+        and _in_namespaces(match.namespaces, subject.namespaces, restricts=restricts)
+        and _folded(match.environments, subject.environment, when_unknown=restricts)
+        and _folded(match.risk_levels, subject.risk_level, when_unknown=restricts)
+        and _called_by(match.callers, subject.caller, restricts=restricts)
+        and (match.during is None or match.during.holds(now))
+        and (restricts or not subject.foreign or _says_whose(match))
+    )
+
+
+def _below(prefix: str, path: str) -> bool:
+    if prefix == WILDCARD:
+        return True
+    wanted = _segments(prefix)
+    return _segments(path)[: len(wanted)] == wanted
+
+
+def _segments(path: str) -> list[str]:
+    """The steps of a path; `.`, `..` and doubled slashes lead nowhere else."""
+    steps: list[str] = []
+    for step in path.strip().split(_SEPARATOR):
+        if step == "..":
+            steps = steps[:-1]
+        elif step not in ("", "."):
+            steps.append(step)
+    return steps
+
+
+def _names_of(workflow: str, *, restricts: bool, home: str) -> set[str]:
+    """What a rule may call the workflow. A name alone is enough to forbid; to allow, it means a workflow of the
+    contract's own namespace, or anybody could give the name of an allowed workflow to one of theirs."""
+    namespace, _, name = workflow.rpartition(_SEPARATOR)
+    return {workflow, name} if restricts or namespace == home or not home else {workflow}
+
+
+def _says_whose(match: Match) -> bool:
+    """Whether a rule names the namespace of the workflow. To allow what another team wrote it has to: action type, risk
+    level and name are what that team declares."""
+    by_path = len(_segments(match.path_prefix)) > 1
+    return by_path or (bool(match.workflows) and WILDCARD not in match.workflows)
+
+
+def _names(wanted: Sequence[str], given: set[str]) -> bool:
+    known = given - {""}
+    return not wanted or (bool(known) and (WILDCARD in wanted or not known.isdisjoint(wanted)))
+
+
+def _in_namespaces(wanted: Sequence[str], given: frozenset[str], *, restricts: bool) -> bool:
+    if not wanted or WILDCARD in wanted:
+        return True
+    if not given:
+        return restricts
+    return bool(given.intersection(wanted)) if restricts else given.issubset(wanted)
+
+
+def _called_by(wanted: Sequence[str], caller: str, *, restricts: bool) -> bool:
+    if not wanted or WILDCARD in wanted:
+        return True
+    return caller in wanted if caller else restricts
+
+
+def _folded(wanted: Sequence[str], given: str, *, when_unknown: bool) -> bool:
+    if not wanted or WILDCARD in wanted:
+        return True
+    return fold(given) in {fold(each) for each in wanted} if given.strip() else when_unknown

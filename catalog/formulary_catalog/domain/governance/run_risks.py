@@ -1,0 +1,102 @@
+"""The risks of a run, rated from the facts that there are. Rules are not the gate's business."""
+
+from collections.abc import Iterable
+
+from formulary_catalog.domain.governance.gate import (
+    GateReport,
+    Risk,
+    RunFacts,
+    Severity,
+    gate_report,
+    is_production_like,
+)
+from formulary_catalog.domain.labels import fold
+
+_URGENT = frozenset({"p0", "critical"})
+_SURE = 0.5
+_REPEATED = 2
+
+
+def gate_run(facts: RunFacts, *, freezes: Iterable[str] = ()) -> GateReport:
+    """The risks of a run. `freezes` describes each rule for a time that restricts it now."""
+    risks = [
+        *_of_place(facts),
+        *_of_workflow(facts),
+        *_of_choice(facts),
+        *_of_history(facts),
+        *(
+            _risk(Severity.HIGH, "frozen-window", f"the run falls into a restricted time: {freeze}")
+            for freeze in freezes
+        ),
+    ]
+    return gate_report(risks, unknown=not (facts.environment.strip() and facts.risk_level.strip()))
+
+
+def _of_place(facts: RunFacts) -> Iterable[Risk]:
+    if not facts.allowed_here:
+        yield _risk(Severity.CRITICAL, "labels", "the labels of the incident do not allow this workflow")
+    if not facts.caller_may_target:
+        where = facts.target_namespace or facts.namespace
+        yield _risk(
+            Severity.CRITICAL,
+            "target",
+            f"{facts.caller or 'whoever asks'} may not run workflows in namespace {where}, where the target is",
+        )
+    if not facts.environment.strip():
+        yield _risk(Severity.MEDIUM, "environment", "the environment is not known, so it may be production")
+    elif is_production_like(facts.environment):
+        yield _risk(Severity.MEDIUM, "environment", f"the environment is {facts.environment}")
+    if fold(facts.priority) in _URGENT:
+        yield _risk(Severity.MEDIUM, "priority", f"the incident has priority {facts.priority}")
+
+
+def _of_workflow(facts: RunFacts) -> Iterable[Risk]:
+    if facts.foreign:
+        yield _risk(
+            Severity.HIGH,
+            "foreign",
+            f"the workflow belongs to namespace {facts.workflow_namespace} and would run in {facts.namespace}, with "
+            "the Secrets and ServiceAccounts of that",
+        )
+    level = fold(facts.risk_level)
+    if not level:
+        yield _risk(Severity.MEDIUM, "workflow-risk", "the workflow declares no risk level")
+    elif level != "low":
+        severity = Severity.HIGH if level == "high" else Severity.MEDIUM
+        yield _risk(severity, "workflow-risk", f"the workflow declares the risk level {facts.risk_level}")
+    if facts.destructive:
+        severity = Severity.MEDIUM if facts.has_rollback else Severity.HIGH
+        remedy = "rollback steps are there" if facts.has_rollback else "there are no rollback steps"
+        yield _risk(severity, "destructive", f"{', '.join(facts.destructive)} may destroy or interrupt; {remedy}")
+    elif not facts.has_rollback:
+        yield _risk(Severity.LOW, "rollback", "the workflow has no rollback steps")
+    if not facts.has_steps:
+        yield _risk(Severity.LOW, "steps", "the workflow does not say its steps, so they cannot be judged")
+
+
+def _of_choice(facts: RunFacts) -> Iterable[Risk]:
+    if not facts.selection_recorded:
+        yield _risk(Severity.MEDIUM, "selection", "no selection of this workflow was recorded for this trace")
+    elif not facts.selection_reasoned:
+        yield _risk(Severity.LOW, "selection", "the recorded selection gives no reasoning")
+    if facts.selection_confidence is not None and facts.selection_confidence < _SURE:
+        yield _risk(
+            Severity.MEDIUM, "confidence", f"the selection was made with a confidence of {facts.selection_confidence:g}"
+        )
+
+
+def _of_history(facts: RunFacts) -> Iterable[Risk]:
+    if facts.recent_failures:
+        severity = Severity.HIGH if facts.recent_failures >= _REPEATED else Severity.MEDIUM
+        times = "once" if facts.recent_failures == 1 else f"{facts.recent_failures} times"
+        yield _risk(severity, "repeat-failure", f"this workflow failed {times} on this target within 24 hours")
+    if facts.estimated_seconds and 0 < facts.timeout_seconds < facts.estimated_seconds:
+        yield _risk(
+            Severity.LOW,
+            "timeout",
+            f"the timeout of {facts.timeout_seconds:g} s is shorter than a run takes: {facts.estimated_seconds:g} s",
+        )
+
+
+def _risk(severity: Severity, category: str, message: str) -> Risk:
+    return Risk(severity=severity, category=category, message=message)

@@ -1,0 +1,164 @@
+"""Judgements on actions of any kind: gate, contract, verdict, and the proof that their trace is whole."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.chain import OWN_TRACE
+from formulary_catalog.domain.governance.actions import gate_actions
+from formulary_catalog.domain.governance.enforcement import enforce
+from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
+from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.errors import NotFound
+from formulary_catalog.governance.answers import (
+    EnforceAnswer,
+    GateAnswer,
+    ReplayAnswer,
+    ReplayChecks,
+    ReplayReport,
+    VerdictAnswer,
+)
+from formulary_catalog.governance.reading import read_actions, read_contract, read_enforce_result, read_gate_report
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.trail import Record, trace_of
+
+_MAX_SHOWN = 60
+
+
+class GovernanceService:
+    """Judges and remembers: every call leaves an event in a trace, refused ones too. None of them needs an incident.
+
+    All methods raise `ContextError` and `NotAllowed` for an incident that is named and may not be used, `NotFound` for
+    a `trace_id` that is not the caller's, `InvalidInput` for what cannot be read, `Unavailable` for a database that
+    does not answer.
+    """
+
+    def __init__(self, catalog: CatalogService) -> None:
+        self._catalog = catalog
+
+    async def gate(
+        self,
+        *,
+        task: str,
+        reference: ContextReference,
+        caller: Caller,
+        context: Mapping[str, Any] | None = None,
+        proposed_actions: Sequence[Any] = (),
+        trace_id: str = "",
+    ) -> GateAnswer:
+        """The risks of actions. The environment of the incident counts, whatever the given context says."""
+        given = {"task": task, "context": context, "proposed_actions": proposed_actions}
+        async with self._recorded("gate", given, trace_id=trace_id, reference=reference, caller=caller) as (
+            record,
+            incident,
+        ):
+            known = [context or {}, incident.environment if incident is not None else ""]
+            report = gate_actions(
+                task, context={"known": known}, actions=read_actions(proposed_actions, name="proposed_actions")
+            )
+            record.result = {"gate_report": report.as_json()}
+            return GateAnswer(gate_report=report, trace_id=record.trace_id)
+
+    async def enforce(
+        self,
+        *,
+        contract: Mapping[str, Any],
+        actions: Sequence[Any],
+        reference: ContextReference,
+        caller: Caller,
+        trace_id: str = "",
+    ) -> EnforceAnswer:
+        """What a contract that comes with the call says to actions."""
+        given = {"contract": contract, "actions": actions}
+        async with self._recorded("enforce", given, trace_id=trace_id, reference=reference, caller=caller) as (
+            record,
+            _,
+        ):
+            result = enforce(
+                read_contract(contract),
+                read_actions(actions, name="actions"),
+                caller=caller.name,
+                now=datetime.now(UTC),
+            )
+            record.result = {"enforce_result": result.as_json()}
+            return EnforceAnswer(enforce_result=result, trace_id=record.trace_id)
+
+    async def verdict(
+        self,
+        *,
+        gate_report: Mapping[str, Any],
+        reference: ContextReference,
+        caller: Caller,
+        enforce_result: Mapping[str, Any] | None = None,
+        trace_id: str = "",
+    ) -> VerdictAnswer:
+        """Gate and contract in one decision."""
+        given = {"gate_report": gate_report, "enforce_result": enforce_result}
+        async with self._recorded("verdict", given, trace_id=trace_id, reference=reference, caller=caller) as (
+            record,
+            _,
+        ):
+            decided = verdict(
+                read_gate_report(gate_report),
+                read_enforce_result(enforce_result) if enforce_result is not None else None,
+            )
+            record.result = {"verdict": decided.as_json()}
+            return VerdictAnswer(verdict=decided, verdict_md=verdict_markdown(decided), trace_id=record.trace_id)
+
+    async def replay(self, *, trace_id: str, reference: ContextReference, caller: Caller) -> ReplayAnswer:
+        """Whether a trace is as it was written; this call joins it afterwards."""
+        async with self._recorded("replay", {}, trace_id=trace_id, reference=reference, caller=caller) as (record, _):
+            found = await self._catalog.traces.verify(record.trace_id)
+            if not found.event_count and found.passed:
+                raise _not_found(trace_id)
+            report = ReplayReport(
+                status="PASS" if found.passed else "FAIL",
+                passed=found.passed,
+                event_count=found.event_count,
+                error_count=found.error_count,
+                checks=ReplayChecks(**found.checks),
+            )
+            record.result = {"replay": report.model_dump(mode="json")}
+            return ReplayAnswer(replay=report, trace_id=record.trace_id)
+
+    @asynccontextmanager
+    async def _recorded(
+        self,
+        tool: str,
+        given: Mapping[str, Any],
+        *,
+        trace_id: str,
+        reference: ContextReference,
+        caller: Caller,
+    ) -> AsyncIterator[tuple[Record, RequestContext | None]]:
+        """The record of a call, in the trace it belongs to, and its incident if it names one."""
+        arguments = {name: value for name, value in {**given, "trace_id": trace_id}.items() if value}
+        async with self._catalog.trail.record(
+            f"governance.{tool}", caller=caller, reference=reference, arguments=arguments
+        ) as record:
+            incident = await self._catalog.incident(reference, caller=caller)
+            record.belongs_to(incident)
+            own = trace_of(record)
+            if trace_id not in ("", own) and not await self._began(trace_id, caller=caller):
+                raise _not_found(trace_id)
+            record.trace_id = trace_id or own
+            yield record, incident
+
+    async def _began(self, trace_id: str, *, caller: Caller) -> bool:
+        """Whether the caller may go on with a trace: it began it, and it is no incident's.
+
+        An incident's is open to calls of that incident alone, whoever began it.
+        """
+        return trace_id.startswith(OWN_TRACE) and await self._catalog.traces.begun_by(trace_id) == caller.name
+
+
+def _not_found(trace_id: str) -> NotFound:
+    shown = trace_id if len(trace_id) <= _MAX_SHOWN else f"{trace_id[:_MAX_SHOWN]}…"
+    return NotFound(
+        f"trace {shown!r} is not found among yours; give the trace_id of an earlier answer, or leave it out to begin a "
+        "new one; the trace of an incident is open to calls of that incident alone; retrying unchanged fails again",
+        reference=trace_id,
+    )

@@ -1,0 +1,269 @@
+"""Whether a run may go ahead: each sentence of the rules, for any facts, contracts and evidence."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from formulary_catalog.domain.governance.contract import Contract, Effect, Match, Rule, contract
+from formulary_catalog.domain.governance.decision import (
+    Approval,
+    ApprovalDecision,
+    Evidence,
+    Outcome,
+    RunDecision,
+    decide,
+)
+from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity, is_production_like
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
+NAMESPACES = ["shop", "bank"]
+ENVIRONMENTS = ["", "staging", "Production", "prod-eu", "test"]
+RISK_LEVELS = ["", "low", "medium", "high"]
+
+windows = st.sampled_from(
+    [
+        None,
+        {"days": ["fri"]},
+        {"days": ["sat", "sun"]},
+        {"from": "22:00", "to": "06:00"},
+        {"from": "08:00", "to": "18:00", "timeZone": "Europe/Berlin"},
+        {"notAfter": "2026-01-01T00:00:00Z"},
+    ]
+)
+matches = st.fixed_dictionaries(
+    {},
+    optional={
+        "pathPrefix": st.sampled_from(["", "*", "/workflows", "/workflows/shop", "/workflows/shop/restart", "/other"]),
+        "workflows": st.lists(st.sampled_from(["restart", "shop/restart", "drain", "*"]), max_size=2),
+        "actionTypes": st.lists(st.sampled_from(["RestartPod", "drainnode", "*"]), max_size=2),
+        "namespaces": st.lists(st.sampled_from([*NAMESPACES, "*"]), max_size=2),
+        "environments": st.lists(st.sampled_from(["production", "STAGING", "test", "*"]), max_size=2),
+        "riskLevels": st.lists(st.sampled_from(["low", "medium", "high", "*"]), max_size=2),
+        "callers": st.lists(st.sampled_from(["agent", "person", "*"]), max_size=2),
+        "during": windows,
+    },
+)
+
+
+def rules(effects: Sequence[Effect]) -> st.SearchStrategy[dict[str, object]]:
+    return st.fixed_dictionaries(
+        {
+            "effect": st.sampled_from([effect.value for effect in effects]),
+            "match": matches | st.just({}),
+            "rationale": st.sampled_from(["", "because\nof much\n"]),
+        }
+    )
+
+
+def contracts(effects: Sequence[Effect] = tuple(Effect)) -> st.SearchStrategy[Contract]:
+    def numbered(namespace: str, name: str, given_rules: list[dict[str, object]]) -> Contract:
+        spec = {"rules": [{**rule, "id": f"r{number}"} for number, rule in enumerate(given_rules)]}
+        return contract(spec, name=name, namespace=namespace)
+
+    return st.builds(
+        numbered,
+        st.sampled_from(["formulary", *NAMESPACES]),
+        st.sampled_from(["base", "extra", "freeze"]),
+        st.lists(rules(effects), max_size=4),
+    )
+
+
+run_facts = st.builds(
+    RunFacts,
+    workflow_name=st.sampled_from(["restart", "drain"]),
+    workflow_namespace=st.sampled_from(["formulary", "shop"]),
+    action_type=st.sampled_from(["RestartPod", "DrainNode"]),
+    namespace=st.sampled_from(NAMESPACES),
+    target_namespace=st.sampled_from(["", *NAMESPACES]),
+    caller=st.sampled_from(["agent", "person"]),
+    risk_level=st.sampled_from(RISK_LEVELS),
+    environment=st.sampled_from(ENVIRONMENTS),
+    priority=st.sampled_from(["", "P0", "P3"]),
+    has_steps=st.booleans(),
+    has_rollback=st.booleans(),
+    destructive=st.sampled_from([(), ("evict (kubectl drain)",)]),
+    selection_recorded=st.booleans(),
+    selection_reasoned=st.booleans(),
+    selection_confidence=st.sampled_from([None, 0.2, 0.9]),
+    recent_failures=st.integers(0, 3),
+    caller_may_target=st.booleans(),
+    allowed_here=st.booleans(),
+    foreign=st.booleans(),
+    timeout_seconds=st.sampled_from([30.0, 600.0]),
+    estimated_seconds=st.sampled_from([None, 300.0]),
+)
+sound_facts = run_facts.map(lambda facts: replace(facts, caller_may_target=True, allowed_here=True))
+own_facts = sound_facts.map(lambda facts: replace(facts, foreign=False))
+approvals = st.builds(
+    Approval,
+    decision=st.sampled_from(ApprovalDecision),
+    approver=st.sampled_from(["jane", "joe"]),
+    reason=st.sampled_from(["", "seen", "seen\n# Allowed"]),
+)
+evidence = st.builds(
+    Evidence, selection_reasoned=st.booleans(), approvals=st.lists(approvals, max_size=2).map(lambda given: (*given,))
+)
+some_contracts = st.lists(contracts(), max_size=3)
+moments = st.integers(0, 14 * 24).map(lambda hours: NOON + timedelta(hours=hours))
+
+NO_EVIDENCE = Evidence()
+EVERYTHING = contract({"rules": [{"id": "all", "effect": "ALLOW"}]}, name="open", namespace="formulary")
+APPROVED = Approval(decision=ApprovalDecision.APPROVE, approver="jane")
+REJECTED = Approval(decision=ApprovalDecision.REJECT, approver="joe", reason="too late in the day")
+
+
+def outcome(facts: RunFacts, given_contracts: Sequence[Contract], shown: Evidence, now: datetime = NOON) -> Outcome:
+    return decide(facts=facts, contracts=given_contracts, evidence=shown, now=now).outcome
+
+
+def matching(effect: Effect) -> Contract:
+    """A contract whose one rule matches every run."""
+    return contract({"rules": [{"id": "own", "effect": effect.value}]}, name="own", namespace="formulary")
+
+
+@given(sound_facts, some_contracts, evidence, moments)
+def test_deny_always_wins(facts: RunFacts, others: list[Contract], shown: Evidence, now: datetime) -> None:
+    decision = decide(facts=facts, contracts=[*others, matching(Effect.DENY)], evidence=shown, now=now)
+
+    assert decision.outcome is Outcome.BLOCK
+    assert not decision.rejected
+    assert "DENY by rule own of contract formulary/own" in decision.message
+
+
+@given(run_facts, some_contracts, evidence, moments)
+def test_a_critical_risk_blocks_whatever_the_rules_and_the_evidence_say(
+    facts: RunFacts, others: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    for forbidden in (replace(facts, allowed_here=False), replace(facts, caller_may_target=False)):
+        decision = decide(facts=forbidden, contracts=[*others, EVERYTHING], evidence=shown, now=now)
+
+        assert decision.outcome is Outcome.BLOCK
+        assert decision.gate.decision is GateDecision.BLOCK
+
+
+@given(run_facts, some_contracts, evidence, moments)
+def test_the_order_of_rules_and_of_contracts_means_nothing(
+    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    first = decide(facts=facts, contracts=some, evidence=shown, now=now)
+
+    for contracts_in_order in permutations(some):
+        reversed_rules = [replace(each, rules=each.rules[::-1]) for each in contracts_in_order]
+        assert decide(facts=facts, contracts=reversed_rules, evidence=shown, now=now) == first
+
+
+@given(run_facts, some_contracts, contracts([effect for effect in Effect if effect.restricts]), evidence, moments)
+def test_adding_rules_that_restrict_never_allows_more(
+    facts: RunFacts, some: list[Contract], added: Contract, shown: Evidence, now: datetime
+) -> None:
+    before = outcome(facts, some, shown, now)
+
+    assert outcome(facts, [*some, added], shown, now).strength >= before.strength
+
+
+@given(run_facts, some_contracts, contracts([Effect.ALLOW]), evidence, moments)
+def test_adding_rules_that_allow_never_forbids_more(
+    facts: RunFacts, some: list[Contract], added: Contract, shown: Evidence, now: datetime
+) -> None:
+    assert outcome(facts, [*some, added], shown, now).strength <= outcome(facts, some, shown, now).strength
+
+
+@given(run_facts, some_contracts, evidence, moments)
+def test_adding_an_approval_never_denies(facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime) -> None:
+    more = replace(shown, approvals=(*shown.approvals, APPROVED))
+
+    assert outcome(facts, some, more, now).strength <= outcome(facts, some, shown, now).strength
+
+
+@given(run_facts, some_contracts, evidence, moments)
+def test_a_recorded_selection_with_reasoning_never_denies(
+    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    chosen, unchosen = replace(shown, selection_reasoned=True), replace(shown, selection_reasoned=False)
+
+    assert outcome(facts, some, chosen, now).strength <= outcome(facts, some, unchosen, now).strength
+
+
+@given(sound_facts, some_contracts, evidence, moments)
+def test_one_rejection_blocks_whoever_approved(
+    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    decision = decide(
+        facts=facts, contracts=some, evidence=replace(shown, approvals=(*shown.approvals, REJECTED)), now=now
+    )
+
+    assert decision.outcome is Outcome.BLOCK
+    assert decision.rejected or any(rule.effect is Effect.DENY for rule in decision.rules)
+
+
+@given(sound_facts, some_contracts, evidence, moments)
+def test_a_rule_that_degrades_leaves_no_more_than_a_dry_run(
+    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    assert outcome(facts, [*some, matching(Effect.DEGRADE)], shown, now) in (Outcome.DEGRADE, Outcome.BLOCK)
+
+
+@given(sound_facts)
+def test_without_a_matching_rule_all_but_harmless_runs_wait_for_an_approval(facts: RunFacts) -> None:
+    known_and_harmless = bool(facts.environment) and not is_production_like(facts.environment)
+    harmless = facts.risk_level == "low" and known_and_harmless
+    decision = decide(facts=facts, contracts=[], evidence=Evidence(selection_reasoned=True), now=NOON)
+
+    grave = any(risk.severity in (Severity.HIGH, Severity.CRITICAL) for risk in decision.gate.risks)
+    assert decision.outcome is (Outcome.ALLOW if harmless and not grave else Outcome.AWAIT)
+    assert decision.missing == ([] if decision.outcome is Outcome.ALLOW else ["an approval"])
+    assert outcome(facts, [], Evidence(approvals=(APPROVED,))) is Outcome.ALLOW
+
+
+@given(own_facts, evidence)
+def test_a_rule_that_allows_lifts_the_default(facts: RunFacts, shown: Evidence) -> None:
+    assume(shown.rejection is None)
+
+    assert outcome(facts, [EVERYTHING], shown) is Outcome.ALLOW
+
+
+@given(own_facts)
+def test_evidence_that_a_rule_asks_for_is_a_selection_with_reasoning_or_an_approval(facts: RunFacts) -> None:
+    demanding = [EVERYTHING, matching(Effect.REQUIRE_EVIDENCE)]
+    waiting = decide(facts=facts, contracts=demanding, evidence=NO_EVIDENCE, now=NOON)
+
+    assert waiting.outcome is Outcome.AWAIT
+    assert waiting.missing == ["a recorded selection of this workflow version with reasoning, or an approval"]
+    assert outcome(facts, demanding, Evidence(selection_reasoned=True)) is Outcome.ALLOW
+    assert outcome(facts, demanding, Evidence(approvals=(APPROVED,))) is Outcome.ALLOW
+
+
+@given(run_facts, some_contracts, evidence, moments)
+def test_every_decision_explains_itself_in_one_line_and_as_json(
+    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+) -> None:
+    decision: RunDecision = decide(facts=facts, contracts=some, evidence=shown, now=now)
+    told = decision.as_json()
+
+    assert decision.why
+    assert "\n" not in decision.message
+    assert bool(decision.missing) is (decision.outcome is Outcome.AWAIT)
+    assert told["gate"]["version"] == "1.0.0"
+    assert [rule["effect"] for rule in told["rules"]] == [rule.effect for rule in decision.rules]
+
+
+@given(run_facts)
+def test_facts_survive_being_stored(facts: RunFacts) -> None:
+    assert RunFacts.from_json(facts.as_json()) == facts
+    assert RunFacts.from_json(facts.as_json() | {"of_another_release": 1}) == facts
+
+
+@given(matches, run_facts, moments)
+def test_what_an_unknown_fact_leaves_open_counts_against_the_run(
+    match: dict[str, object], facts: RunFacts, now: datetime
+) -> None:
+    unknown = replace(facts, environment="", risk_level="", caller="")
+    rule = Match.model_validate(match)
+    denying = Contract(name="own", rules=(Rule(id="r", effect=Effect.DENY, match=rule),))
+
+    if outcome(facts, [denying], NO_EVIDENCE, now) is Outcome.BLOCK:
+        assert outcome(unknown, [denying], NO_EVIDENCE, now) is Outcome.BLOCK
