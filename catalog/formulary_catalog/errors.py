@@ -5,7 +5,8 @@ and the next step, and never holds custom labels, tokens or internals. The class
 (DESIGN section 7 for the codes, section 11 for the exit codes).
 """
 
-from typing import ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 
 class FormularyError(Exception):
@@ -27,6 +28,14 @@ class InvalidInput(FormularyError):
     def __init__(self, message: str, *, field: str) -> None:
         super().__init__(message)
         self.field = field
+
+
+class InputRefused(InvalidInput):
+    """The input of a run breaks rules of its workflow's parameters; `problems` has each one. Nothing was created."""
+
+    def __init__(self, message: str, *, problems: Sequence[Mapping[str, Any]]) -> None:
+        super().__init__(message, field="input")
+        self.problems = tuple(problems)
 
 
 class NotFound(FormularyError):
@@ -86,6 +95,53 @@ class NotAllowed(FormularyError):
     rpc_code = -32000
     http_status = 403
     exit_code = 2
+
+
+class NotInvocable(FormularyError):
+    """The workflow can be read and not run: it lacks something, or nothing here can run it."""
+
+    http_status = 400
+
+
+class NoExecutor(FormularyError):
+    """Nothing runs workflows here, or nothing with the engine that is needed."""
+
+
+class RunRefused(FormularyError):
+    """The rules do not allow the run. `decision` says which, as it was recorded."""
+
+    http_status = 403
+
+    def __init__(self, message: str, *, invocation_id: str, decision: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.invocation_id = invocation_id
+        self.decision = decision
+
+
+class RunFailed(FormularyError):
+    """The run ended without success. `invocation_id` tells where to read more."""
+
+    def __init__(self, message: str, *, invocation_id: str) -> None:
+        super().__init__(message)
+        self.invocation_id = invocation_id
+
+
+class RunTimedOut(RunFailed):
+    """The run took longer than it may."""
+
+    rpc_code = -32004
+    http_status = 408
+
+
+class RateLimited(FormularyError):
+    """The caller asks for more than it may; `retry_after` in seconds says when there is room again."""
+
+    http_status = 429
+    exit_code = 3
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Unavailable(FormularyError):

@@ -55,10 +55,25 @@ class Settings(BaseSettings):
     token_audience: str = Field(
         default="formulary", min_length=1, description="The audience that a token must be issued for."
     )
-    token: str = Field(
-        default="", repr=False, description="Bearer token that `search`, `show` and `list` send to the server they ask."
-    )
+    token: str = Field(default="", repr=False, description="Bearer token that commands send to the server they ask.")
     pool_size: int = Field(default=10, ge=1, le=100, description="Database connections of one process.")
+    invocations_per_hour: int = Field(
+        default=0, ge=0, description="Runs that one caller may ask for within an hour; 0 for any number."
+    )
+    concurrent_invocations: int = Field(
+        default=0, ge=0, description="Runs of one caller that may be under way at a time; 0 for any number."
+    )
+    max_timeout_ms: int = Field(
+        default=0, ge=0, le=43_200_000, description="Longest timeout of a run in milliseconds; 0 for twelve hours."
+    )
+    audit_key_file: Path | None = Field(
+        default=None,
+        description="Ed25519 private key (PEM) that signs checkpoints of the audit trail; unset: they are not signed.",
+    )
+    audit_public_key_file: Path | None = Field(
+        default=None,
+        description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
+    )
     context_wait_seconds: float = Field(
         default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."
     )

@@ -16,6 +16,8 @@ pytestmark = pytest.mark.timeout(900)
 SEARCH = "search_workflow_catalog"
 DETAILS = "get_workflow_details"
 RECORD = "record_workflow_selection"
+GATE, ENFORCE, VERDICT, REPLAY = (f"governance_{name}" for name in ("gate", "enforce", "verdict", "replay"))
+INVOKE, STATUS = "invoke_workflow", "get_invocation_status"
 
 UNKNOWN_ID = "rr-of-no-incident"
 
@@ -32,6 +34,17 @@ OPTIONAL = (
     "min_confidence",
     "top_k",
 )
+
+DELETION = {
+    "task": "Free memory",
+    "proposed_actions": [{"action_type": "delete_pod", "tool": None, "resource": "web-1"}, None],
+}
+WRITING = {"action_type": "write", "path_prefix": "/prod/orders"}
+FREEZE = {
+    "version": None,
+    "scope": None,
+    "rules": [{"id": "freeze", "effect": "DENY", "match": {"path_prefix": "/prod"}, "rationale": None}],
+}
 
 
 class Incidents(Protocol):
@@ -69,6 +82,16 @@ def report(formulary_url: str, incidents: Incidents) -> Report:
                 ToolCall(tool=RECORD, arguments={**chosen, "reasoning": "The heap outgrew its limit."}),
             ),
             "other team": chat(incidents.search, ToolCall(tool=DETAILS, arguments=chosen)),
+            "governed": chat(
+                incidents.payments,
+                ToolCall(tool=GATE, arguments={**DELETION, "context": None, "trace_id": None}),
+                ToolCall(tool=ENFORCE, arguments={"contract": FREEZE, "actions": [WRITING], "trace_id": None}),
+                ToolCall(
+                    tool=VERDICT,
+                    arguments={"gate_report": {"decision": "ALLOW"}, "enforce_result": None, "trace_id": None},
+                ),
+                ToolCall(tool=REPLAY, arguments={"trace_id": incidents.payments}),
+            ),
         },
     )
 
@@ -90,8 +113,10 @@ def test_the_toolset_loads_although_its_header_is_empty_at_startup(report: Repor
     assert (report.toolset.status, report.toolset.error) == ("enabled", None)
 
 
-def test_the_model_is_offered_the_three_tools_under_their_own_names(report: Report) -> None:
-    assert sorted(report.toolset.tools) == sorted(report.offered) == [DETAILS, RECORD, SEARCH]
+def test_the_model_is_offered_every_tool_under_its_own_name(report: Report) -> None:
+    tools = [SEARCH, DETAILS, RECORD, INVOKE, STATUS, GATE, ENFORCE, VERDICT, REPLAY]
+
+    assert sorted(report.toolset.tools) == sorted(report.offered) == sorted(tools)
 
 
 def test_strict_mode_makes_the_model_send_every_parameter(report: Report) -> None:
@@ -141,6 +166,17 @@ def test_a_conversation_finds_reads_and_records_a_workflow(report: Report) -> No
         (RECORD, "success"),
     ]
     assert whole.answer == "That is all."
+
+
+def test_nested_arguments_arrive_with_and_without_nulls(report: Report) -> None:
+    calls = report.chats["governed"].calls
+
+    assert [call.status for call in calls] == ["success"] * 4
+    gated, enforced, judged, replayed = (json.loads(call.data or "") for call in calls)
+    assert gated["gate_report"]["decision"] == "BLOCK"  # the incident happened in production
+    assert enforced["enforce_result"]["blocked_rule_ids"] == ["freeze"]
+    assert judged["verdict"]["final_decision"] == "ALLOW"
+    assert replayed["replay"]["pass"] is True
 
 
 def test_nothing_is_asked_of_the_outside_world(report: Report) -> None:

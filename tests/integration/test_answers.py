@@ -16,6 +16,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
 from support.access import Rights
 from support.manifest import workflow
+from support.trail import recorded
 
 CALLER = Caller(name="test", access=EVERYTHING)
 NO_CONTEXT = ContextReference()
@@ -95,7 +96,7 @@ async def test_versions_are_told_newest_first_whatever_the_order_they_came_in(
     assert [each.version for each in details.versions] == ["1.10.0", "1.9.0", "1.2.0"]
 
 
-async def test_the_audit_row_tells_which_candidates_left(
+async def test_the_trail_tells_which_candidates_left(
     database: str, workflows: CatalogWriter, service: CatalogService
 ) -> None:
     await _store(workflows, "first")
@@ -107,12 +108,11 @@ async def test_the_audit_row_tells_which_candidates_left(
         fit=lambda answer: answer.model_copy(update={"workflows": answer.workflows[:1]}),
     )
     owner = await asyncpg.connect(database)
-    stored = await owner.fetchval("select result -> 'candidates' from formulary.audit_event where action = 'search'")
+    (row,) = await recorded(owner)
     await owner.close()
     (left,) = [hit.version_id for hit in answer.workflows]
-    assert f'"version_id": "{left}"' in stored
-    assert stored.count('"returned": true') == 1
-    assert stored.count('"returned": false') == 1
+    assert {each["version_id"]: each["returned"] for each in row["result"]["candidates"]}[left]
+    assert sorted(each["returned"] for each in row["result"]["candidates"]) == [False, True]
 
 
 async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, service: CatalogService) -> None:

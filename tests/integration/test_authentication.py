@@ -37,6 +37,7 @@ from support.tenants import (
     TARGET,
     write_manifests,
 )
+from support.trail import recorded
 
 QUERY = {"query": "OOMKilled critical restart"}
 SEARCH = "/api/v1/workflows/search"
@@ -322,10 +323,14 @@ async def test_the_audit_trail_names_the_caller_and_no_stranger(
         await search(url, by("newcomer"), nonsense=True)
     await own.close()
     connection = await asyncpg.connect(database)
-    rows = await connection.fetch("select caller, outcome from formulary.audit_event order by at")
+    rows = await recorded(connection)
     await connection.close()
 
-    assert [tuple(row) for row in rows] == [("newcomer", "ok"), ("blind", "NotAllowed"), ("newcomer", "InvalidInput")]
+    assert [(row["caller"], row["outcome"]) for row in rows] == [
+        ("newcomer", "ok"),
+        ("blind", "NotAllowed"),
+        ("newcomer", "InvalidInput"),
+    ]
 
 
 async def test_decisions_are_counted_by_check_and_outcome(service: CatalogService) -> None:

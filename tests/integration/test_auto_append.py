@@ -19,6 +19,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from support.agent import ERAS, agent, answer_of
 from support.manifest import analysis, workflow
 from support.serving import serving
+from support.trail import recorded
 
 INCIDENT = {"X-Remediation-Id": "rr-checkout"}
 CALLER = Caller(name="test", access=EVERYTHING)
@@ -131,6 +132,6 @@ async def test_a_call_that_is_given_up_leaves_its_audit_row(
         await call
 
     owner = await asyncpg.connect(database)
-    outcomes = [row[0] for row in await owner.fetch("select outcome from formulary.audit_event")]
+    outcomes = [row["outcome"] for row in await recorded(owner)]
     await owner.close()
     assert outcomes == ["Cancelled"]

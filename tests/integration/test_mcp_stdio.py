@@ -8,6 +8,7 @@ from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.server.incident import META_KEY
+from formulary_catalog.server.toolbox import LISTED_TOOLS
 from formulary_catalog.store.catalog import CatalogWriter
 from support.agent import answer_of, refused
 from support.manifest import workflow
@@ -37,7 +38,7 @@ async def test_a_client_that_starts_the_server_gets_the_same_answers(database: s
 
     for mode in ("auto", "legacy"):
         async with Client(server, mode=mode) as client:
-            assert len((await client.list_tools()).tools) == 3
+            assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
             answer = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}))
             nowhere = cast(RequestParamsMeta, {META_KEY: "rr-nobody"})
             unknown = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled"}, meta=nowhere)

@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.incident import META_KEY
 from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
+from formulary_catalog.server.toolbox import LISTED_TOOLS
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, call, found, protocol_error, refused, text_of
@@ -259,7 +260,7 @@ async def test_a_database_that_is_gone_is_an_error_to_retry_and_the_tools_stay_l
     async with catalog([], postgres=postgres, embedder=None) as service, serving(service) as at:
         await service.close()
         async with agent(at) as client:
-            assert len((await client.list_tools()).tools) == 3
+            assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
             assert "retry in a few seconds" in refused(await client.call_tool(SEARCH, {"query": "OOMKilled"}))
 
 

@@ -49,7 +49,7 @@ async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: P
     done = await asyncio.to_thread(run)
 
     assert done.returncode == 0, done.stdout[-5000:]
-    assert "7 selected / 7 total" in done.stdout
+    assert "11 selected / 11 total" in done.stdout
 
 
 async def test_every_valid_search_without_an_incident_is_answered(url: str) -> None:
@@ -80,6 +80,6 @@ async def test_the_document_is_served_and_describes_every_operation(url: str) ->
             if path.startswith("/api/"):
                 assert {"200", "400", "403", "408", "421", "500", "503"} <= set(operation["responses"])
                 assert "422" not in operation["responses"]
-    for path in (SEARCH, "/api/v1/selections"):
+    for path in (SEARCH, "/api/v1/selections", "/api/v1/invoke", "/api/v1/invocations/{invocation_id}/approval"):
         body = document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         jsonschema.Draft202012Validator(body["schema"]).validate(body["example"])

@@ -27,15 +27,41 @@ NOWHERE = ContextReference()
 IN_ALPHA = ContextReference(remediation_id="rr-alpha")
 ALICE = Caller(name="alice", access=Rights(see={"alpha"}, use={"alpha"}))
 TABLES = (
+    "admission_record",
     "alembic_version",
     "audit_event",
     "embedding",
+    "executor",
+    "governance_contract",
+    "invocation",
+    "invocation_approval",
+    "invocation_secret",
     "leadership",
     "request_context",
     "tenant",
+    "trace_checkpoint",
+    "trace_event",
+    "trace_head",
+    "trace_hold",
+    "trace_month",
+    "workflow_outcome",
     "workflow_search",
     "workflow_version",
 )
+FILLED = {
+    "alembic_version",
+    "request_context",
+    "tenant",
+    "trace_event",
+    "trace_head",
+    "trace_month",
+    "workflow_search",
+    "workflow_version",
+}
+SECURED = {"request_context", "trace_event", "trace_head", "workflow_search", "workflow_version"}
+RUNS = {"governance_contract", "invocation", "invocation_approval", "executor", "workflow_outcome"}
+"""What the server reads of runs."""
+RUNS_OF_NAMESPACES = ("governance_contract", "invocation", "invocation_approval")
 
 
 @pytest.fixture
@@ -162,10 +188,13 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
     tenants: dict[str, str], reading: Database, owner: Any, service: CatalogService
 ) -> None:
     await service.search(search_request(query="restart", context=IN_ALPHA), caller=ALICE)
-    names = await owner.fetch("select tablename from pg_tables where schemaname = 'formulary' order by 1")
+    names = await owner.fetch(
+        "select relname::text from pg_class where relnamespace = 'formulary'::regnamespace and relkind in ('r', 'p') "
+        "and not relispartition order by 1"
+    )
     assert tuple(row[0] for row in names) == TABLES
     filled = {name for name in TABLES if await owner.fetchval(f"select exists (select from formulary.{name})")}
-    assert filled == set(TABLES) - {"embedding", "leadership"}
+    assert filled == FILLED
     readable = {
         row[0]
         for row in await _rows(
@@ -175,10 +204,7 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
         )
     }
     # The names of namespaces are needed to enter one, the revision to know the schema; nothing else is readable.
-    assert readable == {
-        f"formulary.{name}"
-        for name in ("alembic_version", "tenant", "workflow_version", "workflow_search", "request_context")
-    }
+    assert readable == {f"formulary.{name}" for name in {"alembic_version", "tenant"} | SECURED | RUNS}
     for name in readable - {"formulary.tenant", "formulary.alembic_version"}:
         assert await _rows(reading, f"select * from {name}") == []
 
@@ -215,9 +241,9 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
         """
     )
-    assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(
-        ("workflow_version", "workflow_search", "request_context"), True
-    )
+    names = ("workflow_version", "workflow_search", "request_context", *RUNS_OF_NAMESPACES)
+    # What the webhook noted is for the writer alone.
+    assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | {"admission_record": False}
 
 
 @pytest.mark.parametrize("role", list(Role))
@@ -247,7 +273,9 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
                 "select has_any_column_privilege($1, $2, $3)", Role.SERVER, f"formulary.{table}", privilege
             )
             assert not column or (table, privilege) in allowed
-    assert allowed == {("audit_event", "INSERT")}
+    assert allowed == {
+        (table, "INSERT") for table in ("audit_event", "invocation", "invocation_approval", "invocation_secret")
+    }
     assert not await owner.fetchval("select has_schema_privilege($1, 'formulary', 'CREATE')", Role.SERVER)
 
 
@@ -262,6 +290,8 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
         "delete from audit_event",
         "update audit_event set outcome = 'ok'",
         "select * from audit_event",
+        "select formulary.begin_checkpoint(1)",
+        "select formulary.prepare_trace_months(1)",
         "select * from embedding",
         "delete from alembic_version",
         "alter table workflow_version disable row level security",
@@ -297,15 +327,25 @@ async def test_the_writer_can_neither_read_nor_change_the_audit_trail(
         await connection.close()
 
 
-async def test_only_the_look_for_a_search_runs_as_the_owner_and_only_the_server_may_call_it(owner: Any) -> None:
+async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(owner: Any) -> None:
     rows = await owner.fetch(
-        "select oid::regprocedure::text as name, proconfig from pg_proc "
-        "where pronamespace = 'formulary'::regnamespace and prosecdef order by name"
+        """
+        select proname::text as name, proconfig,
+               array(select rolname::text from pg_roles
+                     where rolname in ('formulary_server', 'formulary_writer')
+                       and has_function_privilege(rolname, pg_proc.oid, 'EXECUTE') order by 1) as callers
+        from pg_proc where pronamespace = 'formulary'::regnamespace and prosecdef
+        """
     )
-    assert [(row["name"], row["proconfig"]) for row in rows] == [
-        ("formulary.search_recorded(uuid)", ["search_path=formulary, pg_temp"]),
-        ("formulary.search_recorded(uuid,text,text)", ["search_path=formulary, pg_temp"]),
-    ]
-    for name in [row["name"] for row in rows]:
-        assert await owner.fetchval("select has_function_privilege('formulary_server', $1::text, 'EXECUTE')", name)
-        assert not await owner.fetchval("select has_function_privilege('formulary_writer', $1::text, 'EXECUTE')", name)
+    server, writer = ["formulary_server"], ["formulary_writer"]
+    assert {row["name"]: row["callers"] for row in rows} == {
+        "append_trace": server + writer,
+        "begin_checkpoint": writer,
+        "end_checkpoint": writer,
+        "prepare_trace_months": writer,
+        "recent_failures": server + writer,
+        "search_recorded": server + writer,
+        "selection_of": server + writer,
+        "trace_marks": server + writer,
+    }
+    assert {tuple(row["proconfig"]) for row in rows} == {("search_path=formulary, pg_temp",)}

@@ -34,6 +34,7 @@ def hit(number: int, *, text: str = REMEDY) -> dict[str, Any]:
         "match_reasons": ["declared for severity critical", "words: oom", "meaning: cosine 0.50"],
         "estimated_duration": "10m",
         "success_rate": None,
+        "median_duration_seconds": None,
         "risk_level": "low",
         "uri": f"workflow://formulary/workflow-{number}",
     }
@@ -65,6 +66,9 @@ def details(*, text: str = "", steps: int = 2, versions: int = 1) -> dict[str, A
         "risk_level": "low",
         "estimated_duration": "10m",
         "success_rate": None,
+        "median_duration_seconds": None,
+        "invocable": True,
+        "not_invocable_because": "",
         "prerequisites": [text],
         "steps": [dict(step) for _ in range(steps)],
         "rollback_steps": [dict(step)],

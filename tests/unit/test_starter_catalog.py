@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.invocable import not_invocable_because
+from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.domain.presenting import workflow_details
 from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.workflow import Step
@@ -139,6 +141,9 @@ def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
         version_id=workflow.version_id,
         ambiguous=False,
         status="Active",
+        outcome=Outcome(),
+        not_invocable_because=not_invocable_because(workflow.workflow.spec),
         versions=[],
     )
+    assert details.invocable
     assert len(details.model_dump_json().encode()) < 4096

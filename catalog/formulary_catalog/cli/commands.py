@@ -18,7 +18,11 @@ _COMMANDS = {
     "search": "formulary_catalog.cli.search",
     "show": "formulary_catalog.cli.show",
     "list": "formulary_catalog.cli.listing",
+    "invoke": "formulary_catalog.cli.invoke",
+    "invocation": "formulary_catalog.cli.invocation",
+    "approve": "formulary_catalog.cli.approve",
     "validate": "formulary_catalog.cli.validate",
+    "trace": "formulary_catalog.cli.trace",
     "doctor": "formulary_catalog.cli.doctor",
 }
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 _T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,24 @@ class Target:
         return _stored_catalog(settings, by_meaning=by_meaning)
 
 
+def url_option(command: _F) -> _F:
+    """`--url`."""
+    return click.option(
+        "--url", envvar="FORMULARY_URL", help=f"Server to ask, {DEFAULT_URL} by default. [FORMULARY_URL]"
+    )(command)
+
+
+def incident_option(command: _F) -> _F:
+    """`--remediation-id`."""
+    return click.option("--remediation-id", default="", metavar="ID", help="Ask on behalf of this incident.")(command)
+
+
+def check_remediation_id(remediation_id: str) -> None:
+    """Raises InvalidInput for an id that cannot be sent."""
+    if not (remediation_id.isascii() and remediation_id.isprintable()):
+        raise InvalidInput("--remediation-id holds characters that no identifier has", field="remediation_id")
+
+
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
     """`--url`, `--database-url`, `--data-dir` and `--remediation-id`, handed on as `target`."""
 
@@ -61,17 +80,11 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
     def with_target(
         *, url: str | None, database_url: str | None, data_dir: Path | None, remediation_id: str, **others: Any
     ) -> None:
-        if not (remediation_id.isascii() and remediation_id.isprintable()):
-            raise InvalidInput("--remediation-id holds characters that no identifier has", field="remediation_id")
+        check_remediation_id(remediation_id)
         target = Target(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
         command(target=target, **others)
 
-    options = [
-        click.option("--url", envvar="FORMULARY_URL", help=f"Server to ask, {DEFAULT_URL} by default. [FORMULARY_URL]"),
-        database_option,
-        data_dir_option,
-        click.option("--remediation-id", default="", metavar="ID", help="Ask on behalf of this incident."),
-    ]
+    options = [url_option, database_option, data_dir_option, incident_option]
     decorated: Callable[..., None] = with_target
     for option in reversed(options):
         decorated = option(decorated)

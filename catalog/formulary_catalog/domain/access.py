@@ -23,6 +23,12 @@ SEE_WORKFLOWS = Right(verb="list", resource="remediationworkflows", group="kuber
 """The workflows of the namespace are visible."""
 USE_CONTEXTS = Right(verb="get", resource="aianalyses", group="kubernaut.ai")
 """Calls may be made on behalf of the incidents of the namespace."""
+INVOKE = Right(verb="create", resource="workflowinvocations", group="formulary.dev")
+"""Workflows may be run in the namespace."""
+APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.dev")
+"""Runs of the namespace that wait for somebody may be approved and rejected."""
+READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
+"""Runs of the namespace may be read, whoever asked for them."""
 
 
 class Access(Protocol):

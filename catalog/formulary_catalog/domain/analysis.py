@@ -130,6 +130,9 @@ class RequestContext:
     severity: str = ""
     signal_name: str = ""
     target_namespace: str = ""
+    target_api_version: str = ""
+    target_kind: str = ""
+    target_name: str = ""
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)
@@ -138,6 +141,7 @@ class RequestContext:
 def request_context(analysis: AIAnalysis, *, namespace: str) -> RequestContext:
     """The context that an AIAnalysis stands for; `namespace` fills in where the manifest names none."""
     signal = analysis.spec.analysis_request.signal_context
+    target = signal.target_resource
     annotation = analysis.metadata.annotations.get(STRICT_KEYS_ANNOTATION, "")
     return RequestContext(
         namespace=analysis.metadata.namespace or namespace,
@@ -148,7 +152,10 @@ def request_context(analysis: AIAnalysis, *, namespace: str) -> RequestContext:
         cluster=signal.cluster.strip(),
         severity=signal.severity.strip(),
         signal_name=signal.signal_name.strip(),
-        target_namespace=signal.target_resource.namespace.strip(),
+        target_namespace=target.namespace.strip(),
+        target_api_version=target.api_version.strip(),
+        target_kind=target.kind.strip(),
+        target_name=target.name.strip(),
         custom_labels={key: tuple(values) for key, values in _custom_labels(signal).items() if values},
         strict_keys=frozenset(key for part in annotation.split(",") if (key := part.strip())),
         detected_labels=_detected_labels(analysis),

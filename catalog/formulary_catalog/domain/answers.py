@@ -1,4 +1,4 @@
-"""The answers of the read side, one shape for MCP, REST and the command line (DESIGN section 7)."""
+"""The answers of the server, one shape for MCP, REST and the command line (DESIGN section 7)."""
 
 from typing import Any
 
@@ -30,6 +30,7 @@ class WorkflowHit(Answer):
     match_reasons: list[str]
     estimated_duration: str
     success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
+    median_duration_seconds: float | None = Field(description="Of successful runs; null when unknown.")
     risk_level: str
     uri: str
 
@@ -70,7 +71,10 @@ class WorkflowDetails(Answer):
     labels: dict[str, list[str]]
     risk_level: str
     estimated_duration: str
-    success_rate: float | None
+    success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
+    median_duration_seconds: float | None = Field(description="Of successful runs; null when unknown.")
+    invocable: bool = Field(description="Whether invoke_workflow takes it.")
+    not_invocable_because: str = Field(description="Why not; empty if it does.")
     prerequisites: list[str]
     steps: list[dict[str, str]]
     rollback_steps: list[dict[str, str]]
@@ -94,6 +98,7 @@ class WorkflowSummary(Answer):
     action_type: str
     signal_types: list[str]
     risk_level: str
+    invocable: bool
     uri: str
 
 
@@ -102,6 +107,7 @@ class WorkflowList(Answer):
 
     workflows: list[WorkflowSummary]
     total_results: int
+    notes: list[str]
 
 
 class SelectionReceipt(Answer):
@@ -112,3 +118,30 @@ class SelectionReceipt(Answer):
     version: str
     version_id: str
     search_id: str
+
+
+class InvocationAnswer(Answer):
+    """Where a run stands. Times are RFC 3339, empty while they are not known."""
+
+    invocation_id: str
+    state: str = Field(
+        description="pending, awaiting_approval, running, completed, failed, timed_out or cancelled; only the first "
+        "three may change."
+    )
+    phase: str
+    reason: str
+    message: str = Field(description="Why it stands there, for a person.")
+    workflow_id: str
+    version: str
+    version_id: str
+    namespace: str = Field(description="Where it runs.")
+    dry_run: bool = Field(description="Whether nothing is changed, because it was asked for so or a rule demands it.")
+    output: dict[str, Any] = Field(description="What the run handed back.")
+    manifest: dict[str, Any] = Field(description="What a dry run would create.")
+    trace_id: str
+    revision: int = Field(description="Grows with every change; give it as after_revision to wait for the next.")
+    created_at: str
+    started_at: str
+    finished_at: str
+    duration_seconds: float | None = Field(description="null until it has run and is over.")
+    notes: list[str]

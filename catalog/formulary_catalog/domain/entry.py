@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,26 +12,13 @@ from pydantic import ValidationError
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
+from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_text
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
 _MAX_DEPTH = 100
-_MAX_SHOWN_PROBLEMS = 5
-_MAX_SHOWN_KEY = 100
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-_SECRET_FIELDS = frozenset({"customLabels", "custom_labels"})
-_WRONG_SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type", "mapping_type"})
-"""Problems whose value stands where a whole part belongs: it may hold custom labels, so only its kind is told."""
-_KINDS: Mapping[type, str] = {
-    dict: "a map",
-    list: "a list",
-    str: "text",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
-    type(None): "nothing",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,32 +160,5 @@ def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
 
 
 def _invalid(error: ValidationError, *, source: str) -> InvalidManifest:
-    problems = error.errors(include_url=False, include_context=False)
-    fields = [".".join(_shown_key(part) for part in problem["loc"]) or "document" for problem in problems]
-    shown = [
-        f"{name}: {_rule(problem['type'], problem['msg'])}{_value(problem['input'], field=name, kind=problem['type'])}"
-        for name, problem in zip(fields, problems[:_MAX_SHOWN_PROBLEMS], strict=False)
-    ]
-    if len(problems) > _MAX_SHOWN_PROBLEMS:
-        shown.append(f"and {len(problems) - _MAX_SHOWN_PROBLEMS} more")
-    return InvalidManifest(f"{source}: {'; '.join(shown)}", source=source, field=fields[0])
-
-
-def _rule(kind: str, message: str) -> str:
-    if kind == "missing":
-        return "is required; add it"
-    return message.removeprefix("Value error, ")
-
-
-def _value(value: object, *, field: str, kind: str) -> str:
-    if kind == "missing" or not _SECRET_FIELDS.isdisjoint(field.split(".")):
-        return ""
-    if kind in _WRONG_SHAPES or not isinstance(value, str | int | float):
-        return f" (got {_KINDS.get(type(value), type(value).__name__)})"
-    return f" (got {reprlib.repr(value)})"
-
-
-def _shown_key(part: int | str) -> str:
-    """One step of a field's path; keys are the author's own, so long or unprintable ones are cut and escaped."""
-    text = str(part)
-    return text if text.isprintable() and len(text) <= _MAX_SHOWN_KEY else reprlib.repr(text)
+    field, message = problems(error)
+    return InvalidManifest(f"{source}: {message}", source=source, field=field)

@@ -12,6 +12,7 @@ from formulary_catalog.domain.answers import (
 )
 from formulary_catalog.domain.inputs import input_schema
 from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, fold
+from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.domain.request import wire_name
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
@@ -19,6 +20,7 @@ _SHOWN_WORDS = 6
 _SHOWN_TITLE = 120
 _SHOWN_DURATION = 40
 _SHOWN_VALUES = 20
+_SHOWN_NAMES = 3
 """Bounds of one line of an answer, so that no single workflow can crowd out the others."""
 
 
@@ -84,6 +86,7 @@ def workflow_hit(
     cosine: float | None,
     confidence: float,
     reasons: list[str],
+    outcome: Outcome,
 ) -> WorkflowHit:
     """One line of a search answer."""
     spec = workflow.spec
@@ -101,7 +104,8 @@ def workflow_hit(
         confidence=confidence,
         match_reasons=reasons,
         estimated_duration=shortened(spec.estimated_duration, limit=_SHOWN_DURATION),
-        success_rate=None,
+        success_rate=outcome.success_rate,
+        median_duration_seconds=outcome.median_duration_seconds,
         risk_level=spec.risk_level or "unknown",
         uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
     )
@@ -114,11 +118,13 @@ def workflow_details(
     version_id: str,
     ambiguous: bool,
     status: str,
+    outcome: Outcome,
+    not_invocable_because: str,
     versions: Sequence[WorkflowVersion],
 ) -> WorkflowDetails:
     """The full answer about one version."""
     spec = workflow.spec
-    notes = [] if spec.parameters else ["declares no parameters: it can be read and followed, but not invoked"]
+    notes = [f"can be read and followed, but not invoked: {not_invocable_because}"] if not_invocable_because else []
     if status != "Active":
         notes.append(f"this version is {status.lower()}; searches do not return it")
     return WorkflowDetails(
@@ -137,7 +143,10 @@ def workflow_details(
         labels=shown_labels(workflow),
         risk_level=spec.risk_level or "unknown",
         estimated_duration=spec.estimated_duration,
-        success_rate=None,
+        success_rate=outcome.success_rate,
+        median_duration_seconds=outcome.median_duration_seconds,
+        invocable=not not_invocable_because,
+        not_invocable_because=not_invocable_because,
         prerequisites=list(spec.prerequisites),
         steps=[_filled(step.model_dump(include={"name", "description", "command"})) for step in spec.steps],
         rollback_steps=[
@@ -156,7 +165,7 @@ def workflow_details(
 
 
 def workflow_summary(
-    workflow: RemediationWorkflow, *, namespace: str, version_id: str, ambiguous: bool
+    workflow: RemediationWorkflow, *, namespace: str, version_id: str, ambiguous: bool, invocable: bool
 ) -> WorkflowSummary:
     """One line of a listing."""
     return WorkflowSummary(
@@ -168,8 +177,17 @@ def workflow_summary(
         action_type=workflow.spec.action_type,
         signal_types=list(workflow.spec.labels.signal_type),
         risk_level=workflow.spec.risk_level or "unknown",
+        invocable=invocable,
         uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
     )
+
+
+def not_invocable_notes(workflow_ids: Sequence[str]) -> list[str]:
+    """A warning that these can be read and not run; nothing without any."""
+    if not workflow_ids:
+        return []
+    more = f" and {len(workflow_ids) - _SHOWN_NAMES} more" if len(workflow_ids) > _SHOWN_NAMES else ""
+    return [f"not invocable: {', '.join(workflow_ids[:_SHOWN_NAMES])}{more}; get_workflow_details says why"]
 
 
 def shortened(text: str, *, limit: int) -> str:

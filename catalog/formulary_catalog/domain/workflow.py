@@ -212,6 +212,11 @@ class Parameter(Model):
     depends_on: Texts = Field(
         default=[], description="Names of parameters that must be given where this one is. One or a list."
     )
+    sensitive: bool = Field(
+        default=False,
+        description="Whether its value must not be recorded: it reaches the run in a Secret, and the trail keeps a "
+        "digest.",
+    )
 
 
 class Step(Model):

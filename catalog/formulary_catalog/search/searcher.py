@@ -16,7 +16,7 @@ from opentelemetry import trace
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.presenting import match_reasons, workflow_hit
+from formulary_catalog.domain.presenting import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.domain.request import SearchRequest, wire_name
 from formulary_catalog.domain.scoring import SearchMode, confidence, strength
@@ -93,7 +93,10 @@ class Searcher:
                 workflows=kept,
                 total_results=page.total,
                 search_mode=page.mode,
-                notes=_notes(page, plan=chosen, request=request, hits=hits, dropped=len(hits) - len(kept)),
+                notes=[
+                    *_notes(page, plan=chosen, request=request, hits=hits, dropped=len(hits) - len(kept)),
+                    *self._warnings(page, kept=kept),
+                ],
                 search_id=str(search_id),
             )
         )
@@ -158,7 +161,7 @@ class Searcher:
     def _hit(
         self, candidate: Candidate, *, mode: SearchMode, constraints: Constraints, confident: float
     ) -> WorkflowHit:
-        workflow, _ = self._parsed.get(candidate.version_id, candidate.document)
+        workflow = self._parsed.get(candidate.version_id, candidate.document).workflow
         cosine = candidate.cosine if mode is SearchMode.HYBRID else None
         return workflow_hit(
             workflow,
@@ -167,10 +170,20 @@ class Searcher:
             ambiguous=candidate.ambiguous,
             cosine=cosine,
             confidence=confident,
+            outcome=candidate.outcome,
             reasons=match_reasons(
                 workflow, constraints=constraints, matched_words=candidate.matched_words, cosine=cosine
             ),
         )
+
+    def _warnings(self, page: SearchPage, *, kept: list[WorkflowHit]) -> list[str]:
+        """That some of what is returned can be read and not run."""
+        unrunnable = {
+            candidate.version_id
+            for candidate in page.candidates
+            if self._parsed.get(candidate.version_id, candidate.document).not_invocable_because
+        }
+        return not_invocable_notes([hit.workflow_id for hit in kept if hit.version_id in unrunnable])
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -225,6 +238,7 @@ def _audited(page: SearchPage, *, hits: list[WorkflowHit], returned: Collection[
         "total": page.total,
         "candidates": [
             {
+                "workflow": f"{candidate.namespace}/{candidate.name}@{hit.version}",
                 "version_id": candidate.version_id,
                 "generic_labels": candidate.generic_labels,
                 "cosine": candidate.cosine,

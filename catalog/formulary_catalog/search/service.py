@@ -3,10 +3,10 @@
 import time
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analysis import constraints_of
+from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.answers import (
     SearchAnswer,
     SelectionReceipt,
@@ -14,27 +14,24 @@ from formulary_catalog.domain.answers import (
     WorkflowList,
     WorkflowVersion,
 )
-from formulary_catalog.domain.identity import WorkflowReference, parse_reference
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.presenting import workflow_details, workflow_summary
-from formulary_catalog.domain.presenting import workflow_id as qualified_id
+from formulary_catalog.domain.presenting import not_invocable_notes, workflow_details, workflow_summary
 from formulary_catalog.domain.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
-from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import FormularyError, InvalidInput, NotFound
+from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
+from formulary_catalog.search.finding import WorkflowFinder
+from formulary_catalog.search.own_searches import own_search
 from formulary_catalog.search.parsed import ParsedWorkflows
-from formulary_catalog.search.scope import Scope, Scoping
+from formulary_catalog.search.scope import Scoping
 from formulary_catalog.search.searcher import Fit, Searcher
-from formulary_catalog.search.trail import OK, Record, Trail
+from formulary_catalog.search.trail import OK, Trail
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.audit import AuditLog
 from formulary_catalog.store.contexts import ContextReader
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.search import SearchStore
-from formulary_catalog.store.workflows import HistoryLine, StoredVersion, WorkflowReader
+from formulary_catalog.store.traces import TraceStore
+from formulary_catalog.store.workflows import WorkflowReader
 
 
 def _whole(answer: SearchAnswer) -> SearchAnswer:
@@ -42,27 +39,32 @@ def _whole(answer: SearchAnswer) -> SearchAnswer:
 
 
 class CatalogService:
-    """Answers callers; every failure is a `FormularyError`, every call leaves an audit row."""
+    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail."""
 
     def __init__(self, *, database: Database, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> None:
-        self._database = database
+        self.database = database
+        self.traces = TraceStore(database)
         self._workflows = WorkflowReader(database)
-        self._audit = AuditLog(database)
-        self._trail = Trail(self._audit)
-        contexts = ContextResolver(
+        self.trail = Trail(self.traces)
+        self._contexts = ContextResolver(
             reader=ContextReader(database),
             policy=policy,
             wait_seconds=settings.context_wait_seconds,
             metrics=metrics,
         )
-        self._scoping = Scoping(contexts=contexts, shared_namespace=settings.catalog_namespace)
-        self._strict_keys = settings.strict_custom_labels
-        self._parsed = ParsedWorkflows()
+        self._scoping = Scoping(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
+        parsed = ParsedWorkflows()
+        self.finder = WorkflowFinder(
+            workflows=self._workflows,
+            scoping=self._scoping,
+            parsed=parsed,
+            strict_keys=settings.strict_custom_labels,
+        )
         self._searcher = Searcher(
             store=SearchStore(database),
             scoping=self._scoping,
-            parsed=self._parsed,
-            strict_keys=self._strict_keys,
+            parsed=parsed,
+            strict_keys=settings.strict_custom_labels,
             metrics=metrics,
         )
         self._metrics = metrics
@@ -95,11 +97,19 @@ class CatalogService:
         Raises:
             StartupError, Unavailable: the database is not usable.
         """
-        await self._database.connect()
+        await self.database.connect()
+
+    async def warm_up(self) -> None:
+        """Make all connections before many callers come at once.
+
+        Raises:
+            StartupError, Unavailable: some could not be made.
+        """
+        await self.database.warm_up()
 
     async def close(self) -> None:
         """Disconnect."""
-        await self._database.close()
+        await self.database.close()
 
     @property
     def embedder(self) -> Embedder | None:
@@ -123,14 +133,14 @@ class CatalogService:
             ContextError: the incident is required and missing, unknown or contradictory.
             NotAllowed: the caller may not use the incident, or may see no namespace of the call.
             InvalidInput: custom labels of the request contradict the context.
-            Unavailable: the database does not answer, the caller's rights cannot be checked, or the audit row could
+            Unavailable: the database does not answer, the caller's rights cannot be checked, or the trail could
                 not be written.
         """
         search_id = uuid4()
         started = time.perf_counter()
         mode, outcome = "none", "failed"
         try:
-            async with self._trail.record(
+            async with self.trail.record(
                 "search", caller=caller, reference=request.context, arguments=_arguments(request), search_id=search_id
             ) as record:
                 answer = await self._searcher.search(
@@ -156,20 +166,23 @@ class CatalogService:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"workflow_id": workflow_id, "version": version}
-        async with self._trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
-            found, workflow, history = await self._find(
+        async with self.trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
+            found = await self.finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
-            record.result = {"version_id": found.version_id}
+            stored = found.stored
+            record.result = {"version_id": stored.version_id}
             return workflow_details(
-                workflow,
-                namespace=found.namespace,
-                version_id=found.version_id,
-                ambiguous=found.ambiguous,
-                status=found.status,
+                found.parsed.workflow,
+                namespace=stored.namespace,
+                version_id=stored.version_id,
+                ambiguous=stored.ambiguous,
+                status=stored.status,
+                outcome=stored.outcome,
+                not_invocable_because=found.parsed.not_invocable_because,
                 versions=[
                     WorkflowVersion(version=line.version, version_id=line.version_id, status=line.status)
-                    for line in history
+                    for line in found.history
                 ],
             )
 
@@ -182,26 +195,26 @@ class CatalogService:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"limit": limit, "offset": offset}
-        async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
+        async with self.trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
             scope = await self._scoping.of(context, caller=caller, record=record)
-            constraints = self._constraints(scope)
+            constraints = self.finder.constraints(scope)
             served, total = await self._workflows.served(
                 constraints=constraints, namespaces=scope.namespaces, limit=limit, offset=offset
             )
-            listed = [(stored, workflow) for stored in served if (workflow := self._allowed(stored, constraints))]
+            listed = [(stored, parsed) for stored in served if (parsed := self.finder.allowed(stored, constraints))]
             record.result = {"total": total}
-            return WorkflowList(
-                workflows=[
-                    workflow_summary(
-                        workflow,
-                        namespace=stored.namespace,
-                        version_id=stored.version_id,
-                        ambiguous=stored.ambiguous,
-                    )
-                    for stored, workflow in listed
-                ],
-                total_results=total,
-            )
+            workflows = [
+                workflow_summary(
+                    parsed.workflow,
+                    namespace=stored.namespace,
+                    version_id=stored.version_id,
+                    ambiguous=stored.ambiguous,
+                    invocable=not parsed.not_invocable_because,
+                )
+                for stored, parsed in listed
+            ]
+            unrunnable = [summary.workflow_id for summary in workflows if not summary.invocable]
+            return WorkflowList(workflows=workflows, total_results=total, notes=not_invocable_notes(unrunnable))
 
     async def record_selection(
         self,
@@ -214,7 +227,7 @@ class CatalogService:
         search_id: str = "",
         confidence: float | None = None,
     ) -> SelectionReceipt:
-        """Write the caller's choice and its reasons into the audit trail.
+        """Write the caller's choice and its reasons into the trail.
 
         Raises:
             InvalidInput: no reasoning, or a search id that is not one of this caller's for this incident.
@@ -227,22 +240,32 @@ class CatalogService:
             "search_id": search_id,
             "confidence": confidence,
         }
-        async with self._trail.record(
-            "selection", caller=caller, reference=context, arguments=arguments, search_id=_uuid(search_id)
-        ) as record:
+        async with self.trail.record("selection", caller=caller, reference=context, arguments=arguments) as record:
             _check_judgement(reasoning=reasoning, confidence=confidence)
-            found, _, _ = await self._find(
+            found = await self.finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
-            await self._check_search(search_id, caller=caller, remediation_id=record.remediation_id)
-            record.result = {"version_id": found.version_id, "namespace": found.namespace}
+            record.search_id = await own_search(
+                self.traces, search_id, caller=caller.name, remediation_id=record.remediation_id
+            )
+            stored = found.stored
+            record.result = {"version_id": stored.version_id, "namespace": stored.namespace}
             return SelectionReceipt(
                 recorded=True,
-                workflow_id=qualified_id(namespace=found.namespace, name=found.name, ambiguous=found.ambiguous),
-                version=found.version,
-                version_id=found.version_id,
+                workflow_id=found.workflow_id,
+                version=stored.version,
+                version_id=stored.version_id,
                 search_id=search_id,
             )
+
+    async def incident(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
+        """The incident of a call; None where it names none, even if searches need one.
+
+        Raises:
+            ContextError: it is unknown or contradictory.
+            NotAllowed, Unavailable: as `search`.
+        """
+        return await self._contexts.resolve(reference, caller=caller) if reference else None
 
     async def refused(
         self,
@@ -253,8 +276,8 @@ class CatalogService:
         caller: Caller,
         error: FormularyError,
     ) -> None:
-        """Leave an audit row for a call that an edge refused before it reached us."""
-        await self._trail.refused(action, caller=caller, reference=context, arguments=arguments, error=error)
+        """Leave an event in the trail for a call that an edge refused before it reached us."""
+        await self.trail.refused(action, caller=caller, reference=context, arguments=arguments, error=error)
 
     async def uses_clusters(self) -> bool:
         """Whether some workflow declares `labels.cluster`."""
@@ -266,7 +289,7 @@ class CatalogService:
         Raises:
             Unavailable: it does not answer.
         """
-        await self._database.ping()
+        await self.database.ping()
 
     async def counts(self) -> dict[str, int]:
         """Workflow versions by status.
@@ -275,50 +298,6 @@ class CatalogService:
             Unavailable: it does not.
         """
         return await self._workflows.counts()
-
-    async def _find(
-        self, workflow_id: str, *, version: str, reference: ContextReference, caller: Caller, record: Record
-    ) -> tuple[StoredVersion, RemediationWorkflow, list[HistoryLine]]:
-        """The one workflow that a name means under the incident's constraints, with its history."""
-        wanted = parse_reference(workflow_id, version=version)
-        scope = await self._scoping.of(reference, caller=caller, record=record)
-        constraints = self._constraints(scope)
-        candidates = await self._workflows.find(wanted, namespaces=scope.namespaces)
-        found = [
-            (stored, workflow, history)
-            for stored, history in candidates
-            if (workflow := self._allowed(stored, constraints)) is not None
-        ]
-        if not found:
-            raise _not_found(wanted)
-        if len(found) > 1:
-            names = ", ".join(f"{stored.namespace}/{stored.name}" for stored, _, _ in found)
-            raise InvalidInput(
-                f"workflow_id {workflow_id!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
-            )
-        return found[0]
-
-    def _constraints(self, scope: Scope) -> Constraints:
-        context = scope.context
-        return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
-
-    def _allowed(self, stored: StoredVersion, constraints: Constraints) -> RemediationWorkflow | None:
-        if not self._parsed.readable(stored.version_id, stored.document):
-            return None
-        workflow, labels = self._parsed.get(stored.version_id, stored.document)
-        return workflow if allowed(labels, constraints) else None
-
-    async def _check_search(self, search_id: str, *, caller: Caller, remediation_id: str) -> None:
-        if not search_id:
-            return
-        known = _uuid(search_id)
-        if known is None or not await self._audit.search_recorded(
-            known, caller=caller.name, remediation_id=remediation_id
-        ):
-            raise InvalidInput(
-                "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
-                field="search_id",
-            )
 
 
 def _check_judgement(*, reasoning: str, confidence: float | None) -> None:
@@ -331,16 +310,8 @@ def _check_judgement(*, reasoning: str, confidence: float | None) -> None:
         raise InvalidInput(f"confidence {confidence} is out of bounds; give 0 to 1", field="confidence")
 
 
-def _not_found(reference: WorkflowReference) -> NotFound:
-    return NotFound(
-        f"workflow {str(reference)!r} is not found among the workflows allowed here; take workflow_id from a search "
-        "result, retrying unchanged will fail again",
-        reference=str(reference),
-    )
-
-
 def _arguments(request: SearchRequest) -> dict[str, Any]:
-    """What the caller asked, for the audit trail; values of custom labels stay out."""
+    """What the caller asked, for the trail; values of custom labels stay out."""
     return {
         "query": request.query,
         "labels": {wire_name(dimension): list(values) for dimension, values in request.labels.items()},
@@ -349,10 +320,3 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
         "top_k": request.top_k,
         "own_embedding": request.embedding is not None,
     }
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

@@ -15,7 +15,7 @@ from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import probes, rest
+from formulary_catalog.server import probes, rest, rest_invocation
 from formulary_catalog.server.authentication import Anybody, Counted
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.edge import MAX_BODY_BYTES, Edge
@@ -23,6 +23,7 @@ from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.protocol import mcp_server
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.replies import MCP_PATH, error_reply
+from formulary_catalog.server.services import Services
 from formulary_catalog.settings import Settings
 
 OPENAPI_PATH = f"{rest.PREFIX}/openapi.json"
@@ -42,8 +43,11 @@ def create_app(
 
     Without an authenticator everybody is the local caller, who may see everything.
     """
+    services = Services.on(service, settings=settings)
     sessions = StreamableHTTPSessionManager(
-        app=mcp_server(service=service, settings=settings, readiness=readiness, metrics=metrics, caller_of=_mcp_caller),
+        app=mcp_server(
+            services=services, settings=settings, readiness=readiness, metrics=metrics, caller_of=_mcp_caller
+        ),
         json_response=True,
         stateless=True,
         max_request_body_size=MAX_BODY_BYTES,
@@ -59,6 +63,7 @@ def create_app(
     app = _api(lifespan=lifespan)
     app.router.routes.append(Route(MCP_PATH, endpoint=StreamableHTTPASGIApp(sessions)))
     app.state.service, app.state.readiness, app.state.metrics = service, readiness, metrics
+    app.state.services = services
     return Edge(
         app,
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
@@ -102,6 +107,8 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
         exception_handlers={HTTPException: _http_error},
     )
     app.include_router(rest.router)
+    app.include_router(rest_invocation.router)
+    app.include_router(rest_invocation.rpc_router)
     app.include_router(probes.router)
     return app
 

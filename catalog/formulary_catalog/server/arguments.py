@@ -1,14 +1,16 @@
 """Reading what a caller sent: forgiving in form, strict in meaning, every refusal one line (DESIGN section 7)."""
 
 import difflib
+import json
 import math
 import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.domain.request import MAX_LABEL_VALUES
-from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.text import all_storable, storable
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.nesting import nested_too_deep
 from formulary_catalog.server.parameters import LABEL_PREFIX, Kind, Parameter
 
 _MAX_SHOWN = 60
@@ -17,6 +19,7 @@ _MAX_SHOWN = 60
 def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
     """The arguments under their canonical names: text as str, numbers as int or float, `many` as a tuple of str.
 
+    Objects and lists are as given: whoever takes them checks what is in them.
     What is null or blank counts as absent. Messages spell each name as `parameters` do.
 
     Raises:
@@ -29,7 +32,7 @@ def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter])
     for name, parameter in known.items():
         if parameter.required and name not in read:
             raise InvalidInput(
-                f"{parameter.name} is missing; give it, such as {parameter.examples[0]!r}", field=parameter.name
+                f"{parameter.name} is missing; give it, such as {_example(parameter)}", field=parameter.name
             )
     return read
 
@@ -83,10 +86,22 @@ def auditable(
     return kept | {"unknown_arguments": unknown} if unknown else kept
 
 
+def recordable(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """Refused arguments as the trail may keep them; see `Parameter.recorded`."""
+    known = {canonical_label(parameter.name): parameter for parameter in parameters}
+    kept = auditable(given, known=known)
+    secret = {spelling for spelling in kept if spelling in given and not known[canonical_label(spelling)].recorded}
+    return kept | {spelling: _names(given[spelling]) for spelling in secret}
+
+
 def shown(value: object) -> str:
     """A value for a message: short, on one line, with everything unprintable escaped."""
     text = reprlib.repr(value) if not isinstance(value, str) else repr(value[:_MAX_SHOWN])
     return text if len(text) <= 2 * _MAX_SHOWN else text[: 2 * _MAX_SHOWN] + "..."
+
+
+def _names(value: object) -> list[str]:
+    return sorted(map(str, value)) if isinstance(value, Mapping) else []
 
 
 def _is_null(value: object) -> bool:
@@ -101,6 +116,10 @@ def _unknown(spelling: str, *, name: str, known: Mapping[str, str]) -> InvalidIn
 
 
 def _read(value: Any, *, parameter: Parameter) -> Any:
+    if parameter.kind.is_nested:
+        return _nested(value, parameter=parameter)
+    if parameter.kind is Kind.BOOLEAN:
+        return _boolean(value, parameter=parameter)
     if parameter.kind is not Kind.TEXT:
         return _number(value, parameter=parameter)
     if not parameter.many:
@@ -120,10 +139,7 @@ def _text(value: Any, *, parameter: Parameter) -> str:
     if not isinstance(value, str):
         raise _invalid(value, parameter=parameter, rule="text")
     if not storable(value):
-        raise InvalidInput(
-            f"{parameter.name} contains a NUL or an unpaired surrogate character; send plain text",
-            field=parameter.name,
-        )
+        raise _unstorable(parameter)
     if len(value) > parameter.max_length:
         raise InvalidInput(
             f"{parameter.name} has {len(value)} characters; give at most {parameter.max_length}, "
@@ -131,6 +147,36 @@ def _text(value: Any, *, parameter: Parameter) -> str:
             field=parameter.name,
         )
     return value.strip()
+
+
+def _nested(value: Any, *, parameter: Parameter) -> Any:
+    """An object or a list, or the JSON text of one: some clients quote what is nested."""
+    if isinstance(value, str) and not value.strip():
+        return ""
+    wanted, rule = (dict, "an object") if parameter.kind is Kind.OBJECT else (list, "a list")
+    read = _unquoted(value) if isinstance(value, str) else value
+    if not isinstance(read, wanted):
+        raise _invalid(value, parameter=parameter, rule=rule)
+    if not all_storable(read):
+        raise _unstorable(parameter)
+    return read
+
+
+def _unquoted(text: str) -> Any:
+    if nested_too_deep(text.encode("utf-8", "replace")):
+        return None
+    try:
+        return without_nulls(json.loads(text))
+    except ValueError:
+        return None
+
+
+def _boolean(value: Any, *, parameter: Parameter) -> bool:
+    """True or false, or the text of one."""
+    read = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(read, bool):
+        raise _invalid(value, parameter=parameter, rule="true or false")
+    return read
 
 
 def _number(value: Any, *, parameter: Parameter) -> int | float:
@@ -154,8 +200,20 @@ def _parsed(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _invalid(value: Any, *, parameter: Parameter, rule: str) -> InvalidInput:
+def _unstorable(parameter: Parameter) -> InvalidInput:
     return InvalidInput(
-        f"{parameter.name} is {shown(value)}, which is not {rule}; give a value such as {parameter.examples[0]!r}",
+        f"{parameter.name} contains a NUL or an unpaired surrogate character; send plain text", field=parameter.name
+    )
+
+
+def _invalid(value: Any, *, parameter: Parameter, rule: str) -> InvalidInput:
+    given = f"{shown(value)}, which is not" if parameter.recorded else "not"
+    return InvalidInput(
+        f"{parameter.name} is {given} {rule}; give a value such as {_example(parameter)}",
         field=parameter.name,
     )
+
+
+def _example(parameter: Parameter) -> str:
+    example = parameter.examples[0]
+    return json.dumps(example, ensure_ascii=False) if parameter.kind.is_nested else repr(example)

@@ -2,13 +2,21 @@
 
 import asyncio
 import uuid
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import structlog
 
-from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.errors import (
+    FormularyError,
+    InputRefused,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    RunFailed,
+    RunRefused,
+)
 
 CALL_SECONDS = 15.0
 """Deadline of one call; a search waits at most two seconds for its context, so this is only met when all is stuck."""
@@ -22,13 +30,18 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What a caller is told. `code` is for JSON-RPC, `status` for HTTP; `field` is the argument at fault, if any."""
+    """What a caller is told. `code` is for JSON-RPC, `status` for HTTP; `field` is the argument at fault, if any.
+
+    `details` says more to programs that read `data`; `retry_after` in seconds is set where it is known.
+    """
 
     code: int
     status: int
     message: str
     retryable: bool
     unexpected: bool = False
+    details: Mapping[str, Any] = field(default_factory=dict)
+    retry_after: float | None = None
     field: str | None = None
 
     @property
@@ -54,12 +67,14 @@ def failure_of(error: Exception) -> Failure:
             message=str(error),
             retryable=error.retryable,
             field=error.field if isinstance(error, InvalidInput) else None,
+            details=_details(error),
+            retry_after=error.retry_after if isinstance(error, RateLimited) else None,
         )
     if isinstance(error, TimeoutError):
         return Failure(
             code=_TIMEOUT_CODE,
             status=408,
-            message=f"the call took longer than {CALL_SECONDS:g} s and was given up; the catalog may be overloaded",
+            message="the call took longer than it may and was given up; the catalog may be overloaded",
             retryable=True,
             unexpected=True,
         )
@@ -69,6 +84,21 @@ def failure_of(error: Exception) -> Failure:
 def secret_failure_of(error: Exception) -> Failure:
     """The same for an exception whose text may hold a secret: of what is not ours, its type alone is logged."""
     return failure_of(error) if isinstance(error, FormularyError) else _internal(kind=type(error).__name__)
+
+
+def _details(error: FormularyError) -> dict[str, Any]:
+    match error:
+        case InputRefused():
+            return {"problems": [dict(problem) for problem in error.problems]}
+        case RunRefused():
+            return {"invocation_id": error.invocation_id, "decision": dict(error.decision)}
+        case RunFailed():
+            return {"invocation_id": error.invocation_id}
+        case RateLimited():
+            return {"retry_after_seconds": error.retry_after}
+        case NotFound():
+            return {"reference": error.reference}
+    return {}
 
 
 def _internal(**logged: object) -> Failure:
@@ -83,11 +113,11 @@ def _internal(**logged: object) -> Failure:
     )
 
 
-async def within_deadline(call: Awaitable[_T]) -> _T:
+async def within_deadline(call: Awaitable[_T], *, seconds: float | None = None) -> _T:
     """The result of the call.
 
     Raises:
-        TimeoutError: it took longer than `CALL_SECONDS`.
+        TimeoutError: it took longer than `seconds`, without which it has `CALL_SECONDS`.
     """
-    async with asyncio.timeout(CALL_SECONDS):
+    async with asyncio.timeout(CALL_SECONDS if seconds is None else seconds):
         return await call

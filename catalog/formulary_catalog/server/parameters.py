@@ -1,13 +1,20 @@
 """The parameters that callers may give: the source of tool schemas, of the OpenAPI document and of the checks."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import MAX_QUERY_LENGTH
 from formulary_catalog.domain.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_REASONING_LENGTH, MAX_TOP_K, wire_name
+from formulary_catalog.invocation.request import (
+    MAX_KEY_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_TIMEOUT_MS,
+    MAX_WAIT_MS,
+    MIN_TIMEOUT_MS,
+)
 from formulary_catalog.settings import LabelSpelling
 
 LABEL_PREFIX = "label."
@@ -19,6 +26,13 @@ class Kind(StrEnum):
     TEXT = "string"
     INTEGER = "integer"
     NUMBER = "number"
+    OBJECT = "object"
+    LIST = "array"
+    BOOLEAN = "boolean"
+
+    @property
+    def is_nested(self) -> bool:
+        return self in (Kind.OBJECT, Kind.LIST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +41,13 @@ class Parameter:
 
     `suggested` values guide a model; others are taken too. `many`: a list of texts is taken too, and a text is split
     at the `separator` if there is one. `quoted`: the text of a number is taken too, since models quote numbers.
+    `shape` is the JSON Schema of what is nested, for the listing; whoever takes it checks it. What is not `recorded`
+    may be secret: the trail keeps names at most.
     """
 
     name: str
     description: str
-    examples: tuple[str | int | float, ...]
+    examples: tuple[Any, ...]
     kind: Kind = Kind.TEXT
     required: bool = False
     many: bool = False
@@ -40,13 +56,17 @@ class Parameter:
     max_length: int = MAX_LABEL_LENGTH
     bounds: tuple[int, int] = (0, 1)
     suggested: tuple[str, ...] = ()
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = True
 
     def schema(self) -> dict[str, Any]:
-        """JSON Schema with a single plain type: no null, no default, nothing nested."""
+        """JSON Schema with a single plain type: no null, no default, nothing nested but by a `shape`."""
         schema: dict[str, Any] = {"type": self.kind.value, "description": self.description}
         if self.kind is Kind.TEXT:
             schema |= {"maxLength": self.max_length}
-        else:
+        elif self.kind.is_nested:
+            schema |= self.shape
+        elif self.kind is not Kind.BOOLEAN:
             schema |= {"minimum": self.bounds[0], "maximum": self.bounds[1]}
         if self.suggested:
             schema |= {"enum": list(self.suggested)}
@@ -189,7 +209,79 @@ CONFIDENCE = Parameter(
     examples=(0.9,),
     kind=Kind.NUMBER,
 )
+INPUT_EXAMPLE = {
+    "NAMESPACE": "shop",
+    "WORKLOAD": "deployment/checkout",
+    "SELECTOR": "app=checkout",
+    "CONTAINER": "app",
+    "MEMORY_LIMIT": "512Mi",
+}
+INPUT = Parameter(
+    name="input",
+    description="Values of the workflow's parameters by name, as input_schema of get_workflow_details asks for.",
+    examples=(INPUT_EXAMPLE,),
+    kind=Kind.OBJECT,
+    recorded=False,
+)
+TIMEOUT_MS = Parameter(
+    name="timeout_ms",
+    description=(
+        f"Deadline of the run in milliseconds; up to {MAX_WAIT_MS} the call waits for its end. {MAX_WAIT_MS} without "
+        "it, and then a run that needs longer goes on."
+    ),
+    examples=(30000,),
+    kind=Kind.INTEGER,
+    bounds=(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS),
+)
+IDEMPOTENCY_KEY = Parameter(
+    name="idempotency_key",
+    description="Any text of your own; the same request with the same key is the same run.",
+    examples=("checkout-oom-1",),
+    max_length=MAX_KEY_LENGTH,
+)
+DRY_RUN = Parameter(
+    name="dry_run",
+    description="true: change nothing, return what would be created.",
+    examples=(True,),
+    kind=Kind.BOOLEAN,
+)
+INVOCATION_ID = Parameter(
+    name="invocation_id",
+    description="invocation_id of an answer of invoke_workflow.",
+    examples=("inv-0123456789abcdef0123",),
+    required=True,
+)
+WAIT_MS = Parameter(
+    name="wait_ms",
+    description="How long to wait for a change, in milliseconds; 0 without it.",
+    examples=(30000,),
+    kind=Kind.INTEGER,
+    bounds=(0, MAX_WAIT_MS),
+)
+AFTER_REVISION = Parameter(
+    name="after_revision",
+    description="revision of the last answer: returns at once if there is a newer one.",
+    examples=(2,),
+    kind=Kind.INTEGER,
+    bounds=(0, 2**53 - 1),
+)
+DECISION = Parameter(
+    name="decision",
+    description="Approve or Reject.",
+    examples=("Approve",),
+    required=True,
+    suggested=("Approve", "Reject"),
+)
+REASON = Parameter(
+    name="reason",
+    description="Why, for whoever reads the trail.",
+    examples=("Checked with the team that owns it.",),
+    max_length=MAX_REASON_LENGTH,
+)
 
 SEARCH = (QUERY, *LABELS, EXCLUDE_KEYWORDS, MIN_CONFIDENCE, TOP_K)
 DETAILS = (WORKFLOW_ID, VERSION)
 SELECTION = (WORKFLOW_ID, VERSION, REASONING, SEARCH_ID, CONFIDENCE)
+INVOCATION = (WORKFLOW_ID, VERSION, INPUT, TIMEOUT_MS, IDEMPOTENCY_KEY, DRY_RUN, SEARCH_ID)
+INVOCATION_STATUS = (INVOCATION_ID, WAIT_MS, AFTER_REVISION)
+APPROVAL = (DECISION, REASON)

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse
 
 MCP_PATH = "/mcp"
+INVOKE_PATH = "/api/v1/invoke"
+_RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
 _WORTH_RETRYING = frozenset({408, 503})
 
 
@@ -17,8 +19,8 @@ def error_reply(
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """A JSON-RPC error without an id on the MCP path, `{"error": {"code", "message", "field"}}` elsewhere."""
-    if path == MCP_PATH:
+    """A JSON-RPC error without an id where JSON-RPC is spoken, `{"error": {"code", "message", "field"}}` elsewhere."""
+    if path in _RPC_PATHS:
         data = {"retry": status in _WORTH_RETRYING}
         error = {"code": code, "message": message, "data": data}
         body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": error}

@@ -54,6 +54,11 @@ def error_responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
+def meaning(status: int) -> str:
+    """What a status says of any call."""
+    return _MEANINGS[status]
+
+
 _REFERENCE: Schema = {"type": "string", "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"}
 _CONTEXT_HEADERS = [
     {
@@ -77,9 +82,9 @@ _CONTEXT_HEADERS = [
 
 def _search_body() -> Schema:
     """The body of a search. Null counts as absent."""
-    plain = {parameter.name: _schema(parameter) for parameter in PARAMETERS}
+    plain = {parameter.name: parameter_schema(parameter) for parameter in PARAMETERS}
     filters = {label.name.removeprefix(LABEL_PREFIX): plain[label.name] for label in LABELS}
-    filters_object = _object(filters | {CUSTOM_LABELS: _custom_labels()}) | {
+    filters_object = closed_object(filters | {CUSTOM_LABELS: _custom_labels()}) | {
         "type": ["object", "null"],
         "description": "The same labels without their prefix, for clients that nest them.",
     }
@@ -93,21 +98,22 @@ def _search_body() -> Schema:
     }
     reference = _REFERENCE | {"type": ["string", "null"], "description": f"As the header {REMEDIATION_HEADER}."}
     members = plain | {"filters": filters_object, "embedding": embedding, "remediation_id": reference}
-    return _object(members, required=["query"])
+    return closed_object(members, required=["query"])
 
 
 def _selection_body() -> Schema:
     """The body of a selection: the parameters of the tool."""
-    members = {parameter.name: _schema(parameter) for parameter in SELECTION}
-    return _object(members, required=[parameter.name for parameter in SELECTION if parameter.required])
+    members = {parameter.name: parameter_schema(parameter) for parameter in SELECTION}
+    return closed_object(members, required=[parameter.name for parameter in SELECTION if parameter.required])
 
 
-def _object(members: Schema, *, required: list[str] | None = None) -> Schema:
+def closed_object(members: Schema, *, required: list[str] | None = None) -> Schema:
+    """An object with these members and no others."""
     schema: Schema = {"type": "object", "properties": members, "additionalProperties": False}
     return schema | {"required": required} if required else schema
 
 
-def _schema(parameter: Parameter) -> Schema:
+def parameter_schema(parameter: Parameter) -> Schema:
     """The parameter for a program: no suggestions, lists where they are taken, null where it may be absent."""
     schema = {key: value for key, value in parameter.schema().items() if key != "enum"}
     if parameter.required:
@@ -129,7 +135,7 @@ def _custom_labels() -> Schema:
     }
 
 
-def _operation(*, body: Schema | None = None, example: Any = None) -> Schema:
+def operation(*, body: Schema | None = None, example: Any = None) -> Schema:
     """What is added to an operation of the document: the headers that name the incident, and a body."""
     added: Schema = {"parameters": _CONTEXT_HEADERS}
     if body is not None:
@@ -137,12 +143,12 @@ def _operation(*, body: Schema | None = None, example: Any = None) -> Schema:
     return added
 
 
-LIST_OPERATION = _operation()
-DETAILS_OPERATION = _operation()
-SEARCH_OPERATION = _operation(
+LIST_OPERATION = operation()
+DETAILS_OPERATION = operation()
+SEARCH_OPERATION = operation(
     body=_search_body(), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
 )
-SELECTION_OPERATION = _operation(
+SELECTION_OPERATION = operation(
     body=_selection_body(),
     example={"workflow_id": "oom-raise-memory-limit", "reasoning": "The limit is below the steady working set."},
 )

@@ -22,7 +22,8 @@ def _plain(schema: Any, *, definitions: dict[str, Any]) -> Any:
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _plain(definitions[schema["$ref"].rpartition("/")[2]], definitions=definitions)
+        named = definitions[schema["$ref"].rpartition("/")[2]]
+        return _plain({key: value for key, value in named.items() if key != "description"}, definitions=definitions)
     if nullable := _nullable(schema):
         return nullable
     dropped = {"title", "$defs", "description"} if "properties" in schema else {"title"}

@@ -73,15 +73,15 @@ def fit_search(answer: Json, *, budget: int, advice: str) -> Json:
     return fit(_drop_results(shortened, hits=hits, budget=budget, advice=advice), budget=budget)
 
 
-def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES) -> Json:
-    """Any answer with `notes`, of at most `budget` bytes, with a note that names what was cut.
+def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES, whole: str = "the resource at uri has the whole") -> Json:
+    """Any answer with `notes`, of at most `budget` bytes, with a note that names what was cut and where the `whole` is.
 
     The longest texts are cut first; the commands of steps only when that is not enough, and never unnamed.
     """
     if size(answer) <= budget:
         return answer
     for cut in _CUTS:
-        fitted = _apply(cut, answer=answer)
+        fitted = _apply(cut, answer=answer, whole=whole)
         if size(fitted) <= budget:
             break
     return fitted
@@ -105,14 +105,14 @@ def _drop_results(answer: Json, *, hits: list[Json], budget: int, advice: str) -
     return shorter
 
 
-def _apply(cut: _Cut, *, answer: Json) -> Json:
+def _apply(cut: _Cut, *, answer: Json, whole: str) -> Json:
     named: list[str] = []
     fitted: Json = _walk(answer, cut=cut, path="", named=named)
     commands = [path for path in named if path.endswith(".command")]
     others = [path for path in named if not path.endswith(".command")]
     unnamed = [f"{len(others) - _MAX_NAMED_TEXTS} more texts"] if len(others) > _MAX_NAMED_TEXTS else []
     where = ", ".join([*others[:_MAX_NAMED_TEXTS], *commands, *unnamed])
-    return {**fitted, "notes": [*fitted["notes"], f"cut to fit: {where}; the resource at uri has the whole"]}
+    return {**fitted, "notes": [*fitted["notes"], f"cut to fit: {where}; {whole}"]}
 
 
 def _walk(value: Any, *, cut: _Cut, path: str, named: list[str]) -> Any:

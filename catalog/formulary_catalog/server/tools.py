@@ -9,7 +9,8 @@ from mcp_types import Tool, ToolAnnotations
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.invocation.waiting import Progress, no_progress
+from formulary_catalog.server.failures import CALL_SECONDS
 from formulary_catalog.server.parameters import (
     DETAILS,
     DIMENSION_OF,
@@ -20,16 +21,33 @@ from formulary_catalog.server.parameters import (
     offered,
 )
 from formulary_catalog.server.schemas import output_schema
+from formulary_catalog.server.services import Services
 from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit, fit_search
 from formulary_catalog.settings import LabelSpelling
 
 Arguments = Mapping[str, Any]
-Run = Callable[[CatalogService, Arguments, ContextReference, Caller], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One call of a tool, its arguments checked. `progress` reaches the caller where the transport carries it."""
+
+    services: Services
+    arguments: Arguments
+    context: ContextReference
+    caller: Caller
+    progress: Progress = no_progress
+
+
+Run = Callable[[Call], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogTool:
-    """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read."""
+    """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read.
+
+    `seconds` is the deadline of a call. A tool that is not `read_only` may be `destructive`.
+    """
 
     name: str
     title: str
@@ -40,6 +58,8 @@ class CatalogTool:
     run: Run
     shrink: Callable[[Json, Arguments], Json]
     read_only: bool = True
+    destructive: bool = False
+    seconds: float = CALL_SECONDS
 
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it."""
@@ -53,7 +73,7 @@ class CatalogTool:
             annotations=ToolAnnotations(
                 title=self.title,
                 read_only_hint=self.read_only,
-                destructive_hint=False,
+                destructive_hint=self.destructive,
                 idempotent_hint=self.read_only,
                 open_world_hint=False,
             ),
@@ -88,23 +108,18 @@ def search_request_of(
     )
 
 
-async def _search(
-    service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller
-) -> SearchAnswer:
-    request = search_request_of(arguments, context=context)
-    return await service.search(request, caller=caller, fit=_shrunk_to_page if "top_k" in arguments else _shrunk)
+async def _search(call: Call) -> SearchAnswer:
+    fitted = _shrunk_to_page if "top_k" in call.arguments else _shrunk
+    request = search_request_of(call.arguments, context=call.context)
+    return await call.services.catalog.search(request, caller=call.caller, fit=fitted)
 
 
-async def _details(
-    service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller
-) -> WorkflowDetails:
-    return await service.details(context=context, caller=caller, **arguments)
+async def _details(call: Call) -> WorkflowDetails:
+    return await call.services.catalog.details(context=call.context, caller=call.caller, **call.arguments)
 
 
-async def _record_selection(
-    service: CatalogService, arguments: Arguments, context: ContextReference, caller: Caller
-) -> SelectionReceipt:
-    return await service.record_selection(context=context, caller=caller, **arguments)
+async def _record_selection(call: Call) -> SelectionReceipt:
+    return await call.services.catalog.record_selection(context=call.context, caller=call.caller, **call.arguments)
 
 
 def _shrunk(answer: SearchAnswer) -> SearchAnswer:
@@ -123,7 +138,8 @@ def _shrink_details(answer: Json, arguments: Arguments) -> Json:
     return fit(answer)
 
 
-def _as_it_is(answer: Json, arguments: Arguments) -> Json:
+def as_it_is(answer: Json, arguments: Arguments) -> Json:
+    """An answer that needs no shrinking."""
     return answer
 
 
@@ -141,7 +157,7 @@ SEARCH_TOOL = CatalogTool(
     parameters=SEARCH,
     answer=SearchAnswer,
     run=_search,
-    shrink=_as_it_is,
+    shrink=as_it_is,
 )
 DETAILS_TOOL = CatalogTool(
     name="get_workflow_details",
@@ -169,10 +185,8 @@ SELECTION_TOOL = CatalogTool(
     parameters=SELECTION,
     answer=SelectionReceipt,
     run=_record_selection,
-    shrink=_as_it_is,
+    shrink=as_it_is,
     read_only=False,
 )
 
-LISTED_TOOLS = (SEARCH_TOOL, DETAILS_TOOL, SELECTION_TOOL)
-TOOLS_BY_NAME = {tool.name: tool for tool in LISTED_TOOLS} | {"get_playbook_details": DETAILS_TOOL}
-"""Every name that is answered; the last is the older name of the details tool, kept for existing clients."""
+CATALOG_TOOLS = (SEARCH_TOOL, DETAILS_TOOL, SELECTION_TOOL)

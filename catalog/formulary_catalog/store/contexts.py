@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import asyncpg
+
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.store.database import Connection, Database
 
@@ -20,18 +22,21 @@ class ContextWriter:
         """Store or replace one context."""
         await self._database.execute(
             """
-            insert into request_context (namespace, name, remediation_id, context, source) values ($1, $2, $3, $4, $5)
+            insert into request_context (namespace, name, remediation_id, context, target, source)
+            values ($1, $2, $3, $4, $5, $6)
             on conflict (namespace, name) do update
-            set remediation_id = excluded.remediation_id, context = excluded.context, source = excluded.source,
-                gone_at = null, changed_at = now()
-            where (request_context.remediation_id, request_context.context, request_context.source)
-                  <> (excluded.remediation_id, excluded.context, excluded.source)
+            set remediation_id = excluded.remediation_id, context = excluded.context, target = excluded.target,
+                source = excluded.source, gone_at = null, changed_at = now()
+            where (request_context.remediation_id, request_context.context, request_context.target,
+                   request_context.source)
+                  <> (excluded.remediation_id, excluded.context, excluded.target, excluded.source)
                or request_context.gone_at is not null
             """,
             context.namespace,
             context.name,
             context.remediation_id,
             _to_json(context),
+            _target(context),
             self._source,
         )
 
@@ -69,10 +74,10 @@ class ContextWriter:
 
         async def read(connection: Connection) -> dict[tuple[str, str], RequestContext]:
             rows = await connection.fetch(
-                "select namespace, name, context from request_context where source = $1 and gone_at is null",
+                "select namespace, name, context, target from request_context where source = $1 and gone_at is null",
                 self._source,
             )
-            return {(row["namespace"], row["name"]): _from_json(row["context"]) for row in rows}
+            return {(row["namespace"], row["name"]): _stored(row) for row in rows}
 
         return await self._database.read(read)
 
@@ -94,13 +99,13 @@ class ContextReader:
             )
             rows = await connection.fetch(
                 """
-                select context from request_context
+                select context, target from request_context
                 where remediation_id = any ($1) or (namespace = $2 and name = $3) order by namespace, name
                 """,
                 list(remediation_ids),
                 *_parts(analysis),
             )
-            return [_from_json(row["context"]) for row in rows]
+            return [_stored(row) for row in rows]
 
         return await self._database.read(read)
 
@@ -127,11 +132,22 @@ def _to_json(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def _from_json(stored: Mapping[str, Any]) -> RequestContext:
+def _target(context: RequestContext) -> dict[str, str]:
+    """The target apart from the rest: earlier releases fail on members of `context` that they do not know."""
+    return {
+        "target_api_version": context.target_api_version,
+        "target_kind": context.target_kind,
+        "target_name": context.target_name,
+    }
+
+
+def _stored(row: asyncpg.Record) -> RequestContext:
+    context: Mapping[str, Any] = row["context"]
     return RequestContext(
         **{
-            **stored,
-            "custom_labels": {key: tuple(values) for key, values in stored["custom_labels"].items()},
-            "strict_keys": frozenset(stored["strict_keys"]),
+            **context,
+            **row["target"],
+            "custom_labels": {key: tuple(values) for key, values in context["custom_labels"].items()},
+            "strict_keys": frozenset(context["strict_keys"]),
         }
     )

@@ -12,11 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.domain.labels import Constraints, fold
+from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.domain.scoring import SCORE_DIGITS, SearchMode
 from formulary_catalog.domain.text import searchable_words
 from formulary_catalog.store.conditions import Arguments, column_of, label_conditions
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.outcomes import outcome_column, outcome_of
 
 MAX_RANKED_WORDS = 128
 
@@ -47,6 +49,7 @@ class Candidate:
     lexical: float
     score: float
     matched_words: tuple[str, ...]
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +186,7 @@ select spread.total, spread.mode, (select words from question) as usable_words,
        version.document, exists (
            select from workflow_version other
            where other.name = page.name and other.namespace <> page.namespace and other.status = 'Active') as ambiguous,
-       array(select word from terms where row.lexemes @@ term) as matched_words
+       array(select word from terms where row.lexemes @@ term) as matched_words, {outcome_column("page.version_id")}
 from spread left join page on true left join workflow_version version using (version_id)
 left join workflow_search row on row.version_id = page.version_id and row.signal_type = page.signal_type
 order by page.generic, page.score desc, page.name, page.namespace
@@ -205,6 +208,7 @@ def _page(rows: list[Any]) -> SearchPage:
                 lexical=row["lexical"],
                 score=row["score"],
                 matched_words=tuple(row["matched_words"]),
+                outcome=outcome_of(row["outcome"]),
             )
             for row in rows
             if row["version_id"] is not None

@@ -8,15 +8,17 @@ import asyncpg
 
 from formulary_catalog.domain.identity import WorkflowReference, precedence
 from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.store.conditions import Arguments, label_conditions
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.outcomes import outcome_column, outcome_of
 from formulary_catalog.store.search import enter
 
-_COLUMNS = """
+_COLUMNS = f"""
 version_id, namespace, name, version, status, document, exists (
     select from workflow_version other
     where other.name = workflow_version.name and other.namespace <> workflow_version.namespace
-      and other.status = 'Active') as ambiguous
+      and other.status = 'Active') as ambiguous, {outcome_column("workflow_version.version_id")}
 """
 _READABLE = "status <> 'Deleted'"
 
@@ -25,7 +27,8 @@ _READABLE = "status <> 'Deleted'"
 class StoredVersion:
     """One version of a workflow; `status` is Active, Disabled or Superseded.
 
-    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    `ambiguous`: another namespace that the caller may see has an active workflow of that name. `outcome` is that of
+    its runs.
     """
 
     version_id: str
@@ -35,6 +38,7 @@ class StoredVersion:
     status: str
     ambiguous: bool
     document: Mapping[str, Any] = field(repr=False)
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +143,8 @@ class WorkflowReader:
 
 
 def _stored(row: asyncpg.Record) -> StoredVersion:
-    return StoredVersion(**{column.name: row[column.name] for column in fields(StoredVersion)})
+    stored = {column.name: row[column.name] for column in fields(StoredVersion)}
+    return StoredVersion(**{**stored, "outcome": outcome_of(row["outcome"])})
 
 
 async def _history(connection: Connection, version: StoredVersion) -> list[HistoryLine]:

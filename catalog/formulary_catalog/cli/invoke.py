@@ -1,0 +1,110 @@
+"""`formulary invoke`: ask for a run."""
+
+import json
+from typing import BinaryIO
+
+import click
+
+from formulary_catalog.cli.options import json_option
+from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option
+from formulary_catalog.errors import InvalidInput
+
+
+@click.command("invoke")
+@click.argument("workflow_id", metavar="ID")
+@click.option("--version", default="", metavar="VERSION", help="This version instead of the one that is served.")
+@click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Value of a parameter; may be repeated.")
+@click.option(
+    "--input-file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Values as a YAML or JSON object, - for standard input: what is secret does not belong on a command line.",
+)
+@click.option("--timeout-ms", type=int, metavar="MS", help="Deadline; above 30000 the run is not waited for.")
+@click.option("--idempotency-key", default="", metavar="TEXT", help="The same request with it again is the same run.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be created.")
+@url_option
+@incident_option
+@json_option
+def command(
+    *,
+    workflow_id: str,
+    version: str,
+    given: tuple[str, ...],
+    input_file: BinaryIO | None,
+    timeout_ms: int | None,
+    idempotency_key: str,
+    dry_run: bool,
+    url: str | None,
+    remediation_id: str,
+    as_json: bool,
+) -> None:
+    """Run a workflow, as far as the rules allow.
+
+    ID is name, namespace/name, name@version or wf_ver_…. Waits up to 30 s for the end. Needs a running server.
+
+    \b
+    Examples:
+      formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
+      formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
+    """
+    from formulary_catalog.cli.run_rendering import show_run
+    from formulary_catalog.cli.runs import ask_for_runs
+    from formulary_catalog.cli.terminal import Page
+    from formulary_catalog.domain.identity import parse_reference
+
+    parse_reference(workflow_id, version=version)
+    check_remediation_id(remediation_id)
+    values = {**(_read(input_file.read()) if input_file is not None else {}), **_pairs(given)}
+    options = {"timeoutMs": timeout_ms, "idempotencyKey": idempotency_key or None, "dryRun": dry_run or None}
+    answer = ask_for_runs(
+        url,
+        lambda runs: runs.invoke(
+            workflow_id,
+            values=values,
+            version=version,
+            options={name: value for name, value in options.items() if value is not None},
+            remediation_id=remediation_id,
+        ),
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_run(answer, page=Page())
+
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            # Without the value: it may be a secret.
+            raise InvalidInput("--input takes NAME=VALUE; give one such as --input REPLICAS=3", field="input")
+        values[name] = value
+    return values
+
+
+def _read(content: bytes) -> dict[str, object]:
+    import yaml
+
+    try:
+        read = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InvalidInput("--input-file is neither YAML nor JSON; correct it", field="input_file") from None
+    if not isinstance(read, dict):
+        raise InvalidInput("--input-file holds no object of names and values; write one", field="input_file")
+    values = {str(name): value for name, value in read.items()}
+    _require_json(values)
+    return values
+
+
+def _require_json(values: dict[str, object]) -> None:
+    """YAML makes of some plain words what no JSON can say."""
+    for name, value in values.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidInput(
+                f"{name} in --input-file is a date, binary or the like, which a run cannot be given; quote it as text",
+                field="input_file",
+            ) from None

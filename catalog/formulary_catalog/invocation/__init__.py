@@ -1,0 +1,1 @@
+"""Runs: asked for, decided, followed and approved."""

@@ -1,0 +1,118 @@
+"""What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
+
+import json
+import math
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import structlog
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+
+from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.arguments import canonical, shown
+from formulary_catalog.server.callers import caller_of
+from formulary_catalog.server.failures import Failure, failure_of, within_deadline
+from formulary_catalog.server.refusals import checked
+from formulary_catalog.server.replies import error_reply
+from formulary_catalog.server.services import Services
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+
+class Guarded(APIRoute):
+    """A route whose every failure leaves as the error body of this API, and whose every call is logged."""
+
+    seconds: float | None = None
+    """Deadline of a call; that of any call without it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            try:
+                response = await within_deadline(handler(request), seconds=self.seconds)
+            except Exception as error:
+                failure = failure_of(_invalid(error) if isinstance(error, RequestValidationError) else error)
+                _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
+                return _refusal(request, failure)
+            _log.info("rest_call", operation=self.operation_id, outcome="ok")
+            return response
+
+        return guarded
+
+
+async def checked_call(
+    request: Request, action: str, *, given: Mapping[str, Any], read: Callable[[ContextReference], _T]
+) -> tuple[ContextReference, _T]:
+    """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused."""
+    return await checked(
+        read,
+        action=action,
+        given=given,
+        headers=request.headers,
+        service=services_of(request).catalog,
+        readiness=request.app.state.readiness,
+        caller=caller_of(request),
+    )
+
+
+def services_of(request: Request) -> Services:
+    """What answers the calls of this application."""
+    services: Services = request.app.state.services
+    return services
+
+
+def only(request: Request, *names: str) -> None:
+    """Refuse a query string with other parameters: a misspelt one would be answered as if it were not there."""
+    canonical(request.query_params, known={name: name for name in names})
+
+
+async def object_body(request: Request) -> dict[str, Any]:
+    """The body, which must be a JSON object.
+
+    Raises:
+        InvalidInput: it is none.
+    """
+    try:
+        # Only as UTF-8: in another encoding the edge could not see how deep it is nested.
+        body = json.loads((await request.body()).decode("utf-8-sig"))
+    except ValueError:
+        raise InvalidInput(
+            "the body is not JSON; send an object such as {'query': 'OOMKilled'}", field="body"
+        ) from None
+    if not isinstance(body, dict):
+        raise InvalidInput(f"the body is {shown(body)}, which is not a JSON object; send one", field="body")
+    return body
+
+
+def answered(answer: Answer) -> Response:
+    """The answer as JSON."""
+    return Response(answer.model_dump_json(), media_type="application/json")
+
+
+def _refusal(request: Request, failure: Failure) -> Response:
+    return error_reply(
+        path=request.url.path,
+        status=failure.status,
+        code=failure.code,
+        message=failure.message,
+        field=failure.field,
+        headers=retry_headers(failure),
+    )
+
+
+def retry_headers(failure: Failure) -> dict[str, str] | None:
+    """When to come back, for a caller that asked for more than it may."""
+    return {"Retry-After": str(math.ceil(failure.retry_after))} if failure.retry_after is not None else None
+
+
+def _invalid(error: RequestValidationError) -> InvalidInput:
+    """One line in place of the framework's list."""
+    problem = error.errors()[0]
+    field = str(problem["loc"][-1])
+    return InvalidInput(f"{field} is {shown(problem['input'])}; {problem['msg'].lower()}", field=field)

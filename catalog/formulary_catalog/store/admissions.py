@@ -1,0 +1,41 @@
+"""Who created which object of the cluster, as the API server told the admission webhook."""
+
+from formulary_catalog.store.database import Connection, Database
+
+
+class AdmissionRecords:
+    """Kept by the uid of the object: nobody knows it before the API server asks, and it is never used again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def record(self, *, resource: str, namespace: str, name: str, uid: str, username: str) -> None:
+        """Note who creates an object. The first record of a uid stands: a later one would not be about its creation.
+
+        Raises:
+            Unavailable: it was not noted.
+        """
+        await self._database.execute(
+            """
+            insert into admission_record (uid, resource, namespace, name, username) values ($1, $2, $3, $4, $5)
+            on conflict (uid) do nothing
+            """,
+            uid,
+            resource,
+            namespace,
+            name,
+            username,
+        )
+
+    async def username(self, uid: str) -> str:
+        """Who created the object with this uid; empty if no webhook saw it.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> str:
+            found = await connection.fetchval("select username from admission_record where uid = $1", uid)
+            return str(found or "")
+
+        return await self._database.read(read)

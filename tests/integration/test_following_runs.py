@@ -1,0 +1,68 @@
+"""The operator looks at runs that are under way soon, however many others wait for somebody."""
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from dataclasses import replace
+
+import asyncpg
+
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.runs import RunWriter
+from formulary_operator.following import Following
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.objects import ObjectKey
+from formulary_operator.workqueue import WorkQueue
+from support.runs import HARMLESS, request
+
+WAITING = 400
+PATIENCE_SECONDS = 8.0
+
+
+async def _many_waiting(database: str, *, like: str) -> None:
+    owner = await asyncpg.connect(database)
+    try:
+        await owner.execute(
+            """
+            insert into formulary.invocation
+            select copied.* from formulary.invocation original, generate_series(1, $2) as number,
+                jsonb_populate_record(
+                    original, jsonb_build_object('id', 'inv-' || number, 'object_name', 'inv-' || number)) as copied
+            where original.id = $1
+            """,
+            like,
+            WAITING,
+        )
+    finally:
+        await owner.close()
+
+
+async def test_runs_that_wait_for_an_approval_do_not_slow_those_that_run(writing: Database, database: str) -> None:
+    runs = RunWriter(writing, shared_namespace="formulary")
+    waiting = (await runs.submit(request(facts=replace(HARMLESS, environment="production")))).invocation
+    await _many_waiting(database, like=waiting.id)
+    running = (await runs.submit(request())).invocation
+    await runs.begin(running.id)
+    queue: WorkQueue[ObjectKey] = WorkQueue()
+    looks: Counter[str] = Counter()
+    again = asyncio.Event()
+
+    async def look(key: ObjectKey) -> None:
+        looks[key.name] += 1
+        if looks[running.object_name] >= 2:
+            again.set()
+
+    following = Following(runs=runs, queue=queue, metrics=OperatorMetrics(), namespaces=())
+    tasks = [
+        asyncio.create_task(following.keep_looking()),
+        asyncio.create_task(queue.work(look, failed=lambda key, error: None)),
+    ]
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await again.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    assert len(looks) == WAITING + 2, "the others were looked at once"

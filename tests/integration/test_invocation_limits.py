@@ -1,0 +1,151 @@
+"""What one caller may ask for: counted in PostgreSQL, so that replicas agree."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import httpx
+import pytest
+
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support import databases, playing
+from support.access import KnownCallers, Rights
+from support.agent import call, refused
+from support.runnable import TARGET, write_manifests
+from support.serving import load, serving
+
+STAGING = {"X-Remediation-Id": "rr-staging"}
+
+
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
+    async with databases.migrated_database(postgres) as database:
+        await load([manifests], dsn=database, embedder=None)
+        yield database
+
+
+@pytest.fixture(scope="module")
+async def replicas(dsn: str) -> AsyncIterator[tuple[CatalogService, CatalogService]]:
+    """Two servers' worth of connections to one database."""
+    one, other = [
+        await CatalogService.create(dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics())
+        for _ in range(2)
+    ]
+    yield one, other
+    await one.close()
+    await other.close()
+
+
+@pytest.fixture(autouse=True)
+async def nothing_asked_for(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(dsn)
+    await connection.execute("delete from formulary.invocation")
+    yield connection
+    await connection.close()
+
+
+def request(**options: Any) -> dict[str, Any]:
+    params = {"workflow_id": "scale-out", "input": {"REPLICAS": 3}, "options": options}
+    return {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
+
+
+async def ask(url: str, *, headers: dict[str, str] = STAGING, **options: Any) -> httpx.Response:
+    async with httpx.AsyncClient(timeout=50) as http:
+        return await http.post(f"{url}/api/v1/invoke", json=request(**options), headers=headers)
+
+
+async def test_the_hourly_limit_holds_over_replicas_and_says_when_there_is_room(
+    replicas: tuple[CatalogService, CatalogService], dsn: str, nothing_asked_for: asyncpg.Connection
+) -> None:
+    one, other = replicas
+    async with (
+        serving(one, invocations_per_hour=2) as here,
+        serving(other, invocations_per_hour=2) as there,
+        playing.operator(dsn),
+    ):
+        answers = [await ask(here), await ask(there), await ask(here), await ask(there)]
+        await nothing_asked_for.execute(
+            "update formulary.invocation set created_at = created_at - interval '59 minutes 50 seconds'"
+        )
+        soon = await ask(here)
+        message = refused(
+            await call(
+                there, "invoke_workflow", {"workflow_id": "scale-out", "input": {"REPLICAS": 3}}, headers=STAGING
+            )
+        )
+        await nothing_asked_for.execute("update formulary.invocation set created_at = created_at - interval '1 minute'")
+        again = await ask(there)
+
+    assert [answer.status_code for answer in answers] == [200, 200, 429, 429]
+    assert 3500 < int(answers[2].headers["Retry-After"]) <= 3600
+    assert (answers[2].json()["error"]["code"], answers[2].json()["error"]["data"]["retry"]) == (-32003, True)
+    assert 1 <= int(soon.headers["Retry-After"]) <= 11
+    assert "retry in" in message
+    assert again.status_code == 200
+
+
+async def test_the_limit_of_concurrent_runs_counts_what_is_not_over(
+    replicas: tuple[CatalogService, CatalogService], dsn: str
+) -> None:
+    one, other = replicas
+    async with (
+        serving(one, concurrent_invocations=3) as here,
+        serving(other, concurrent_invocations=3) as there,
+        playing.run_writer(dsn) as runs,
+    ):
+        await runs.announce(name="played", engines=["job"])
+        at_once = await asyncio.gather(*(ask(url, timeoutMs=60000) for url in (here, there) * 5))
+        accepted = [answer for answer in at_once if answer.status_code == 200]
+        await runs.cancel(accepted[0].json()["result"]["invocation_id"], message="deleted")
+        again = await ask(here, timeoutMs=60000)
+
+    assert len(accepted) == 3
+    assert {answer.status_code for answer in at_once} == {200, 429}
+    assert all("Retry-After" in answer.headers for answer in at_once if answer.status_code == 429)
+    assert again.status_code == 200
+
+
+async def test_a_repeat_of_a_run_needs_no_room(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+    async with serving(replicas[0], invocations_per_hour=1) as url, playing.operator(dsn):
+        first = await ask(url, idempotencyKey="k")
+        again = await ask(url, idempotencyKey="k")
+        other = await ask(url)
+
+    assert first.json()["result"]["invocation_id"] == again.json()["result"]["invocation_id"]
+    assert other.status_code == 429
+
+
+async def test_each_caller_has_limits_of_its_own(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+    rights = Rights(see=["formulary"], use=["shop"], invoke=[TARGET])
+    known = KnownCallers(ann=rights, bob=rights)
+    serving_two = serving(replicas[0], authenticator=known, invocations_per_hour=1)
+    async with serving_two as url, playing.operator(dsn):
+        statuses = [
+            (await ask(url, headers={**STAGING, "Authorization": f"Bearer {name}"})).status_code
+            for name in ("ann", "ann", "bob")
+        ]
+
+    assert statuses == [200, 429, 200]
+
+
+async def test_the_longest_timeout_is_a_setting(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+    async with serving(replicas[0], max_timeout_ms=20_000) as url, playing.operator(dsn):
+        longer = await ask(url, timeoutMs=20_001)
+        allowed = await ask(url, timeoutMs=20_000)
+        unsaid = await ask(url)
+
+    assert (longer.status_code, longer.json()["error"]["code"]) == (400, -32002)
+    assert "give 1000 to 20000" in longer.json()["error"]["message"]
+    assert [allowed.status_code, unsaid.status_code] == [200, 200]
+
+
+async def test_without_settings_there_are_no_limits(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+    async with serving(replicas[0]) as url, playing.operator(dsn):
+        answers = await asyncio.gather(*(ask(url) for _ in range(12)))
+
+    assert {answer.status_code for answer in answers} == {200}

@@ -1,0 +1,126 @@
+"""What came of runs, in search results and details: from real runs, and nothing where there were none."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.invocation.request import InvocationRequest
+from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support import databases, playing
+from support.manifest import text
+from support.runnable import STAGING, runnable, write_manifests
+from support.serving import load
+
+UNKNOWN = (None, None)
+
+
+@pytest.fixture
+async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
+    async with databases.migrated_database(postgres) as database:
+        await load([manifests], dsn=database, embedder=None)
+        yield database
+
+
+@pytest.fixture
+async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
+    created = await CatalogService.create(
+        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
+    )
+    yield created
+    await created.close()
+
+
+async def run(catalog: CatalogService, workflow_id: str, **others: Any) -> None:
+    service = InvocationService(catalog=catalog, settings=Settings())
+    request = InvocationRequest(workflow_id=workflow_id, input={"REPLICAS": 1}, **others)
+    try:
+        await service.invoke(request, context=STAGING, caller=LOCAL)
+    except FormularyError:
+        return
+
+
+async def seen(catalog: CatalogService, workflow_id: str) -> tuple[float | None, float | None]:
+    """Success rate and duration, which search and details agree upon."""
+    details = await catalog.details(workflow_id, context=ContextReference(), caller=LOCAL)
+    found = await catalog.search(search_request(query=workflow_id, top_k=50), caller=LOCAL)
+    (hit,) = [hit for hit in found.workflows if hit.version_id == details.version_id]
+    assert (hit.success_rate, hit.median_duration_seconds) == (
+        details.success_rate,
+        details.median_duration_seconds,
+    )
+    return details.success_rate, details.median_duration_seconds
+
+
+async def test_nothing_is_known_of_what_never_ran(catalog: CatalogService) -> None:
+    assert await seen(catalog, "scale-out") == UNKNOWN
+
+
+async def test_success_and_duration_come_from_real_runs_of_this_version(catalog: CatalogService, dsn: str) -> None:
+    endings = iter([playing.GOOD, playing.BAD, playing.GOOD, playing.GOOD])
+    async with playing.operator(dsn, ends=lambda _: next(endings)):
+        for _ in range(4):
+            await run(catalog, "scale-out")
+    owner = await asyncpg.connect(dsn)
+    await owner.execute(
+        """
+        update formulary.invocation set started_at = finished_at - make_interval(secs => n.seconds)
+        from (select id, 10 * row_number() over (order by created_at) as seconds from formulary.invocation) as n
+        where invocation.id = n.id
+        """
+    )
+    await owner.close()
+    async with playing.operator(dsn):
+        await run(catalog, "scale-out")
+
+    rate, duration = await seen(catalog, "scale-out")
+    assert rate == pytest.approx(4 / 5)
+    # The good ones took 10, 30, 40 and almost no seconds.
+    assert duration == pytest.approx(20, abs=1)
+    assert await seen(catalog, "slow") == UNKNOWN
+
+
+async def test_only_failures_leave_the_duration_unknown(catalog: CatalogService, dsn: str) -> None:
+    async with playing.operator(dsn, ends=lambda _: playing.LATE):
+        await run(catalog, "fragile")
+
+    assert await seen(catalog, "fragile") == (0.0, None)
+
+
+async def test_dry_and_cancelled_runs_say_nothing(catalog: CatalogService, dsn: str) -> None:
+    async with playing.operator(dsn, ends=lambda _: None) as runs:
+        await run(catalog, "scale-out", dry_run=True)
+        await run(catalog, "scale-out", timeout_ms=60_000)
+        (going,) = await runs.active()
+        await asyncio.wait_for(_until_running(runs, going.id), timeout=10)
+        await runs.cancel(going.id, message="deleted")
+
+    assert await seen(catalog, "scale-out") == UNKNOWN
+
+
+async def _until_running(runs: Any, invocation_id: str) -> None:
+    while (await runs.find(invocation_id)).started_at is None:  # noqa: ASYNC110 - the row is changed by SQL
+        await asyncio.sleep(0.02)
+
+
+async def test_a_new_version_begins_without_a_past(catalog: CatalogService, dsn: str, tmp_path: Any) -> None:
+    async with playing.operator(dsn):
+        await run(catalog, "scale-out")
+    newer = tmp_path / "newer.yaml"
+    newer.write_text(text(runnable("scale-out", version="1.1.0")))
+    await load([newer], dsn=dsn, embedder=None)
+
+    old = await catalog.details("scale-out@1.0.0", context=ContextReference(), caller=LOCAL)
+    assert old.success_rate == 1.0
+    new = await catalog.details("scale-out@1.1.0", context=ContextReference(), caller=LOCAL)
+    assert new.success_rate is None
