@@ -33,7 +33,7 @@ def configuration() -> str:
             "",
             head,
             *_rows(Settings),
-            "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that `search`, `show` and `list` ask. |",
+            "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that commands ask. |",
             logging,
             "",
             "## `formulary-operator`",
@@ -103,6 +103,8 @@ def _rows(settings: type[BaseSettings]) -> list[str]:
 def _default(value: object) -> str:
     if value is None or value == "" or value in (frozenset(), ()):
         return ""
+    if isinstance(value, tuple):
+        value = ",".join(value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

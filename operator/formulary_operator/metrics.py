@@ -8,7 +8,8 @@ RECONCILES = Definition(
     "formulary_reconcile_total",
     "counter",
     ("kind", "outcome"),
-    "Objects reconciled, by kind and outcome: Served, Suspended, Invalid, VersionImmutable, Gone, Stored, failed.",
+    "Objects reconciled, by kind and outcome: for workflows Served, Suspended, Invalid, VersionImmutable or Gone, for "
+    "invocations the phase of the run, for all kinds failed.",
 )
 RECONCILE_SECONDS = Definition(
     "formulary_reconcile_seconds", "histogram", ("kind",), "Seconds that reconciling one object took."
@@ -38,6 +39,23 @@ STATUS_PATCHES = Definition(
 CONTEXTS_STORED = Definition(
     "formulary_contexts_stored", "gauge", (), "Incidents whose AIAnalysis exists, as of the last resync."
 )
+RUNS = Definition("formulary_runs", "gauge", ("phase",), "Runs that are not over, by phase.")
+RUNS_ENDED = Definition(
+    "formulary_runs_ended_total", "counter", ("phase",), "Runs that ended: Succeeded, Failed, TimedOut, Cancelled."
+)
+
+TRACE_FINDINGS = Definition(
+    "formulary_trace_findings",
+    "gauge",
+    (),
+    "What the last verification of the audit trail found bent; 0 when all is well.",
+)
+TRACE_VERIFIED = Definition(
+    "formulary_trace_verified_timestamp_seconds",
+    "gauge",
+    (),
+    "Unix time of the last verification of the audit trail, or of the start of the replica that will do the next.",
+)
 
 DEFINITIONS = (
     RECONCILES,
@@ -53,6 +71,10 @@ DEFINITIONS = (
     EMBEDDINGS,
     STATUS_PATCHES,
     CONTEXTS_STORED,
+    RUNS,
+    RUNS_ENDED,
+    TRACE_FINDINGS,
+    TRACE_VERIFIED,
 )
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -88,6 +110,10 @@ class OperatorMetrics:
         self._embeddings = counter(EMBEDDINGS)
         self._status_patches = counter(STATUS_PATCHES)
         self.contexts_stored = gauge(CONTEXTS_STORED)
+        self._runs = gauge(RUNS)
+        self._runs_ended = counter(RUNS_ENDED)
+        self._trace_findings = gauge(TRACE_FINDINGS)
+        self._trace_verified = gauge(TRACE_VERIFIED)
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
         """Count one object that was reconciled, or that failed to be."""
@@ -111,6 +137,23 @@ class OperatorMetrics:
     def count_status_patch(self, outcome: str) -> None:
         """Count one write of a status."""
         self._status_patches.labels(outcome=outcome).inc()
+
+    def set_runs(self, phase: str, runs: int) -> None:
+        """Say how many runs are in a phase now."""
+        self._runs.labels(phase=phase).set(runs)
+
+    def trail_watched(self) -> None:
+        """Say that from now on verifications are due."""
+        self._trace_verified.set_to_current_time()
+
+    def trail_verified(self, *, findings: int) -> None:
+        """Say what a verification of the whole audit trail has come to, now."""
+        self._trace_findings.set(findings)
+        self._trace_verified.set_to_current_time()
+
+    def count_run(self, phase: str) -> None:
+        """Count one run that ended."""
+        self._runs_ended.labels(phase=phase).inc()
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""

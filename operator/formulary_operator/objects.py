@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+
+CATALOG_KINDS = (WORKFLOWS, ANALYSES)
+"""What the catalog is made from; without them there is nothing to do."""
+RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
+"""What runs are asked for, governed and approved with."""
 
 
 class ObjectKey(NamedTuple):
@@ -12,9 +17,6 @@ class ObjectKey(NamedTuple):
     kind: str
     namespace: str
     name: str
-
-
-WATCHED: Mapping[str, Resource] = {resource.plural: resource for resource in (WORKFLOWS, ANALYSES)}
 
 
 def key_of(resource: Resource, document: Mapping[str, Any]) -> ObjectKey:

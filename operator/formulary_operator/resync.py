@@ -21,9 +21,10 @@ from formulary_operator.core.drift import is_adrift
 from formulary_operator.core.sweep import Key, by_key, sweep
 from formulary_operator.core.translate import SOURCE, context_of
 from formulary_operator.embedding import Embedding
+from formulary_operator.executor import Executor
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import WATCHED, ObjectKey, key_of
+from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey, key_of
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workqueue import Priority, WorkQueue, pause_after
 
@@ -48,6 +49,7 @@ class Resync:
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
+        self._executor: Executor | None = None
         self._namespaces = settings.watch_namespaces or ("",)
         self._client = client
         self._catalog = catalog
@@ -56,6 +58,10 @@ class Resync:
         self._queue = queue
         self._metrics = metrics
         self._asked = asyncio.Event()
+
+    def include(self, executor: Executor) -> None:
+        """Compare what belongs to runs as well."""
+        self._executor = executor
 
     def ask(self) -> None:
         """Have a resync run soon: something may have been missed."""
@@ -85,7 +91,8 @@ class Resync:
 
     async def notice_emptiness(self) -> None:
         """Ask for a resync when nothing of a kind is left: a listing of nothing is told to nobody by kopf."""
-        places = [resource.path(namespace=namespace) for resource in WATCHED.values() for namespace in self._namespaces]
+        kinds = (*CATALOG_KINDS, *(RUN_KINDS if self._executor is not None else ()))
+        places = [resource.path(namespace=namespace) for resource in kinds for namespace in self._namespaces]
         empty = set(places)  # what is empty at the start, the first resync sees
         while True:
             await asyncio.sleep(_EMPTINESS_SECONDS)
@@ -106,6 +113,8 @@ class Resync:
         started = time.monotonic()
         # Incidents first: calls for one that is not known yet fail.
         drifted = await self._analyses() + await self._workflows()
+        if self._executor is not None:
+            drifted += sum([await self._of_runs(resource, executor=self._executor) for resource in RUN_KINDS])
         self._metrics.resynced(seconds=time.monotonic() - started)
         _log.info("resynced", queued=drifted, seconds=round(time.monotonic() - started, 2))
 
@@ -166,6 +175,18 @@ class Resync:
         self._metrics.contexts_stored.set(len(known))
         return self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone})
 
+    async def _of_runs(self, resource: Resource, *, executor: Executor) -> int:
+        """Have those objects looked at about which something may be left to do; how many stored ones are gone."""
+        watched = self._settings.watch_namespaces
+        stored = {key for key in await executor.stored(resource) if not watched or key[0] in watched}
+        async for page in self._pages(resource):
+            for document in page:
+                key = key_of(resource, document)
+                stored.discard((key.namespace, key.name))
+                if not executor.is_settled(resource, document):
+                    self._queue.add(key, Priority.URGENT)
+        return self._send(resource, {ObjectKey(resource.plural, *key) for key in stored})
+
     def _tell_strays(self, served: Collection[StoredWorkflow], *, known: Mapping[Key, StoredWorkflow]) -> None:
         """Workflows of namespaces that are not watched any more are served until somebody removes them."""
         strays = {workflow.namespace for workflow in served if workflow.source == SOURCE} - {key[0] for key in known}
@@ -181,7 +202,7 @@ class Resync:
         """Queue what differs. What waits there already is late, not adrift; a pause of it ends."""
         drifted = {key for key in keys if key not in self._queue}
         for key in sorted(keys):
-            self._queue.add(key, Priority.URGENT if resource is ANALYSES else Priority.COMPARED)
+            self._queue.add(key, Priority.COMPARED if resource is WORKFLOWS else Priority.URGENT)
         self._metrics.set_drift(resource.plural, len(drifted))
         return len(drifted)
 

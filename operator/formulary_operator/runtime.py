@@ -4,29 +4,33 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import structlog
 
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
+from formulary_catalog.store.admissions import AdmissionRecords
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.leadership import Superseded, fence
 from formulary_catalog.store.migrate import require_current_schema
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
+from formulary_operator.auditing import Auditing
 from formulary_operator.certificates import ServingCertificate, Source, directory
 from formulary_operator.contexts import ContextReconciler
 from formulary_operator.core.translate import SOURCE
 from formulary_operator.embedding import Embedding
+from formulary_operator.executor import Executor
 from formulary_operator.health import Health, Phase
-from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
+from formulary_operator.judging import Judge
+from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import WATCHED, ObjectKey
+from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey
 from formulary_operator.resync import Resync
 from formulary_operator.selfsigned import SelfSigned
 from formulary_operator.serving import served
@@ -40,6 +44,7 @@ _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0
 _DRAIN_SECONDS = 8.0
 _CRD_SECONDS = 2.0
+_EXECUTION_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -105,7 +110,11 @@ async def _webhook(settings: OperatorSettings, *, client: KubeClient, database: 
         host=settings.webhook_host,
         port=settings.webhook_port,
         certificate=ServingCertificate(source),
-        check=CatalogWriter(database).check,
+        judge=Judge(
+            check=CatalogWriter(database).check,
+            records=AdmissionRecords(database),
+            operator_user=settings.operator_user,
+        ),
     )
 
 
@@ -142,6 +151,7 @@ class Operator:
         self._health = health
         self._metrics = metrics
         self._database = database
+        self._name = f"{settings.lease_namespace}/{settings.lease_name}"
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._catalog_failed = False
         self._superseded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -151,12 +161,22 @@ class Operator:
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
         embedding = Embedding(settings, metrics=metrics)
-        self._reconcilers = {
+        self._reconcilers: dict[str, Callable[..., Awaitable[str]]] = {
             WORKFLOWS.plural: WorkflowReconciler(
                 client=client, catalog=catalog, embedding=embedding, events=events, metrics=metrics
             ).reconcile,
             ANALYSES.plural: ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
         }
+        self._auditing = Auditing(settings, database=database, metrics=metrics)
+        self._executor = Executor(
+            settings,
+            name=self._name,
+            client=client,
+            database=database,
+            events=events,
+            metrics=metrics,
+            queue=self._queue,
+        )
         self._resync = Resync(
             settings,
             client=client,
@@ -176,11 +196,15 @@ class Operator:
         """
         self._health.phase = Phase.SYNCING
         await self._kinds_served()
-        await fence(self._database, name=f"{self._settings.lease_namespace}/{self._settings.lease_name}")
+        executes = self._settings.execution and await self._can_execute()
+        await fence(self._database, name=self._name)
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         watcher = Watcher(
-            namespaces=self._settings.watch_namespaces, changed=self._queue.add, relisted=self._resync.ask
+            kinds=(*CATALOG_KINDS, *(RUN_KINDS if executes else ())),
+            namespaces=self._settings.watch_namespaces,
+            changed=self._queue.add,
+            relisted=self._resync.ask,
         )
         self._health.alive = watcher.is_alive
         workers = [
@@ -193,6 +217,8 @@ class Operator:
                 self._resync.keep_running(done=self._synced),
                 self._resync.notice_emptiness(),
                 self._until_superseded(),
+                *self._auditing.works(),
+                *self._execution(executes),
             )
         finally:
             if self.drains:
@@ -212,13 +238,46 @@ class Operator:
 
     async def _kinds_served(self) -> None:
         """Wait for the CRDs: a watch that began without them would never notice them."""
-        for resource in WATCHED.values():
-            namespace = next(iter(self._settings.watch_namespaces), "")
-            while not await self._client.serves(resource.path(namespace=namespace)):
+        for resource in CATALOG_KINDS:
+            while not await self._client.serves(resource.path(namespace=self._any_namespace)):
                 self._health.detail = f"waits for the CRD of {resource.kind} ({resource.api_version})"
                 _log.warning("waiting_for_crd", kind=resource.kind, api_version=resource.api_version)
                 await asyncio.sleep(_CRD_SECONDS)
         self._health.detail = ""
+
+    def _execution(self, executes: bool) -> list[Coroutine[Any, Any, None]]:
+        """What has to be done all the time so that workflows are run, or until they can be."""
+        if not self._settings.execution:
+            return []
+        if not executes:
+            return [self._until_it_can_execute()]
+        self._reconcilers |= self._executor.reconcilers
+        self._resync.include(self._executor)
+        return [self._executor.keep_following(), self._executor.keep_announcing()]
+
+    async def _can_execute(self) -> bool:
+        """Whether the kinds for runs are there for us; serving a catalog does not wait for them."""
+        for resource in RUN_KINDS:
+            try:
+                if await self._client.serves(resource.path(namespace=self._any_namespace)):
+                    continue
+                reason = f"the cluster does not serve {resource.plural}.{resource.group}; apply its CRD"
+            except KubernetesRefused as error:
+                reason = str(error)
+            _log.warning("nothing_is_run", reason=reason)
+            return False
+        return True
+
+    async def _until_it_can_execute(self) -> None:
+        while True:
+            await asyncio.sleep(_EXECUTION_SECONDS)
+            if await self._can_execute():
+                raise StartupError("the kinds for running workflows are there now; a restart begins to run them")
+
+    @property
+    def _any_namespace(self) -> str:
+        """One that may be asked about; empty for all of them."""
+        return next(iter(self._settings.watch_namespaces), "")
 
     async def _reconcile(self, key: ObjectKey) -> None:
         started = time.monotonic()

@@ -4,7 +4,7 @@ What the catalog's settings name as well (database, model, shared namespace) mea
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -25,6 +25,16 @@ class OperatorSettings(BaseSettings):
         default=(), description="Namespaces to watch; empty: all of them."
     )
     workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
+    execution: bool = Field(default=True, description="Run what is asked for, as far as the rules allow.")
+    engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
+        default=("job",), description="What may run it: `job`, `tekton`, `argo`."
+    )
+    default_image: str = Field(
+        default="", description="Image that runs the steps of workflows of the engine `job` that name none."
+    )
+    strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
+        default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
+    )
     resync_seconds: float = Field(default=300, gt=0, description="Seconds between two comparisons with the cluster.")
     sweep_max_fraction: float = Field(
         default=0.3,
@@ -36,6 +46,22 @@ class OperatorSettings(BaseSettings):
     context_retention_hours: float = Field(
         default=24, ge=0, description="How long the context of an AIAnalysis is kept after its object is deleted."
     )
+    audit_key_file: Path | None = Field(
+        default=None,
+        description="Ed25519 private key (PEM) that signs checkpoints of the audit trail; unset: they are not signed.",
+    )
+    audit_public_key_file: Path | None = Field(
+        default=None,
+        description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
+    )
+    checkpoint_seconds: float = Field(
+        default=60,
+        gt=0,
+        description="Seconds between two checkpoints of the audit trail: what happens is vouched for then.",
+    )
+    verify_seconds: float = Field(
+        default=6 * 3600, ge=0, description="Seconds between two verifications of the whole audit trail; 0 for none."
+    )
     health_host: str = Field(default="127.0.0.1", description="Address of `/healthz`, `/readyz` and `/metrics`.")
     health_port: int = Field(default=8081, ge=0, le=65535, description="Port of these; 0 turns them off.")
     lease_namespace: str = Field(
@@ -43,6 +69,11 @@ class OperatorSettings(BaseSettings):
     )
     lease_name: str = Field(default="formulary-operator", description="Name of that Lease.")
     pod_name: str = Field(default="", description="Who holds the Lease; empty: the host's name and the process.")
+    operator_user: str = Field(
+        default="",
+        description="Who the operator is in the cluster, such as `system:serviceaccount:formulary:formulary-operator`. "
+        "The admission webhook lets this user alone ask for runs in the name of others.",
+    )
     webhook_host: str = Field(default="0.0.0.0", description="Address of the admission webhook.")
     webhook_port: int = Field(default=0, ge=0, le=65535, description="Port of the admission webhook; 0 turns it off.")
     webhook_cert_dir: Path | None = Field(
@@ -56,7 +87,7 @@ class OperatorSettings(BaseSettings):
         default="formulary", description="ValidatingWebhookConfiguration that is given the self-signed authority."
     )
 
-    @field_validator("watch_namespaces", mode="before")
+    @field_validator("watch_namespaces", "engines", "strict_custom_labels", mode="before")
     @classmethod
-    def _namespaces(cls, value: object) -> object:
+    def _listed(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -7,17 +7,17 @@ and it would take the signals of the process. Its handlers only pass on names; w
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import kopf
 import structlog
 
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+from formulary_operator.api.names import WORKFLOWS, Resource
 from formulary_operator.core.status import is_observed
 from formulary_operator.core.translate import is_suspended
 from formulary_operator.kube.client import PAGE_SIZE
-from formulary_operator.objects import WATCHED, ObjectKey
+from formulary_operator.objects import ObjectKey
 from formulary_operator.workqueue import Priority
 
 _LOOP_SECONDS = 5.0
@@ -32,7 +32,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Watcher:
-    """Watches RemediationWorkflow and AIAnalysis objects until it is stopped.
+    """Watches the objects of these kinds until it is stopped.
 
     `changed` and `relisted` are called in the event loop that made the watcher: with each object that changed, and
     after each listing of something, from which deletions are missing.
@@ -41,10 +41,12 @@ class Watcher:
     def __init__(
         self,
         *,
+        kinds: Sequence[Resource],
         namespaces: Collection[str],
         changed: Callable[[ObjectKey, Priority], None],
         relisted: Callable[[], None],
     ) -> None:
+        self._kinds = kinds
         self._namespaces = tuple(namespaces)
         self._changed = changed
         self._relisted = relisted
@@ -108,7 +110,7 @@ class Watcher:
 
     async def _supervise(self) -> None:
         """Stop when a stream has ended: kopf goes on without it, for example when its CRD was deleted and made anew."""
-        wanted, complete = len(WATCHED) * max(1, len(self._namespaces)), False
+        wanted, complete = len(self._kinds) * max(1, len(self._namespaces)), False
         waited = 0.0
         while complete or waited < _BEGIN_SECONDS:
             await asyncio.sleep(_SUPERVISION_SECONDS)
@@ -123,7 +125,7 @@ class Watcher:
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
         kopf.on.login(registry=registry)(_login)
-        for resource in WATCHED.values():
+        for resource in self._kinds:
             kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(self._handler(resource))
         return registry
 
@@ -148,8 +150,8 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def _priority(type_: str, resource: Resource, body: kopf.Body) -> Priority:
-    """What must not wait behind a thousand new workflows: incidents, and what is to be served no more."""
-    urgent = type_ == "DELETED" or resource is ANALYSES or is_suspended(body)
+    """What must not wait behind a thousand new workflows: incidents, runs, and what is to be served no more."""
+    urgent = type_ == "DELETED" or resource is not WORKFLOWS or is_suspended(body)
     return Priority.URGENT if urgent else Priority.CHANGED
 
 

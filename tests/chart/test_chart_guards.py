@@ -70,6 +70,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "kagent.tokenSecret is set, but authentication.mode is none",
     ),
+    "runs in anybody's name": (
+        {
+            **charts.EXTERNAL,
+            "authentication": {"mode": "none"},
+            "networkPolicy": {"server": {"from": [{"podSelector": {}}]}},
+        },
+        "set execution.enabled to false, or authentication.mode to kubernetes",
+    ),
     "an issuer of nothing": (
         {**charts.EXTERNAL, "webhook": {"enabled": True, "issuerRef": {"name": "ca"}}},
         "webhook.certificates cert-manager",

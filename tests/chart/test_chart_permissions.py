@@ -2,16 +2,31 @@
 
 from typing import Any
 
+import pytest
+
 from support import charts
 
 CI = charts.ci_values()
 WATCH = ["get", "list", "watch"]
-OPERATOR = {
+CATALOG = {
     ("kubernaut.ai", "remediationworkflows", (), tuple(WATCH)),
     ("kubernaut.ai", "aianalyses", (), tuple(WATCH)),
     ("kubernaut.ai", "remediationworkflows/status", (), ("patch",)),
     ("", "events", (), ("create",)),
 }
+RUN = ("create", "get", "delete")
+OPERATOR = CATALOG | {
+    ("formulary.dev", "workflowinvocations", (), ("create", *WATCH)),
+    ("formulary.dev", "governancecontracts", (), tuple(WATCH)),
+    ("formulary.dev", "invocationapprovals", (), tuple(WATCH)),
+    ("formulary.dev", "workflowinvocations/status", (), ("patch",)),
+    ("formulary.dev", "governancecontracts/status", (), ("patch",)),
+    ("formulary.dev", "invocationapprovals/status", (), ("patch",)),
+    ("", "secrets", (), ("create",)),
+    ("batch", "jobs", (), RUN),
+    ("", "pods", (), ("list",)),
+}
+OTHER_ENGINES = {("tekton.dev", "pipelineruns", (), RUN), ("argoproj.io", "workflows", (), RUN)}
 SERVER = {
     ("authentication.k8s.io", "tokenreviews", (), ("create",)),
     ("authorization.k8s.io", "subjectaccessreviews", (), ("create",)),
@@ -58,15 +73,14 @@ def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
     lease = {(group, resource, (name,) if names else (), verbs) for group, resource, names, verbs in LEASE}
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER,
-        ("default", "catalog"): OPERATOR,
-        ("default", "payments"): OPERATOR,
+        ("default", "catalog"): OPERATOR | OTHER_ENGINES,
+        ("default", "payments"): OPERATOR | OTHER_ENGINES,
         ("default", "formulary"): lease,
+        ("holmesgpt", "payments"): {("formulary.dev", "workflowinvocations", (), ("create", *WATCH))},
     }
 
 
-def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_no_authentication_takes_away_the_server() -> (
-    None
-):
+def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is_turned_off_needs_no_rights() -> None:
     secret = {
         ("", "secrets", (), ("create",)),
         ("", "secrets", ("formulary-webhook-tls",), ("get", "update")),
@@ -79,7 +93,7 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_no_auth
     )
 
     assert granted(charts.render(CI["open"])) == {
-        ("formulary-operator", ""): OPERATOR | {configuration},
+        ("formulary-operator", ""): CATALOG | {configuration},
         ("formulary-operator", "formulary"): LEASE | secret,
     }
 
@@ -97,11 +111,44 @@ def test_the_starter_catalog_is_applied_by_an_account_of_its_own() -> None:
     assert found["formulary-all-in-one", ""] == SERVER | OPERATOR
 
 
-def test_people_with_the_roles_of_the_cluster_may_view_and_edit_workflows() -> None:
+def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_and_runs() -> None:
     objects = charts.render(CI["external"])
     view, edit = (charts.only(objects, "ClusterRole", f"formulary-formulary-{name}") for name in ("view", "edit"))
 
     assert view["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-view"] == "true"
     assert "rbac.authorization.k8s.io/aggregate-to-view" not in edit["metadata"]["labels"]
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == set(WATCH)
-    assert {resource for rule in edit["rules"] for resource in rule["resources"]} == {"remediationworkflows"}
+    assert _resources(view) == {
+        *("remediationworkflows", "aianalyses", "workflowinvocations", "governancecontracts", "invocationapprovals"),
+    }
+    assert _resources(edit) == {"remediationworkflows", "workflowinvocations"}
+
+
+@pytest.mark.parametrize("resource", ["invocationapprovals", "governancecontracts"])
+def test_who_approves_and_who_writes_rules_follows_from_no_role_of_the_cluster(resource: str) -> None:
+    writing = [
+        role["metadata"]
+        for role in charts.render(CI["external"])
+        if role["kind"] == "ClusterRole"
+        and any(resource in rule["resources"] and not set(WATCH).issuperset(rule["verbs"]) for rule in role["rules"])
+    ]
+
+    (found,) = writing
+    assert (
+        found["name"]
+        == {
+            "invocationapprovals": "formulary-formulary-approver",
+            "governancecontracts": "formulary-formulary-governance-editor",
+        }[resource]
+    )
+    assert not [label for label in found["labels"] if "aggregate-to" in label]
+
+
+def test_where_nothing_is_run_nobody_is_given_rights_on_runs() -> None:
+    roles = [o for o in charts.render(CI["open"]) if o["kind"] in ("Role", "ClusterRole")]
+
+    assert not [role for role in roles for rule in role["rules"] if "formulary.dev" in rule["apiGroups"]]
+
+
+def _resources(role: charts.Object) -> set[str]:
+    return {resource for rule in role["rules"] for resource in rule["resources"]}

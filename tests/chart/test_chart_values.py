@@ -73,6 +73,9 @@ def test_an_unknown_value_is_refused_by_name(path: Path) -> None:
         (("operator", "sweepMaxFraction"), 1.5),
         (("webhook", "certificates"), "none"),
         (("commonLabels",), {"a": 1}),
+        (("execution", "engines"), ["ansible"]),
+        (("execution", "engines"), []),
+        (("execution", "agents"), [{"name": "holmesgpt"}]),
     ],
 )
 def test_a_wrong_value_is_refused(path: Path, value: object) -> None:

@@ -1,15 +1,24 @@
 """One real API server for the session, with our kinds, and a namespace for every test."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from formulary_operator.api.names import ANALYSES, WORKFLOWS
+from formulary_catalog.store.admissions import AdmissionRecords
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, PODS, WORKFLOWS
+from formulary_operator.engines.job import JOBS
+from formulary_operator.judging import Judge
 from support import control_plane as planes
+from support import databases
+from support.admission import Place
 from support.cluster import OperatorAccount, delete_all, install_kinds, new_operator_account
 from support.control_plane import Cluster, ControlPlane
+from support.kube_clients import connected
 
 CRDS = Path(__file__).parents[2] / "crds"
 
@@ -43,15 +52,36 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
     yield from _new_namespace(cluster)
 
 
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    """The migrated database that the tests of a module share, as its owner."""
+    async with databases.migrated_database(postgres) as created:
+        yield created
+
+
 @pytest.fixture(scope="session")
 def operator_account(cluster: Cluster) -> OperatorAccount:
     """Who the operators of the tests are."""
     return new_operator_account(cluster)
 
 
+@pytest.fixture
+async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Place]:
+    """Where an admission webhook of this test's own judges."""
+    control_plane.kubectl("label", "namespace", namespace, f"judged={namespace}")
+    async with connected(control_plane.kubeconfig) as client:
+        yield Place(plane=control_plane, client=client, namespace=namespace)
+
+
+@pytest.fixture
+def judge(workflows: CatalogWriter, writing: Database, operator_account: OperatorAccount) -> Judge:
+    """Who judges, with a catalog and records of this test's own."""
+    return Judge(check=workflows.check, records=AdmissionRecords(writing), operator_user=operator_account.user)
+
+
 def _new_namespace(cluster: Cluster) -> Iterator[str]:
     name = f"test-{uuid.uuid4().hex[:8]}"
     cluster.create_namespace(name)
     yield name
-    for resource in (WORKFLOWS, ANALYSES):
+    for resource in (WORKFLOWS, ANALYSES, INVOCATIONS, CONTRACTS, APPROVALS, JOBS, PODS):
         delete_all(cluster, resource, namespace=name)

@@ -1,5 +1,6 @@
 """The chart in a real API server: installed, upgraded, rolled back, uninstalled."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,13 @@ from support.control_plane import ControlPlane, control_plane
 from support.manifest import workflow
 from support.releases import Release
 
-CRDS = ("remediationworkflows.kubernaut.ai", "aianalyses.kubernaut.ai")
+UPSTREAMS = ("remediationworkflows.kubernaut.ai", "aianalyses.kubernaut.ai")
+CRDS = (
+    *UPSTREAMS,
+    "workflowinvocations.formulary.dev",
+    "governancecontracts.formulary.dev",
+    "invocationapprovals.formulary.dev",
+)
 UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
 
 
@@ -73,7 +80,7 @@ def test_another_release_leaves_the_crds_of_the_first_alone(bare: ControlPlane, 
 
 def test_crds_that_are_there_already_are_left_alone_even_at_an_upgrade(bare: ControlPlane, release: Release) -> None:
     bare.kubectl("apply", f"--filename={UPSTREAM}")
-    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *CRDS)
+    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", *UPSTREAMS)
     before = crd(bare)
 
     release.install(charts.EXTERNAL)
@@ -111,14 +118,17 @@ def test_a_webhook_keeps_the_authority_that_the_operator_gave_it(bare: ControlPl
     values = {**charts.EXTERNAL, "webhook": {"enabled": True}}
     release.install(values)
     name = f"{release.namespace}-formulary"
-    patch = '[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"Q0E="}]'
-    bare.kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", f"--patch={patch}")
+    count = len(bare.get("validatingwebhookconfiguration", name)["webhooks"])
+    patch = [
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Q0E="} for index in range(count)
+    ]
+    bare.kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", f"--patch={json.dumps(patch)}")
 
     release.upgrade({**values, "webhook": {"enabled": True, "timeoutSeconds": 7}})
 
-    (webhook,) = bare.get("validatingwebhookconfiguration", name)["webhooks"]
-    assert (webhook["timeoutSeconds"], webhook["failurePolicy"]) == (7, "Ignore")
-    assert webhook["clientConfig"]["caBundle"] == "Q0E="
+    webhooks = bare.get("validatingwebhookconfiguration", name)["webhooks"]
+    assert [webhook["failurePolicy"] for webhook in webhooks] == ["Ignore", "Ignore", "Fail"]
+    assert {(webhook["timeoutSeconds"], webhook["clientConfig"]["caBundle"]) for webhook in webhooks} == {(7, "Q0E=")}
     release.uninstall()
 
 

@@ -4,7 +4,9 @@ The chart is installed into a real API server; then its containers run as local 
 environment and ServiceAccounts. The audit log of the API server says which permissions they used.
 """
 
+import asyncio
 import base64
+import json
 import ssl
 import subprocess
 import sys
@@ -19,10 +21,13 @@ import pytest
 
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support import charts, databases
+from support.admission import INVALID
 from support.agent import answer_of, call, found, refused
 from support.cluster import condition
-from support.control_plane import ControlPlane, Request, control_plane
-from support.manifest import analysis, workflow
+from support.cluster_runs import await_phase, job, remedy, server_request, submit
+from support.control_plane import ControlPlane, KubectlFailed, Request, control_plane
+from support.job_controller import job_controller
+from support.manifest import analysis, approval, contract, invocation, text, workflow
 from support.operator_process import Daemon, wait_until
 from support.pods import Container, container, running
 from support.releases import Release
@@ -37,6 +42,7 @@ NAMESPACED = {
     "rbac": {"scope": "namespace"},
     "catalog": {"watchNamespaces": [HOME, INCIDENTS]},
 }
+WEBHOOKS = f"{HOME}-formulary"
 QUERY = {"query": "OOMKilled critical"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "incident.yaml"
 _JOB_SECONDS = 120
@@ -55,6 +61,7 @@ class Product:
     server: Daemon
     operator: Daemon
     webhook_port: int
+    dsn: str
 
     def agent(self, name: str, *, incident: str = "rr-1") -> dict[str, str]:
         """The headers of an agent with this ServiceAccount."""
@@ -67,7 +74,9 @@ async def product(postgres: EmbeddedPostgres) -> AsyncIterator[Product]:
     """Installed with the starter catalog and a webhook; nothing but the chart grants it anything."""
     async with databases.empty_database(postgres) as dsn:
         with ExitStack() as stack:
-            yield _used(_started(VALUES, dsn=dsn, stack=stack))
+            product = _used(_started(VALUES, dsn=dsn, stack=stack))
+            await asyncio.to_thread(_run_workflows, product)
+            yield product
 
 
 async def test_an_agent_with_the_role_view_finds_what_was_applied_for_its_incident(product: Product) -> None:
@@ -118,7 +127,7 @@ def test_a_refused_change_is_told_in_an_event(product: Product) -> None:
 
 
 def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(product: Product) -> None:
-    (webhook,) = product.cluster.get("validatingwebhookconfiguration", f"{HOME}-formulary")["webhooks"]
+    webhook, *_ = product.cluster.get("validatingwebhookconfiguration", WEBHOOKS)["webhooks"]
     client = webhook["clientConfig"]
     service = f"{client['service']['name']}.{client['service']['namespace']}.svc"
     trusted = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
@@ -130,6 +139,22 @@ def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(prod
 
     assert answer.json()["response"]["allowed"] is False
     assert product.release.get("service", client["service"]["name"])["spec"]["ports"][0]["targetPort"] == "webhook"
+
+
+def test_the_api_server_asks_the_operator_about_every_kind(product: Product) -> None:
+    cluster, place = product.cluster, f"--namespace={INCIDENTS}"
+    cluster.apply(approval("no"), namespace=INCIDENTS)
+
+    for problem, document in {
+        "spec.labels.severity": INVALID,
+        "time zone": contract("a", match={"during": {"timeZone": "Europe/Nowhere"}}),
+        "spec.requester": invocation("a", requester="somebody"),
+        "cannot be changed": approval("no", decision="Reject"),
+    }.items():
+        with pytest.raises(KubectlFailed, match=problem):
+            cluster.apply(document, namespace=INCIDENTS)
+
+    assert cluster.get("iappr", "no", place)["spec"]["decision"] == "Approve"
 
 
 def test_helm_test_finds_nothing_amiss(product: Product) -> None:
@@ -152,6 +177,7 @@ async def test_with_least_rights_in_cluster_and_database_every_permission_is_use
         with ExitStack() as stack:
             product = _started(NAMESPACED, dsn=dsn, stack=stack)
             _apply(product)
+            await asyncio.to_thread(_run_workflows, product)
             await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
             product.operator.stop()  # a watch is in the audit log once it has ended
 
@@ -192,7 +218,57 @@ def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
         server=server,
         operator=operator,
         webhook_port=container_of_operator.ports.get(9443, 0),
+        dsn=dsn,
     )
+
+
+def _run_workflows(product: Product) -> None:
+    """A run with a secret that succeeds, one that is cancelled, an approval, and a rule."""
+    cluster, shown = product.cluster, product.operator.output
+    cluster.apply(remedy(), namespace=INCIDENTS)
+    _await_condition(product, "rw", "restart", "Ready")
+    with job_controller(cluster, INCIDENTS):
+        healed = submit(product.dsn, server_request("healed", namespace=INCIDENTS, secret={"TOKEN": "hush"}))
+        await_phase(cluster, healed.id, "Succeeded", namespace=INCIDENTS)
+    cancelled = submit(product.dsn, server_request("cancelled", namespace=INCIDENTS))
+    wait_until(lambda: job(cluster, cancelled.id, namespace=INCIDENTS), what="the Job", shown=shown)
+    cluster.kubectl("delete", "wfi", cancelled.id, f"--namespace={INCIDENTS}")
+    wait_until(lambda: not job(cluster, cancelled.id, namespace=INCIDENTS), what="the Job to go", shown=shown)
+    cluster.apply(approval("late", run=healed.id), contract("lenient", effect="ALLOW"), namespace=INCIDENTS)
+    _await_condition(product, "iappr", "late", "Accepted", status="False")
+    _await_condition(product, "gcon", "lenient", "Ready")
+
+
+def _await_condition(product: Product, kind: str, name: str, condition_: str, *, status: str = "True") -> None:
+    place = f"--namespace={INCIDENTS}"
+    wait_until(
+        lambda: condition(product.cluster.get(kind, name, place), condition_).get("status") == status,
+        what=f"{condition_} of {name} to be {status}",
+        shown=lambda: f"{product.cluster.get(kind, name, place)}\n{product.operator.output()}",
+    )
+
+
+def _lead_webhooks_to(cluster: ControlPlane, *, port: int) -> None:
+    """Without a kube-proxy no Service leads anywhere, but one that stands for a name. Until now nothing was judged."""
+    service = {"spec": {"type": "ExternalName", "externalName": "localhost", "clusterIP": "", "clusterIPs": None}}
+    merge = ("--type=merge", f"--patch={json.dumps(service)}")
+    cluster.kubectl("patch", "service", "formulary-webhook", f"--namespace={HOME}", *merge)
+    count = len(cluster.get("validatingwebhookconfiguration", WEBHOOKS)["webhooks"])
+    ports = [
+        {"op": "replace", "path": f"/webhooks/{index}/clientConfig/service/port", "value": port}
+        for index in range(count)
+    ]
+    patch = ("--type=json", f"--patch={json.dumps(ports)}")
+    cluster.kubectl("patch", "validatingwebhookconfiguration", WEBHOOKS, *patch)
+    wait_until(lambda: _is_judged(cluster), what="the API server to hear of it")
+
+
+def _is_judged(cluster: ControlPlane) -> bool:
+    try:
+        cluster.kubectl("create", "--dry-run=server", "--filename=-", f"--namespace={HOME}", input=text(INVALID))
+    except KubectlFailed as refused:
+        return "denied the request" in str(refused)
+    return False
 
 
 def _used(product: Product) -> Product:
@@ -207,6 +283,7 @@ def _used(product: Product) -> Product:
         what="the certificate to be renewed",
         shown=product.operator.output,
     )
+    _lead_webhooks_to(product.cluster, port=product.webhook_port)
     return product
 
 
@@ -265,6 +342,7 @@ def _review(document: dict[str, Any]) -> dict[str, Any]:
             "resource": {"group": "kubernaut.ai", "version": "v1alpha1", "resource": "remediationworkflows"},
             "namespace": HOME,
             "name": document["metadata"]["name"],
+            "userInfo": {"username": "admin"},
             "object": document,
         },
     }

@@ -1,8 +1,6 @@
 """Our CRDs, and upstream's in their place, on a real API server."""
 
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +8,12 @@ import pytest
 import yaml
 
 from formulary_catalog.domain.entry import catalog_entry, incident_context
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from support import control_plane as planes
 from support.cluster import install_kinds
 from support.control_plane import Cluster, KubectlFailed
 from support.filling import starter_documents
+from support.kinds import eventually, judged, set_status, table, with_value
 from support.manifest import analysis, workflow
 
 ROOT = Path(__file__).parents[2]
@@ -22,8 +21,7 @@ STARTER = ROOT / "catalog" / "workflows"
 SUPPORT = ROOT / "tests" / "support"
 UPSTREAM_MANIFESTS = list(yaml.safe_load_all((SUPPORT / "upstream_manifests.yaml").read_text(encoding="utf-8")))
 OLDER_THAN_THEIR_SCHEMA = {"older", "analysis-older"}
-KINDS = {"RemediationWorkflow": WORKFLOWS, "AIAnalysis": ANALYSES}
-SECONDS = 30
+KINDS = {resource.kind: resource for resource in (WORKFLOWS, ANALYSES, INVOCATIONS, CONTRACTS, APPROVALS)}
 
 every_upstream_manifest = pytest.mark.parametrize(
     "document", UPSTREAM_MANIFESTS, ids=[document["metadata"]["name"] for document in UPSTREAM_MANIFESTS]
@@ -38,45 +36,11 @@ def upstream() -> Iterator[Cluster]:
         yield running
 
 
-def with_value(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """The document with one value replaced; `path` is dotted."""
-    *parents, last = path.split(".")
-    part = document
-    for parent in parents:
-        part = part.setdefault(parent, {})
-    part[last] = value
-    return document
-
-
-def judged(cluster: Cluster, document: dict[str, Any], *, validate: bool = True) -> dict[str, Any]:
-    """The object as the API server would keep it after `kubectl apply`."""
-    options = ["--dry-run=server", f"--validate={str(validate).lower()}", "--output=json"]
-    found: dict[str, Any] = json.loads(
-        cluster.kubectl("apply", *options, "--filename=-", input=yaml.safe_dump(document))
-    )
-    return found
-
-
 def incident(**spec: Any) -> dict[str, Any]:
     """An AIAnalysis for whatever namespace it is applied to; keyword arguments are put into its spec."""
     document = analysis("a", remediation_id="rr-1", labels={"team": ["payments"]})
     del document["metadata"]["namespace"]
     return document | {"spec": document["spec"] | spec}
-
-
-def set_status(cluster: Cluster, resource: Resource, name: str, *, namespace: str, status: dict[str, Any]) -> None:
-    """Give an object this status, as its controller would."""
-    path = resource.path(namespace=namespace, name=name)
-    document = json.loads(cluster.kubectl("get", "--raw", path)) | {"status": status}
-    cluster.kubectl("replace", "--raw", f"{path}/status", "--filename=-", input=json.dumps(document))
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what the API server publishes a moment after a CRD is served."""
-    deadline = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true"
-        time.sleep(0.2)
 
 
 @pytest.mark.parametrize("resource", KINDS.values(), ids=KINDS)
@@ -194,17 +158,17 @@ def test_an_incident_without_an_id_is_refused(cluster: Cluster) -> None:
 def test_get_shows_what_one_looks_for(cluster: Cluster, namespace: str) -> None:
     cluster.apply(workflow("a", version="1.4.0"), namespace=namespace)
     set_status(cluster, WORKFLOWS, "a", namespace=namespace, status=_refused_status())
-    assert _table(cluster, "rw", namespace=namespace) == {
+    assert table(cluster, "rw", namespace=namespace) == {
         "NAME": "a", "ACTION": "RestartPod", "VERSION": "1.4.0", "STATUS": "Invalid", "READY": "False",
     }  # fmt: skip
-    assert _table(cluster, "formulary", "--output=wide", namespace=namespace)["REASON"] == "VersionImmutable"
+    assert table(cluster, "formulary", "--output=wide", namespace=namespace)["REASON"] == "VersionImmutable"
 
 
 def test_get_shows_how_far_an_analysis_is(cluster: Cluster, namespace: str) -> None:
     cluster.apply(incident(), namespace=namespace)
     status = {"phase": "Failed", "reason": "TimedOut", "postRCAContext": {"detectedLabels": {"stateful": True}}}
     set_status(cluster, ANALYSES, "a", namespace=namespace, status=status)
-    shown = _table(cluster, "aia", "--output=wide", namespace=namespace)
+    shown = table(cluster, "aia", "--output=wide", namespace=namespace)
     assert shown == {"NAME": "a", "PHASE": "Failed", "REASON": "TimedOut"}
     assert cluster.get("aia", "a", f"--namespace={namespace}")["status"] == status
 
@@ -270,11 +234,3 @@ def _refused_status() -> dict[str, Any]:
         "indexedAt": "2026-08-22T09:59:59Z",
         "conditions": [condition],
     }
-
-
-def _table(cluster: Cluster, *arguments: str, namespace: str) -> dict[str, str]:
-    """The one row of `kubectl get` by the names of its columns, without the age."""
-    header, row = cluster.kubectl("get", *arguments, f"--namespace={namespace}").splitlines()
-    cells = dict(zip(header.split(), row.split(), strict=True))
-    assert cells.pop("AGE")
-    return cells

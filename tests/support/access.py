@@ -2,17 +2,40 @@
 
 from collections.abc import Iterable, Sequence
 
-from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS, Caller, Right
+from formulary_catalog.domain.access import (
+    APPROVE,
+    INVOKE,
+    READ_INVOCATIONS,
+    SEE_WORKFLOWS,
+    USE_CONTEXTS,
+    Caller,
+    Right,
+)
 from formulary_catalog.errors import NotAuthenticated
 
 EVERYWHERE = "*"
 
 
 class Rights:
-    """An `Access`: the namespaces in which workflows may be seen and contexts used; `*` stands for all of them."""
+    """An `Access`: the namespaces in which each right is given; `*` stands for all of them."""
 
-    def __init__(self, *, see: Iterable[str] = (), use: Iterable[str] = ()) -> None:
-        self._namespaces = {SEE_WORKFLOWS: frozenset(see), USE_CONTEXTS: frozenset(use)}
+    def __init__(
+        self,
+        *,
+        see: Iterable[str] = (),
+        use: Iterable[str] = (),
+        invoke: Iterable[str] = (),
+        approve: Iterable[str] = (),
+        read: Iterable[str] = (),
+    ) -> None:
+        given = {
+            SEE_WORKFLOWS: see,
+            USE_CONTEXTS: use,
+            INVOKE: invoke,
+            APPROVE: approve,
+            READ_INVOCATIONS: read,
+        }
+        self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 
     async def allows(self, right: Right, *, namespace: str | None) -> bool:
         return EVERYWHERE in self._namespaces[right] or namespace in self._namespaces[right]

@@ -11,7 +11,7 @@ import asyncpg
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.errors import InvalidManifest
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from support.control_plane import Cluster
 from support.operator_process import wait_until
 
@@ -37,6 +37,24 @@ _RULES = [
     },
     {"apiGroups": ["kubernaut.ai"], "resources": [f"{WORKFLOWS.plural}/status"], "verbs": ["patch"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+    {
+        "apiGroups": ["formulary.dev"],
+        "resources": [INVOCATIONS.plural],
+        "verbs": ["create", "get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["formulary.dev"],
+        "resources": [CONTRACTS.plural, APPROVALS.plural],
+        "verbs": ["get", "list", "watch"],
+    },
+    {
+        "apiGroups": ["formulary.dev"],
+        "resources": [f"{resource.plural}/status" for resource in (INVOCATIONS, CONTRACTS, APPROVALS)],
+        "verbs": ["patch"],
+    },
+    {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "delete"]},
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
 

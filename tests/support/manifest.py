@@ -48,6 +48,25 @@ def analysis(
     }
 
 
+def invocation(name: str, *, workflow: str = "restart", **spec: Any) -> dict[str, Any]:
+    """A WorkflowInvocation document; keyword arguments are put into its spec."""
+    return _ours("WorkflowInvocation", name, {"workflowRef": {"workflowId": workflow}, **spec})
+
+
+def approval(name: str, *, run: str = "inv-0123456789abcdef0123", decision: str = "Approve") -> dict[str, Any]:
+    """An InvocationApproval document."""
+    return _ours("InvocationApproval", name, {"invocationId": run, "decision": decision})
+
+
+def contract(name: str, *, effect: str = "DENY", match: dict[str, Any] | None = None) -> dict[str, Any]:
+    """A GovernanceContract document with one rule."""
+    return _ours("GovernanceContract", name, {"rules": [{"id": "only", "effect": effect, "match": match or {}}]})
+
+
 def text(*documents: dict[str, Any]) -> str:
     """The documents as one YAML file."""
     return yaml.safe_dump_all(documents, sort_keys=False)
+
+
+def _ours(kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {"apiVersion": "formulary.dev/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec}

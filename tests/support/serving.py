@@ -39,7 +39,7 @@ async def catalog(
 ) -> AsyncIterator[CatalogService]:
     """The read side of a new database that holds the manifests below `roots`."""
     async with _database(postgres) as dsn:
-        await _load(roots, dsn=dsn, embedder=embedder)
+        await load(roots, dsn=dsn, embedder=embedder)
         service = await CatalogService.create(
             dsn=dsn, settings=Settings(**settings), policy=policy, metrics=metrics or Metrics(), embedder=embedder
         )
@@ -83,7 +83,8 @@ async def _database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
         await admin.close()
 
 
-async def _load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) -> None:
+async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) -> None:
+    """Load the manifests below `roots` into a migrated database."""
     writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
     try:
         loader = Loader(

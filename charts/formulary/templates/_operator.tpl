@@ -17,6 +17,22 @@
       value: {{ .Values.operator.contextRetentionHours | quote }}
     - name: FORMULARY_SWEEP_MAX_FRACTION
       value: {{ .Values.operator.sweepMaxFraction | quote }}
+    - name: FORMULARY_EXECUTION
+      value: {{ .Values.execution.enabled | quote }}
+    - name: FORMULARY_ENGINES
+      value: {{ .Values.execution.engines | join "," | quote }}
+    - name: FORMULARY_DEFAULT_IMAGE
+      value: {{ .Values.execution.defaultImage | quote }}
+    - name: FORMULARY_STRICT_CUSTOM_LABELS
+      value: {{ .Values.search.strictCustomLabels | join "," | quote }}
+    - name: FORMULARY_CHECKPOINT_SECONDS
+      value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
+    - name: FORMULARY_VERIFY_SECONDS
+      value: {{ mul (.Values.audit.verifyHours | int64) 3600 | quote }}
+    {{- if .Values.audit.signingKeySecret }}
+    - name: FORMULARY_AUDIT_KEY_FILE
+      value: /etc/formulary/audit/audit.pem
+    {{- end }}
     - name: FORMULARY_HEALTH_HOST
       value: 0.0.0.0
     - name: FORMULARY_HEALTH_PORT
@@ -34,6 +50,8 @@
     - name: FORMULARY_LOG_LEVEL
       value: {{ .Values.operator.logLevel | quote }}
     {{- if .Values.webhook.enabled }}
+    - name: FORMULARY_OPERATOR_USER
+      value: system:serviceaccount:{{ .Release.Namespace }}:{{ include "formulary.operatorAccount" . }}
     - name: FORMULARY_WEBHOOK_PORT
       value: "9443"
     {{- if eq .Values.webhook.certificates "cert-manager" }}
@@ -85,6 +103,11 @@
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
     {{- include "formulary.databaseMount" . | nindent 4 }}
+    {{- if .Values.audit.signingKeySecret }}
+    - name: audit
+      mountPath: /etc/formulary/audit
+      readOnly: true
+    {{- end }}
     {{- if include "formulary.mountedCertificate" . }}
     - name: webhook
       mountPath: /etc/formulary/webhook
@@ -100,6 +123,11 @@
 {{- define "formulary.operatorVolumes" -}}
 {{- include "formulary.scratch" . }}
 {{ include "formulary.databaseVolume" . }}
+{{- if .Values.audit.signingKeySecret }}
+- name: audit
+  secret:
+    secretName: {{ .Values.audit.signingKeySecret | quote }}
+{{- end }}
 {{- if include "formulary.mountedCertificate" . }}
 - name: webhook
   secret:

@@ -19,8 +19,8 @@ subjects:
     namespace: {{ .root.Release.Namespace | quote }}
 {{- end -}}
 
-{{/* A role and its binding: what `formulary.binding` takes, and rules as text. */}}
-{{- define "formulary.granted" -}}
+{{/* A role: {root, component, name, namespace, rules as text}; no namespace for the whole cluster. */}}
+{{- define "formulary.role" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ empty .namespace | ternary "ClusterRole" "Role" }}
 metadata:
@@ -32,6 +32,11 @@ metadata:
     {{- include "formulary.labels" . | nindent 4 }}
 rules:
   {{- .rules | nindent 2 }}
+{{- end -}}
+
+{{/* A role and its binding: what both take. */}}
+{{- define "formulary.granted" -}}
+{{ include "formulary.role" . }}
 ---
 {{ include "formulary.binding" . }}
 {{- end -}}
@@ -60,6 +65,66 @@ rules:
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- if .Values.execution.enabled }}
+{{ include "formulary.executionRules" . }}
+{{- end }}
+{{- end -}}
+
+{{/* What the operator does to run something. Jobs and the like it makes by name and never changes. */}}
+{{- define "formulary.executionRules" -}}
+- apiGroups: [formulary.dev]
+  resources: [workflowinvocations]
+  verbs: [create, get, list, watch]
+- apiGroups: [formulary.dev]
+  resources: [governancecontracts, invocationapprovals]
+  verbs: [get, list, watch]
+- apiGroups: [formulary.dev]
+  resources: [workflowinvocations/status, governancecontracts/status, invocationapprovals/status]
+  verbs: [patch]
+{{- /* Values of sensitive parameters; what is in other Secrets it cannot read. */}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+{{- if has "job" .Values.execution.engines }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [create, get, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+{{- end }}
+{{- if has "tekton" .Values.execution.engines }}
+- apiGroups: [tekton.dev]
+  resources: [pipelineruns]
+  verbs: [create, get, delete]
+{{- end }}
+{{- if has "argo" .Values.execution.engines }}
+- apiGroups: [argoproj.io]
+  resources: [workflows]
+  verbs: [create, get, delete]
+{{- end }}
+{{- end -}}
+
+{{/*
+What people and agents are given by a binding of their own; nothing of it is part of view, edit or admin. Each by the
+end of its name.
+*/}}
+{{- define "formulary.givenRules" -}}
+invoker:
+  - apiGroups: [formulary.dev]
+    resources: [workflowinvocations]
+    verbs: [create, get, list, watch]
+approver:
+  - apiGroups: [formulary.dev]
+    resources: [workflowinvocations]
+    verbs: [get, list, watch]
+  - apiGroups: [formulary.dev]
+    resources: [invocationapprovals]
+    verbs: [create, get, list, watch]
+governance-editor:
+  - apiGroups: [formulary.dev]
+    resources: [governancecontracts]
+    verbs: [create, get, list, watch, update, patch, delete]
 {{- end -}}
 
 {{/* What the operator does where it runs. */}}

@@ -26,6 +26,12 @@
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_LABEL_PARAMETERS
       value: {{ .Values.search.labelParameters | quote }}
+    - name: FORMULARY_INVOCATIONS_PER_HOUR
+      value: {{ .Values.execution.limits.perHour | int64 | quote }}
+    - name: FORMULARY_CONCURRENT_INVOCATIONS
+      value: {{ .Values.execution.limits.concurrent | int64 | quote }}
+    - name: FORMULARY_MAX_TIMEOUT_MS
+      value: {{ .Values.execution.limits.timeoutMs | int64 | quote }}
     - name: FORMULARY_POOL_SIZE
       value: {{ .Values.server.poolSize | int64 | quote }}
     - name: FORMULARY_LOG_LEVEL

@@ -14,6 +14,9 @@ server:
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
   FORMULARY_POOL_SIZE: server.poolSize
+  FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
+  FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
+  FORMULARY_MAX_TIMEOUT_MS: execution.limits.timeoutMs
   FORMULARY_LOG_LEVEL: server.logLevel
   {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
 operator:
@@ -24,12 +27,20 @@ operator:
   FORMULARY_RESYNC_SECONDS: operator.resyncSeconds
   FORMULARY_CONTEXT_RETENTION_HOURS: operator.contextRetentionHours
   FORMULARY_SWEEP_MAX_FRACTION: operator.sweepMaxFraction
+  FORMULARY_EXECUTION: execution.enabled
+  FORMULARY_ENGINES: execution.engines
+  FORMULARY_DEFAULT_IMAGE: execution.defaultImage
+  FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
+  FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
+  FORMULARY_VERIFY_SECONDS: audit.verifyHours
+  FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret
   FORMULARY_HEALTH_HOST: null
   FORMULARY_HEALTH_PORT: null
   FORMULARY_LEASE_NAMESPACE: null
   FORMULARY_LEASE_NAME: null
   FORMULARY_POD_NAME: null
   FORMULARY_LOG_LEVEL: operator.logLevel
+  FORMULARY_OPERATOR_USER: null
   FORMULARY_WEBHOOK_PORT: webhook.enabled
   FORMULARY_WEBHOOK_CERT_DIR: webhook.certificates
   FORMULARY_WEBHOOK_SECRET: webhook.certificates

@@ -1,27 +1,27 @@
-"""The CustomResourceDefinitions of the two kinds that the operator watches, made from the models."""
+"""The CustomResourceDefinitions of the kinds that the operator watches, made from the models."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
+from formulary_catalog.domain.governance.contract import ContractSpec
 from formulary_catalog.domain.workflow import WorkflowSpec
 from formulary_operator.api.analysis import AnalysisSpec
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
-from formulary_operator.api.schema import PRESERVE, Schema, structural_schema
+from formulary_operator.api.approval import ApprovalSpec, ApprovalStatus
+from formulary_operator.api.contract import ContractStatus
+from formulary_operator.api.definition import column, definition, ready
+from formulary_operator.api.invocation import InvocationSpec, InvocationStatus
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS
+from formulary_operator.api.schema import PRESERVE, structural_schema
 from formulary_operator.api.status import WorkflowStatus
 
 _HEADER = "# Generated from the models by `make generate`; change those.\n"
-_COMMON: Mapping[str, Schema] = {
-    "apiVersion": {"description": "Version of the schema of this object.", "type": "string"},
-    "kind": {"description": "Kind of this object.", "type": "string"},
-    "metadata": {"type": "object"},
-}
 
 
 def workflow_crd() -> dict[str, Any]:
     """RemediationWorkflow. What neither upstream nor we know is pruned, as it is upstream."""
-    return _definition(
+    return definition(
         WORKFLOWS,
         short_name="rw",
         description="A remedy that a platform team has approved, with the conditions under which it may be used. "
@@ -29,18 +29,18 @@ def workflow_crd() -> dict[str, Any]:
         spec=structural_schema(WorkflowSpec),
         status=structural_schema(WorkflowStatus),
         columns=[
-            _column("Action", ".spec.actionType", "What kind of action it takes."),
-            _column("Version", ".spec.version", "Version of the content."),
-            _column("Status", ".status.catalogStatus", "What the catalog has made of it."),
-            _column("Ready", _ready("status"), "Whether the newest content is served."),
-            _column("Reason", _ready("reason"), "Why it is ready or not.", wide=True),
+            column("Action", ".spec.actionType", "What kind of action it takes."),
+            column("Version", ".spec.version", "Version of the content."),
+            column("Status", ".status.catalogStatus", "What the catalog has made of it."),
+            column("Ready", ready("status"), "Whether the newest content is served."),
+            column("Reason", ready("reason"), "Why it is ready or not.", wide=True),
         ],
     )
 
 
 def analysis_crd() -> dict[str, Any]:
     """AIAnalysis. It is somebody else's: every field survives, also those of releases to come."""
-    return _definition(
+    return definition(
         ANALYSES,
         short_name="aia",
         description="The analysis of one incident. Formulary reads from it what every search of this incident must "
@@ -48,15 +48,78 @@ def analysis_crd() -> dict[str, Any]:
         spec=structural_schema(AnalysisSpec, keep_unknown=True),
         status={"description": "How far the analysis is, told by its controller.", "type": "object", PRESERVE: True},
         columns=[
-            _column("Phase", ".status.phase", "How far the analysis is."),
-            _column("Reason", ".status.reason", "Why it ended as it did.", wide=True),
+            column("Phase", ".status.phase", "How far the analysis is."),
+            column("Reason", ".status.reason", "Why it ended as it did.", wide=True),
+        ],
+    )
+
+
+def invocation_crd() -> dict[str, Any]:
+    """WorkflowInvocation."""
+    return definition(
+        INVOCATIONS,
+        short_name="wfi",
+        description="One run of a workflow: what was asked for, what was decided, how it went. Deleting it cancels the "
+        "run; the trace of it stays.",
+        spec=structural_schema(InvocationSpec),
+        status=structural_schema(InvocationStatus),
+        columns=[
+            column("Workflow", ".spec.workflowRef.workflowId", "What is run."),
+            column("Version", ".spec.workflowRef.version", "Version of the content."),
+            column("Phase", ".status.phase", "Where the run stands."),
+            column("Reason", ".status.reason", "Why it stands there.", wide=True),
+            column("Target", ".spec.target.name", "What is to be healed.", wide=True),
+            column("Requester", ".spec.requester", "Who asked for it.", wide=True),
+            column("Started", ".status.startedAt", "Since when it has run.", kind="date"),
+        ],
+    )
+
+
+def contract_crd() -> dict[str, Any]:
+    """GovernanceContract. Unknown fields are kept, and then refused: a rule without its misspelt limit says more."""
+    return definition(
+        CONTRACTS,
+        short_name="gcon",
+        description="Rules on what may run where, when and for whom. In the shared catalog namespace they hold for "
+        "every run, elsewhere for the runs in their own namespace.",
+        spec=structural_schema(ContractSpec, keep_unknown=True, defaults=False),
+        status=structural_schema(ContractStatus),
+        columns=[
+            column("Scope", ".spec.scope.name", "What it is about."),
+            column("Ready", ready("status"), "Whether the newest rules are in force."),
+            column("Reason", ready("reason"), "Why they are or not.", wide=True),
+        ],
+    )
+
+
+def approval_crd() -> dict[str, Any]:
+    """InvocationApproval."""
+    return definition(
+        APPROVALS,
+        short_name="iappr",
+        description="A person's yes or no to a run that awaits it. Who may answer is whoever may create these; who did "
+        "is told by the API server.",
+        spec=structural_schema(ApprovalSpec),
+        status=structural_schema(ApprovalStatus),
+        columns=[
+            column("Invocation", ".spec.invocationId", "The run that is meant."),
+            column("Decision", ".spec.decision", "The answer."),
+            column("Accepted", ".status.accepted", "Whether it counted.", kind="boolean"),
+            column("Approver", ".status.approver", "Who answered."),
+            column("Message", ".status.message", "What it did, or why it did not count.", wide=True),
         ],
     )
 
 
 CRDS: Mapping[str, Callable[[], dict[str, Any]]] = {
     f"{resource.group}_{resource.plural}.yaml": make
-    for resource, make in ((WORKFLOWS, workflow_crd), (ANALYSES, analysis_crd))
+    for resource, make in (
+        (WORKFLOWS, workflow_crd),
+        (ANALYSES, analysis_crd),
+        (INVOCATIONS, invocation_crd),
+        (CONTRACTS, contract_crd),
+        (APPROVALS, approval_crd),
+    )
 }
 """Makers of the definitions by the names of their files."""
 
@@ -71,57 +134,3 @@ class _Plain(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _definition(
-    resource: Resource,
-    *,
-    short_name: str,
-    description: str,
-    spec: Schema,
-    status: Schema,
-    columns: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    age = _column("Age", ".metadata.creationTimestamp", "Since when it has existed.") | {"type": "date"}
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [*columns, age],
-        "schema": {
-            "openAPIV3Schema": {
-                "description": description,
-                "type": "object",
-                "required": ["spec"],
-                "properties": {**_COMMON, "spec": spec, "status": status},
-            }
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": {
-                "kind": resource.kind,
-                "listKind": f"{resource.kind}List",
-                "plural": resource.plural,
-                "singular": resource.kind.lower(),
-                "shortNames": [short_name],
-                "categories": ["formulary"],
-            },
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
-
-
-def _column(name: str, path: str, description: str, *, wide: bool = False) -> dict[str, Any]:
-    column = {"name": name, "type": "string", "description": description, "jsonPath": path}
-    return column | ({"priority": 1} if wide else {})
-
-
-def _ready(field: str) -> str:
-    return f'.status.conditions[?(@.type=="Ready")].{field}'

@@ -30,8 +30,11 @@ ANALYSES = Resource(group="kubernaut.ai", version="v1alpha1", plural="aianalyses
 INVOCATIONS = Resource(
     group="formulary.dev", version="v1alpha1", plural="workflowinvocations", kind="WorkflowInvocation"
 )
+CONTRACTS = Resource(group="formulary.dev", version="v1alpha1", plural="governancecontracts", kind="GovernanceContract")
+APPROVALS = Resource(group="formulary.dev", version="v1alpha1", plural="invocationapprovals", kind="InvocationApproval")
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
+PODS = Resource(group="", version="v1", plural="pods", kind="Pod")
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret")
 VALIDATING_WEBHOOKS = Resource(
     group="admissionregistration.k8s.io",

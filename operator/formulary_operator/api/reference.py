@@ -68,5 +68,11 @@ def _rules(schema: Schema, *, required: bool) -> Iterator[str]:
         yield " or ".join(f"`{value}`" for value in schema["enum"])
     if "default" in schema:
         yield f"default `{schema['default']}`"
+    if schema.get("exclusiveMinimum"):
+        yield f"above {schema['minimum']:,}"
+    if "maximum" in schema:
+        yield f"at most {schema['maximum']:,}"
+    if "maxItems" in schema:
+        yield f"at most {schema['maxItems']:,} of them"
     if "maxLength" in schema:
         yield f"at most {schema['maxLength']:,} characters"

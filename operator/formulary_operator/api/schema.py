@@ -27,27 +27,33 @@ _INEXPRESSIBLE = frozenset({"title", "$defs", "propertyNames"})
 _KNOWN = _TRANSLATED | _INEXPRESSIBLE | {*_RULES}
 
 
-def structural_schema(model: type[BaseModel], *, keep_unknown: bool = False) -> Schema:
-    """The schema of what a model accepts, in camelCase. `keep_unknown`: the API server keeps fields it does not know.
+def structural_schema(model: type[BaseModel], *, keep_unknown: bool = False, defaults: bool = True) -> Schema:
+    """The schema of what a model accepts, in camelCase.
+
+    `keep_unknown`: the API server keeps fields that the model does not know, for others to read or for us to refuse.
+    `defaults`: it writes defaults into what is applied. In members of lists that looks like a change to those who
+    compare what they applied with what is there.
 
     Raises:
         ValueError: the model says something that has no form here.
     """
     document = model.model_json_schema()
-    return _Translation(document.get("$defs", {}), keep_unknown).node(document)
+    return _Translation(document.get("$defs", {}), keep_unknown, defaults).node(document)
 
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
     definitions: Mapping[str, Schema]
     keep_unknown: bool
+    defaults: bool
 
     def node(self, schema: Schema) -> Schema:
         schema = self._without_indirection(schema)
         unknown = [word for word in schema if word not in _KNOWN and not word.startswith(_EXTENSION)]
         if unknown:
             raise ValueError(f"{unknown[0]!r} has no form in a structural schema; translate it or leave it out")
-        return _described(schema) | self._type(schema) | _rules(schema) | self._members(schema)
+        default = _default(schema) if self.defaults else {}
+        return _described(schema) | self._type(schema) | _rules(schema) | default | self._members(schema)
 
     def _without_indirection(self, schema: Schema) -> Schema:
         """References, and choices between one thing and null, are written out; what stands beside them wins."""
@@ -62,8 +68,9 @@ class _Translation:
     def _type(self, schema: Schema) -> Schema:
         if "type" not in schema:
             return {PRESERVE: True}
-        takes_anything = schema.get("additionalProperties") is True
-        if takes_anything and (self.keep_unknown or "properties" not in schema):
+        others = schema.get("additionalProperties")
+        is_free = others is True and "properties" not in schema
+        if is_free or (self.keep_unknown and isinstance(others, bool)):
             return {"type": "object", PRESERVE: True}
         return {"type": schema["type"]}
 
@@ -105,8 +112,10 @@ def _rules(schema: Schema) -> Schema:
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if exclusive in schema:
             rules |= {bound: schema[exclusive], exclusive: True}
-    default = schema.get("default")
-    if default and isinstance(default, str | int | float):
-        # An empty one says nothing, and would be written into what its author applied, and so into the content hash.
-        rules["default"] = default
     return rules
+
+
+def _default(schema: Schema) -> Schema:
+    default = schema.get("default")
+    # An empty one says nothing, and would be written into what its author applied, and so into the content hash.
+    return {"default": default} if default and isinstance(default, str | int | float) else {}

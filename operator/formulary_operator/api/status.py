@@ -1,4 +1,4 @@
-"""The status of a RemediationWorkflow: what the operator tells about one, and where the schema of it comes from."""
+"""What the statuses of our kinds have in common, and that of a RemediationWorkflow. Their schemas come from here."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -17,7 +17,7 @@ class Condition(Model):
     type: str = Field(
         min_length=1,
         max_length=316,
-        description="Ready: the content as it was applied last is served. Indexed: it can be found by its meaning.",
+        description="Which aspect; the list says what each of its types means.",
     )
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
     observed_generation: Generation | None = Field(
@@ -31,6 +31,12 @@ class Condition(Model):
         description="Why, in one word for programs, such as VersionImmutable.",
     )
     message: str = Field(max_length=32768, description="Why, and what to do about it.")
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}),
+]
 
 
 class WorkflowStatus(Model):
@@ -51,8 +57,8 @@ class WorkflowStatus(Model):
     )
     embedding_model: str | None = Field(default=None, description="Model whose vector stands for it in searches.")
     indexed_at: datetime | None = Field(default=None, description="When it became searchable with this content.")
-    conditions: list[Condition] = Field(
+    conditions: Conditions = Field(
         default=[],
-        description="Ready and Indexed, with reasons and messages that a person can act on.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+        description="Ready: the content as it was applied last is served. Indexed: it can be found by its meaning. "
+        "Invocable: agents can have it run. With reasons and messages that a person can act on.",
     )

@@ -1,29 +1,73 @@
 """What the API server asks before it stores an object, and the answers: AdmissionReview of admission.k8s.io/v1."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.errors import InvalidInput
-from formulary_operator.api.names import WORKFLOWS
-from formulary_operator.core.finding import Finding
+from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 
+_JUDGED = ("CREATE", "UPDATE")
+_RESOURCES = {(resource.group, resource.kind): resource for resource in (WORKFLOWS, INVOCATIONS, APPROVALS, CONTRACTS)}
 _INVALID = 422
 """Never 409, also for a version that is taken: clients would take that for a lost race and send the same again."""
 
-_JUDGED = ("CREATE", "UPDATE")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """An object whose spec is new, and the user who sends it. Its `document` has a name and a namespace."""
+
+    resource: Resource
+    operation: str
+    document: Mapping[str, Any]
+    username: str
+    dry_run: bool
+
+    @property
+    def is_update(self) -> bool:
+        return self.operation == "UPDATE"
+
+    @property
+    def spec(self) -> Any:
+        return self.document.get("spec")
+
+    @property
+    def name(self) -> str:
+        return str(self.document["metadata"]["name"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.document["metadata"]["namespace"])
+
+    @property
+    def uid(self) -> str:
+        """The uid that the object has, or will have: the API server has chosen it before it asks.
+
+        Raises:
+            InvalidInput: there is none.
+        """
+        return _text(self.document["metadata"], "uid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request of a review. `workflow` is what would be stored if that is ours to judge, else None."""
+    """One request of a review. `submission` is what would be stored if that is ours to judge, else None."""
 
     uid: str
-    operation: str
-    workflow: Mapping[str, Any] | None
+    submission: Submission | None
+
+
+class Denied(FormularyError):
+    """The object must not be stored. `reason` is the word for programs, `code` an HTTP status."""
+
+    def __init__(self, message: str, *, reason: str, code: int = _INVALID) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.code = code
 
 
 def question(review: object) -> Question:
@@ -37,7 +81,38 @@ def question(review: object) -> Question:
         raise InvalidInput(f"the body is no {KIND} of {API_VERSION}; send one", field="apiVersion")
     request = _mapping(content.get("request"), field="request")
     uid, operation = _text(request, "uid"), _text(request, "operation")
-    return Question(uid=uid, operation=operation, workflow=_workflow(request, operation=operation))
+    return Question(uid=uid, submission=_submission(request, operation=operation))
+
+
+def require_unchanged(submission: Submission) -> None:
+    """Of some kinds the spec is a record, which no update may change.
+
+    Raises:
+        Denied: this one would.
+    """
+    if submission.is_update:
+        raise Denied(
+            f"spec of a {submission.resource.kind} cannot be changed; leave it as it is, or delete the object and "
+            "create another",
+            reason="SpecImmutable",
+        )
+
+
+def require_own_name(submission: Submission, *, operator_user: str) -> None:
+    """Nobody but the operator asks for a run in the name of somebody else.
+
+    Raises:
+        Denied: somebody does.
+    """
+    spec = submission.spec
+    named = spec.get("requester") if isinstance(spec, Mapping) else None
+    if named and named != submission.username and submission.username != operator_user:
+        raise Denied(
+            f"spec.requester: must be absent or your own name, {submission.username!r} (got {reprlib.repr(named)}); "
+            "leave it out",
+            reason="RequesterForged",
+            code=403,
+        )
 
 
 def allowed(uid: str, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -45,9 +120,9 @@ def allowed(uid: str, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
     return _answer({"uid": uid, "allowed": True} | ({"warnings": list(warnings)} if warnings else {}))
 
 
-def denied(uid: str, finding: Finding) -> dict[str, Any]:
+def denied(uid: str, denial: Denied) -> dict[str, Any]:
     """The answer that keeps the object out, in the words that its condition would have."""
-    status = {"code": _INVALID, "reason": str(finding.reason), "message": finding.message}
+    status = {"code": denial.code, "reason": denial.reason, "message": str(denial)}
     return _answer({"uid": uid, "allowed": False, "status": status})
 
 
@@ -55,11 +130,11 @@ def _answer(response: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 
-def _workflow(request: Mapping[str, Any], *, operation: str) -> Mapping[str, Any] | None:
-    """The workflow whose spec is new; None for other kinds, subresources, deletions, and where the spec stays."""
+def _submission(request: Mapping[str, Any], *, operation: str) -> Submission | None:
+    """What is new in the spec; None for other kinds, subresources, deletions, and where the spec stays."""
     kind = _mapping(request.get("kind"), field="request.kind")
-    ours = (kind.get("group"), kind.get("kind")) == (WORKFLOWS.group, WORKFLOWS.kind)
-    if not ours or operation not in _JUDGED or request.get("subResource"):
+    resource = _RESOURCES.get((str(kind.get("group")), str(kind.get("kind"))))
+    if resource is None or operation not in _JUDGED or request.get("subResource"):
         return None
     document = _mapping(request.get("object"), field="request.object")
     metadata = _mapping(document.get("metadata"), field="request.object.metadata")
@@ -68,7 +143,13 @@ def _workflow(request: Mapping[str, Any], *, operation: str) -> Mapping[str, Any
     if unchanged or metadata.get("deletionTimestamp"):
         return None
     named = {"name": _text(metadata, "name"), "namespace": metadata.get("namespace") or _text(request, "namespace")}
-    return {**document, "metadata": {**metadata, **named}}
+    return Submission(
+        resource=resource,
+        operation=operation,
+        document={**document, "metadata": {**metadata, **named}},
+        username=_text(_mapping(request.get("userInfo"), field="request.userInfo"), "username"),
+        dry_run=request.get("dryRun") is True,
+    )
 
 
 def _mapping(value: object, *, field: str) -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError, InvalidManifest, VersionImmutable
 from formulary_catalog.store.catalog import StoredWorkflow
 
@@ -41,6 +42,7 @@ class Finding:
 
     `version_id`, `content_hash` and `model_id` are those of what the catalog holds for the object, which may be an
     earlier content; empty where it holds none, or has no vector. `ids_unknown`: it could not be asked.
+    `not_invocable` says why what is served can be read and not run; empty if it can be run.
     """
 
     reason: Reason
@@ -49,6 +51,7 @@ class Finding:
     content_hash: str = ""
     model_id: str = ""
     not_embedded: str = ""
+    not_invocable: str = ""
     ids_unknown: bool = False
 
 
@@ -66,6 +69,7 @@ def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable |
         content_hash=entry.content_hash,
         model_id="" if suspended else model_id,
         not_embedded=str(problem) if problem is not None and not suspended else "",
+        not_invocable=not_invocable_because(entry.workflow.spec),
     )
 
 

@@ -13,6 +13,7 @@ from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ConfigError
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+from formulary_operator.api.names import Resource
 
 PAGE_SIZE = 100
 _SECONDS = 10.0
@@ -113,9 +114,25 @@ class KubeClient:
             raise
         return True
 
-    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """Create an object in a collection, or ask a review of one."""
-        return await self._call("POST", path, body=body)
+    async def selected(self, path: str, *, labels: Mapping[str, str]) -> list[Json]:
+        """The objects of a collection that have all these labels; at most one page of them."""
+        selector = ",".join(f"{name}={value}" for name, value in labels.items())
+        answer = await self._call("GET", path, query={"labelSelector": selector, "limit": str(PAGE_SIZE)})
+        return answer.get("items") or []
+
+    async def offers(self, resource: Resource) -> bool:
+        """Whether the cluster serves a kind at all, which everybody may ask."""
+        try:
+            found = await self._call("GET", f"/apis/{resource.api_version}")
+        except KubernetesRefused as error:
+            if error.status == 404:
+                return False
+            raise
+        return any(served.get("name") == resource.plural for served in found.get("resources") or ())
+
+    async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """Create an object in a collection, or ask a review of one. With `dry_run` it is checked and not stored."""
+        return await self._call("POST", path, body=body, query={"dryRun": "All"} if dry_run else None)
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> Json:
         """Replace an object; status 409 if its resourceVersion is no longer the newest."""
@@ -134,6 +151,19 @@ class KubeClient:
         """Server-side apply: create the object, or change the fields that `manager` owns."""
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._call("PATCH", path, body=body, query=query, content_type="application/apply-patch+yaml")
+
+    async def delete(self, path: str, *, uid: str = "") -> bool:
+        """Delete an object and, later, what it owns; False if it does not exist, or its uid is not this one."""
+        options: Json = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        try:
+            await self._call("DELETE", path, body=options)
+        except KubernetesRefused as error:
+            if error.means_no_object or (uid and error.status == 409):
+                return False
+            raise
+        return True
 
     async def _call(
         self,
@@ -176,14 +206,18 @@ def _answer(response: httpx2.Response, *, method: str, path: str) -> Json:
 
 def _refusal(response: httpx2.Response, *, method: str, path: str) -> FormularyError:
     status = response.status_code
-    if status in (429, 500, 502, 503, 504):
-        return KubernetesUnavailable(f"the Kubernetes API answers {status} to {method} {path}; retried automatically")
     try:
         told = response.json()
     except (ValueError, RecursionError):
         told = None
     if not isinstance(told, dict):
         told = {}
+    if status in (429, 500, 502, 503, 504):
+        # Such as which admission webhook does not answer.
+        why = f" ({told['message']})" if told.get("message") else ""
+        return KubernetesUnavailable(
+            f"the Kubernetes API answers {status} to {method} {path}{why}; retried automatically"
+        )
     reason = str(told.get("reason") or status)
     details = told.get("details")
     return KubernetesRefused(

@@ -15,11 +15,22 @@ from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import StartupError
 from formulary_operator.certificates import ServingCertificate, directory
 from formulary_operator.issuing import CertificatePair, issue, usable
+from formulary_operator.judging import Judge
 from formulary_operator.serving import served
 from formulary_operator.webhook import run_webhook
 
 NAMES = ["localhost", "webhook.formulary.svc"]
 NOW = datetime.now(UTC)
+
+
+class Unasked:
+    """Stands for what judges ask."""
+
+    async def check(self, _: CatalogEntry) -> None:
+        raise AssertionError("nobody asks")
+
+    async def record(self, **_: str) -> None:
+        raise AssertionError("nobody asks")
 
 
 def _written(path: Path, pair: CertificatePair) -> Path:
@@ -136,13 +147,11 @@ async def test_a_running_server_takes_a_new_certificate_and_keeps_it_when_the_ne
 
 
 async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_stopped(tmp_path: Path) -> None:
-    async def check(_: CatalogEntry) -> None:
-        raise AssertionError("nobody asks")
-
+    judge = Judge(check=Unasked().check, records=Unasked(), operator_user="")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     certificate = ServingCertificate(directory(tmp_path), seconds=0.02)
-    running = asyncio.create_task(run_webhook(host="127.0.0.1", port=port, certificate=certificate, check=check))
+    running = asyncio.create_task(run_webhook(host="127.0.0.1", port=port, certificate=certificate, judge=judge))
     pair = issue(NAMES, now=NOW)
     with pytest.raises(ConnectionRefusedError):
         await _is_trusted(port, pair)

@@ -116,6 +116,21 @@ def test_unknown_fields_are_pruned_unless_the_kind_belongs_to_somebody_else() ->
     assert structural_schema(Tolerant, keep_unknown=True) == pruning | {PRESERVE: True}
 
 
+class Closed(Model):
+    """Refuses what it does not know."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    zone: str = "UTC"
+
+
+def test_what_refuses_the_unknown_may_be_shown_it_and_be_left_without_defaults() -> None:
+    zone = {"type": "string"}
+    closed = {"description": "Refuses what it does not know.", "type": "object", "properties": {"zone": zone}}
+    assert structural_schema(Closed, keep_unknown=True, defaults=False) == closed | {PRESERVE: True}
+    assert structural_schema(Closed) == closed | {"properties": {"zone": zone | {"default": "UTC"}}}
+
+
 def test_extensions_of_kubernetes_pass() -> None:
     extension = {"x-kubernetes-list-type": "set"}
     kind = Annotated[list[str], Field(json_schema_extra=dict(extension))]

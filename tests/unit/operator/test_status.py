@@ -20,6 +20,7 @@ FINDINGS = st.builds(
     version_id=st.sampled_from(["", "wf_ver_1", "wf_ver_2"]),
     content_hash=st.sampled_from(["", "1", "2"]),
     model_id=st.sampled_from(["", "model@1"]),
+    not_invocable=st.sampled_from(["", "it declares no parameters"]),
     ids_unknown=st.booleans(),
 )
 STATUSES = st.none() | st.fixed_dictionaries(
@@ -32,7 +33,7 @@ STATUSES = st.none() | st.fixed_dictionaries(
         "conditions": st.lists(
             st.fixed_dictionaries(
                 {
-                    "type": st.sampled_from(["Ready", "Indexed"]),
+                    "type": st.sampled_from(["Ready", "Indexed", "Invocable"]),
                     "status": st.sampled_from(["True", "False"]),
                     "reason": st.sampled_from(["Served", "Registered"]),
                     "lastTransitionTime": st.just(NOW),
@@ -126,8 +127,18 @@ def test_conditions_of_others_are_kept_and_never_a_reason_to_write() -> None:
     foreign = {"type": "Scanned", "status": "True", "reason": "Clean", "lastTransitionTime": NOW}
     first = wanted_status(document({"conditions": [foreign]}), served(), now=NOW)
     assert foreign in first["conditions"]
-    changed = {**first, "conditions": [*first["conditions"][:2], {**foreign, "status": "False"}]}
+    changed = {**first, "conditions": [*first["conditions"][:3], {**foreign, "status": "False"}]}
     assert not differs(document(changed), wanted_status(document(changed), served(), now=LATER))
+
+
+def test_a_workflow_that_is_served_and_cannot_be_run_says_why() -> None:
+    finding = Finding(
+        reason=Reason.SERVED, message="m", version_id="wf_ver_1", not_invocable="it declares no parameters"
+    )
+    said = {each["type"]: each for each in wanted_status(document(), finding, now=NOW)["conditions"]}
+    assert said["Ready"]["status"] == "True"
+    assert (said["Invocable"]["status"], said["Invocable"]["reason"]) == ("False", "NotInvocable")
+    assert "declares no parameters" in said["Invocable"]["message"]
 
 
 def test_events_tell_new_standings_and_new_versions_and_nothing_else() -> None:

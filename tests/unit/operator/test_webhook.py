@@ -9,9 +9,12 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import Unavailable, VersionImmutable
+from formulary_operator.judging import Judge
 from formulary_operator.webhook import MAX_BODY_BYTES, PATH, application
 from support.manifest import workflow
 
+OPERATOR = "system:serviceaccount:formulary:operator"
+JANE = "jane@example.org"
 KIND = {"group": "kubernaut.ai", "version": "v1alpha1", "kind": "RemediationWorkflow"}
 
 
@@ -27,6 +30,11 @@ class Catalog:
         if self.problem is not None:
             raise self.problem
 
+    async def record(self, *, resource: str, namespace: str, name: str, uid: str, username: str) -> None:
+        if self.problem is not None:
+            raise self.problem
+        self.asked.append(f"{username} created {resource} {namespace}/{name} {uid}")
+
 
 @pytest.fixture
 def catalog() -> Catalog:
@@ -35,7 +43,8 @@ def catalog() -> Catalog:
 
 @pytest.fixture
 async def http(catalog: Catalog) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(app=application(catalog.check))
+    judge = Judge(check=catalog.check, records=catalog, operator_user=OPERATOR)
+    transport = httpx2.ASGITransport(app=application(judge))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield client
 
@@ -46,8 +55,43 @@ def _object(name: str = "restart", **spec: Any) -> dict[str, Any]:
     return document
 
 
+def _ours(kind: str, **spec: Any) -> dict[str, Any]:
+    """An object of another kind of ours."""
+    return {
+        "apiVersion": "formulary.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "one", "namespace": "shop", "uid": "u-1", "generation": 1},
+        "spec": spec,
+    }
+
+
+def _run(**spec: Any) -> dict[str, Any]:
+    return _ours("WorkflowInvocation", workflowRef={"workflowId": "restart"}, **spec)
+
+
+def _approval(**spec: Any) -> dict[str, Any]:
+    return _ours("InvocationApproval", invocationId="inv-00000000000000000000", decision="Approve", **spec)
+
+
+def _contract(**match: Any) -> dict[str, Any]:
+    return _ours("GovernanceContract", rules=[{"id": "freeze", "effect": "DENY", "match": match}])
+
+
+def _asked(operation: str, document: dict[str, Any], *, user: str = JANE, **request: Any) -> dict[str, Any]:
+    """The review of an object of another kind of ours."""
+    kind = {"group": "formulary.dev", "version": "v1alpha1", "kind": document["kind"]}
+    return _review(operation, kind=kind, object=document, userInfo={"username": user}, **request)
+
+
 def _review(operation: str, **request: Any) -> dict[str, Any]:
-    asked = {"uid": "r-1", "kind": KIND, "operation": operation, "namespace": "shop", **request}
+    asked = {
+        "uid": "r-1",
+        "kind": KIND,
+        "operation": operation,
+        "namespace": "shop",
+        "userInfo": {"username": JANE},
+        **request,
+    }
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
 
 
@@ -122,12 +166,102 @@ async def test_while_the_catalog_is_away_a_workflow_passes_with_a_warning(
         ),
         pytest.param({"operation": "CREATE", "kind": KIND | {"kind": "AIAnalysis"}, "object": {}}, id="other kind"),
         pytest.param({"operation": "CREATE", "kind": KIND | {"group": "a.b"}, "object": {}}, id="other group"),
+        pytest.param(
+            _asked("UPDATE", _run(dryRun=True), oldObject=_run(), subResource="status")["request"], id="status of a run"
+        ),
+        pytest.param(_asked("UPDATE", _run(), oldObject=_run())["request"], id="spec of a run unchanged"),
+        pytest.param(_asked("DELETE", _run(), oldObject=_run())["request"], id="deletion of a run"),
     ],
 )
 async def test_what_is_not_ours_to_judge_passes(
     http: httpx2.AsyncClient, catalog: Catalog, request_: dict[str, Any]
 ) -> None:
     assert await _answer(http, _review(**request_)) == {"uid": "r-1", "allowed": True}
+    assert catalog.asked == []
+
+
+@pytest.mark.parametrize(
+    ("document", "resource"),
+    [(_run(), "workflowinvocations"), (_approval(), "invocationapprovals")],
+    ids=["run", "yes"],
+)
+async def test_who_creates_a_run_or_an_approval_is_recorded_with_the_uid(
+    http: httpx2.AsyncClient, catalog: Catalog, document: dict[str, Any], resource: str
+) -> None:
+    assert (await _answer(http, _asked("CREATE", document)))["allowed"]
+    assert catalog.asked == [f"{JANE} created {resource} shop/one u-1"]
+
+
+async def test_a_rehearsal_is_not_recorded(http: httpx2.AsyncClient, catalog: Catalog) -> None:
+    assert (await _answer(http, _asked("CREATE", _approval(), dryRun=True)))["allowed"]
+    assert catalog.asked == []
+
+
+@pytest.mark.parametrize("document", [_run(), _approval()], ids=["run", "yes"])
+async def test_what_cannot_be_recorded_is_kept_out(
+    http: httpx2.AsyncClient, catalog: Catalog, document: dict[str, Any]
+) -> None:
+    catalog.problem = Unavailable("the database does not answer")
+    answer = await _answer(http, _asked("CREATE", document))
+    assert not answer["allowed"]
+    assert (answer["status"]["code"], answer["status"]["reason"]) == (503, "NotRecorded")
+    assert "try again" in answer["status"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(_run(), _run(dryRun=True)), (_approval(), _approval(reason="no"))], ids=["run", "yes"]
+)
+async def test_the_spec_of_a_run_or_an_approval_cannot_be_changed(
+    http: httpx2.AsyncClient, catalog: Catalog, before: dict[str, Any], after: dict[str, Any]
+) -> None:
+    answer = await _answer(http, _asked("UPDATE", after, oldObject=before, user=OPERATOR))
+    assert (answer["status"]["code"], answer["status"]["reason"]) == (422, "SpecImmutable")
+    assert f"spec of a {before['kind']} cannot be changed" in answer["status"]["message"]
+    assert catalog.asked == []
+
+
+@pytest.mark.parametrize(("user", "requester"), [(JANE, JANE), (JANE, ""), (OPERATOR, "holmes")])
+async def test_a_run_may_be_asked_for_in_ones_own_name_and_by_the_operator_in_any(
+    http: httpx2.AsyncClient, user: str, requester: str
+) -> None:
+    assert (await _answer(http, _asked("CREATE", _run(requester=requester), user=user)))["allowed"]
+
+
+@pytest.mark.parametrize("requester", [OPERATOR, "bob", {"a": 1}])
+async def test_a_run_in_the_name_of_somebody_else_is_denied(
+    http: httpx2.AsyncClient, catalog: Catalog, requester: Any
+) -> None:
+    answer = await _answer(http, _asked("CREATE", _run(requester=requester)))
+    assert (answer["status"]["code"], answer["status"]["reason"]) == (403, "RequesterForged")
+    assert answer["status"]["message"].startswith(f"spec.requester: must be absent or your own name, '{JANE}'")
+    assert catalog.asked == []
+
+
+async def test_without_a_known_operator_nobody_asks_in_the_name_of_others() -> None:
+    catalog = Catalog()
+    app = application(Judge(check=catalog.check, records=catalog, operator_user=""))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="https://webhook") as http:
+        assert not (await _answer(http, _asked("CREATE", _run(requester="bob"))))["allowed"]
+
+
+@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+async def test_a_contract_is_denied_with_the_field_the_value_and_the_rule(
+    http: httpx2.AsyncClient, operation: str
+) -> None:
+    document = _contract(during={"timeZone": "Europe/Nowhere"})
+    answer = await _answer(http, _asked(operation, document, oldObject=_contract()))
+    assert (answer["status"]["code"], answer["status"]["reason"]) == (422, "Invalid")
+    assert "rules.0.match.during.timeZone: must be a time zone" in answer["status"]["message"]
+    assert "'Europe/Nowhere'" in answer["status"]["message"]
+
+
+async def test_a_misspelt_limit_of_a_rule_is_denied_rather_than_dropped(http: httpx2.AsyncClient) -> None:
+    answer = await _answer(http, _asked("CREATE", _contract(namespace=["shop"])))
+    assert "rules.0.match.namespace: is unknown" in answer["status"]["message"]
+
+
+async def test_a_good_contract_passes_and_is_no_matter_of_record(http: httpx2.AsyncClient, catalog: Catalog) -> None:
+    assert (await _answer(http, _asked("CREATE", _contract(namespaces=["shop"]))))["allowed"]
     assert catalog.asked == []
 
 
@@ -152,6 +286,9 @@ async def test_an_object_on_its_way_out_passes(http: httpx2.AsyncClient) -> None
         json.dumps(_review("CREATE", object={"metadata": []})).encode(),
         json.dumps(_review("CREATE", object={"metadata": {"name": 5}})).encode(),
         json.dumps(_review("CREATE", uid=5, object=_object())).encode(),
+        json.dumps(_review("CREATE", userInfo=None, object=_object())).encode(),
+        json.dumps(_review("CREATE", userInfo={"groups": []}, object=_object())).encode(),
+        json.dumps(_asked("CREATE", _run() | {"metadata": {"name": "one", "namespace": "shop"}})).encode(),
         json.dumps(_review("CREATE", kind="RemediationWorkflow", object=_object())).encode(),
     ],
 )
@@ -163,11 +300,12 @@ async def test_a_body_that_is_no_review_is_refused_in_one_line(http: httpx2.Asyn
 
 
 @pytest.mark.parametrize("spec", [None, [], "text", {}, {"labels": 5}])
-async def test_whatever_stands_for_a_spec_is_denied_and_never_a_crash(http: httpx2.AsyncClient, spec: Any) -> None:
-    document = _object()
-    document["spec"] = spec
-    answer = await _answer(http, _review("CREATE", object=document))
+async def test_whatever_stands_for_a_spec_is_answered_and_never_a_crash(http: httpx2.AsyncClient, spec: Any) -> None:
+    answer = await _answer(http, _review("CREATE", object=_object() | {"spec": spec}))
     assert answer["status"]["message"].startswith("spec")
+    for document, passes in ((_run(), True), (_approval(), True), (_contract(), False)):
+        answer = await _answer(http, _asked("CREATE", document | {"spec": spec}))
+        assert answer["allowed"] is passes, "schemas are for the API server to judge"
 
 
 async def test_a_body_beyond_the_limit_is_not_read(http: httpx2.AsyncClient) -> None:

@@ -1,0 +1,77 @@
+"""What the CustomResourceDefinitions of our kinds have in common."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from formulary_operator.api.names import Resource
+from formulary_operator.api.schema import Schema
+
+_COMMON: Mapping[str, Schema] = {
+    "apiVersion": {"description": "Version of the schema of this object.", "type": "string"},
+    "kind": {"description": "Kind of this object.", "type": "string"},
+    "metadata": {"type": "object"},
+}
+
+
+def definition(
+    resource: Resource,
+    *,
+    short_name: str,
+    description: str,
+    spec: Schema,
+    status: Schema,
+    columns: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """A definition of one version; `columns` are those of `kubectl get`, to which the age is added."""
+    age = column("Age", ".metadata.creationTimestamp", "Since when it has existed.", kind="date")
+    version = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [*columns, age],
+        "schema": {
+            "openAPIV3Schema": {
+                "description": description,
+                "type": "object",
+                "required": ["spec"],
+                "properties": {**_COMMON, "spec": spec, "status": status},
+            }
+        },
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{resource.plural}.{resource.group}"},
+        "spec": {
+            "group": resource.group,
+            "names": {
+                "kind": resource.kind,
+                "listKind": f"{resource.kind}List",
+                "plural": resource.plural,
+                "singular": resource.kind.lower(),
+                "shortNames": [short_name],
+                "categories": ["formulary"],
+            },
+            "scope": "Namespaced",
+            "versions": [version],
+        },
+    }
+
+
+def column(
+    name: str,
+    path: str,
+    description: str,
+    *,
+    kind: Literal["string", "boolean", "date"] = "string",
+    wide: bool = False,
+) -> dict[str, Any]:
+    """A column of `kubectl get`, a wide one only with `--output=wide`; of dates it shows how long ago they were."""
+    shown = {"name": name, "type": kind, "description": description, "jsonPath": path}
+    return shown | ({"priority": 1} if wide else {})
+
+
+def ready(field: str) -> str:
+    """The path of a field of the condition Ready."""
+    return f'.status.conditions[?(@.type=="Ready")].{field}'

@@ -1,0 +1,59 @@
+"""What a run hands back, as JSON that can be stored and is not too large."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from formulary_operator.engines import reading
+
+MAX_BYTES = 16 * 1024
+OMITTED = "formulary.dev/omitted"
+"""Key under which it is said that outputs were left out."""
+
+_ROOM_FOR_NOTE = 256
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+
+
+def outputs_of(message: str) -> dict[str, Any]:
+    """The outputs that a text holds: a JSON object as it is, text under `message`, nothing for an empty one."""
+    try:
+        parsed = json.loads(message)
+    except (ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict):
+        return bounded(parsed)
+    return bounded({"message": message}) if message.strip() else {}
+
+
+def bounded(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The outputs as far as they fit into 16 KiB, in their order; what is left out is counted, not passed over."""
+    kept: dict[str, Any] = {}
+    room = MAX_BYTES - _ROOM_FOR_NOTE
+    omitted = 0
+    for name, value in outputs.items():
+        entry = {reading.text(name): _storable(value)}
+        size = len(_encoded(entry))
+        if size > room:
+            omitted += 1
+            continue
+        room -= size
+        kept |= entry
+    note = f"{omitted} of {len(outputs)} outputs are left out: together they exceed {MAX_BYTES // 1024} KiB"
+    return kept | {OMITTED: note} if omitted else kept
+
+
+def _storable(value: object) -> object:
+    """The value, if PostgreSQL can store it as it is; else as text."""
+    if isinstance(value, str):
+        return reading.text(value)
+    try:
+        encoded = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        encoded.encode()
+        return value if not _NUL.search(encoded) else reading.text(encoded)
+    except (ValueError, TypeError, RecursionError):
+        return reading.text(repr(value)) if not isinstance(value, dict | list) else "(cannot be stored)"
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()

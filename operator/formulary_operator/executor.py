@@ -1,0 +1,139 @@
+"""Everything that runs workflows, put together: invocations, the rules for them and the approvals of them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import structlog
+
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.admissions import AdmissionRecords
+from formulary_catalog.store.approvals import ApprovalStore
+from formulary_catalog.store.contracts import ContractWriter
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.leadership import Superseded
+from formulary_catalog.store.runs import RunWriter
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
+from formulary_operator.approvals import ApprovalReconciler
+from formulary_operator.contracts import ContractReconciler
+from formulary_operator.core.approving import is_answered
+from formulary_operator.core.invocation import is_settled
+from formulary_operator.engines import ENGINES
+from formulary_operator.execution import Execution
+from formulary_operator.following import Following
+from formulary_operator.invocations import InvocationReconciler
+from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.events import EventRecorder
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.objects import ObjectKey
+from formulary_operator.reporting import Reporter
+from formulary_operator.requests import Requests
+from formulary_operator.settings import OperatorSettings
+from formulary_operator.workqueue import WorkQueue
+
+_ANNOUNCE_SECONDS = 15.0
+_ALWAYS_THERE = "job"
+_log = structlog.get_logger(__name__)
+
+Key = tuple[str, str]
+Reconcile = Callable[..., Awaitable[str]]
+
+
+class Executor:
+    """Runs what is asked for, as far as the rules allow. `name` stands for all replicas of this operator."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        *,
+        name: str,
+        client: KubeClient,
+        database: Database,
+        events: EventRecorder,
+        metrics: OperatorMetrics,
+        queue: WorkQueue[ObjectKey],
+    ) -> None:
+        self._name = name
+        self._engines = settings.engines
+        self._client = client
+        self._runs = RunWriter(database, shared_namespace=settings.catalog_namespace)
+        self._contracts, self._approvals = ContractWriter(database), ApprovalStore(database)
+        self._following = Following(runs=self._runs, queue=queue, metrics=metrics, namespaces=settings.watch_namespaces)
+        requests = Requests(
+            database,
+            runs=self._runs,
+            shared_namespace=settings.catalog_namespace,
+            strict_keys=settings.strict_custom_labels,
+        )
+        execution = Execution(
+            client=client, runs=self._runs, engines=settings.engines, default_image=settings.default_image
+        )
+
+        def reporter(resource: Resource) -> Reporter:
+            return Reporter(resource, client=client, events=events, metrics=metrics)
+
+        self.reconcilers: Mapping[str, Reconcile] = {
+            INVOCATIONS.plural: InvocationReconciler(
+                client=client,
+                runs=self._runs,
+                requests=requests,
+                execution=execution,
+                reporter=reporter(INVOCATIONS),
+                metrics=metrics,
+            ).reconcile,
+            CONTRACTS.plural: ContractReconciler(
+                client=client,
+                contracts=self._contracts,
+                reporter=reporter(CONTRACTS),
+                changed=self._following.look_at_all,
+            ).reconcile,
+            APPROVALS.plural: ApprovalReconciler(
+                client=client,
+                approvals=self._approvals,
+                runs=self._runs,
+                admissions=AdmissionRecords(database),
+                reporter=reporter(APPROVALS),
+                changed=self._following.look_at,
+            ).reconcile,
+        }
+
+    async def keep_following(self) -> None:
+        """Look at the runs that are not over, again and again.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        await self._following.keep_looking()
+
+    async def keep_announcing(self) -> None:
+        """Say again and again that we are there, and with which engines.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        while True:
+            try:
+                await self._runs.announce(name=self._name, engines=await self._served_engines())
+            except Superseded:
+                raise
+            except FormularyError as error:
+                _log.warning("executor_not_announced", reason=str(error))
+            await asyncio.sleep(_ANNOUNCE_SECONDS)
+
+    async def stored(self, resource: Resource) -> Collection[Key]:
+        """What the database holds of objects of a kind that may be gone; runs are followed anyway."""
+        if resource is CONTRACTS:
+            return list(await self._contracts.stored())
+        return list(await self._approvals.of_objects()) if resource is APPROVALS else ()
+
+    @staticmethod
+    def is_settled(resource: Resource, document: Json) -> bool:
+        """Whether nothing is left to do about an object, as far as it tells."""
+        if resource is INVOCATIONS:
+            return is_settled(document)
+        return resource is APPROVALS and is_answered(document)
+
+    async def _served_engines(self) -> list[str]:
+        """The engines of the settings whose objects the cluster knows."""
+        return [
+            name for name in self._engines if name == _ALWAYS_THERE or await self._client.offers(ENGINES[name].resource)
+        ]

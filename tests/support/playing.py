@@ -1,0 +1,85 @@
+"""Plays the operator on a real database: announces itself, begins what may begin and ends it as the test says."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from formulary_catalog.domain.invocation import Invocation, Phase, Reason
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.runs import RunWriter
+
+SHARED = "formulary"
+_POLL = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ends."""
+
+    phase: Phase = Phase.SUCCEEDED
+    reason: str = Reason.COMPLETED
+    message: str = "done"
+    outputs: Mapping[str, Any] = field(default_factory=lambda: {"healed": True})
+
+
+GOOD = Ending()
+BAD = Ending(phase=Phase.FAILED, reason=Reason.RUN_FAILED, message="step restart failed with exit code 1", outputs={})
+LATE = Ending(
+    phase=Phase.TIMED_OUT, reason=Reason.DEADLINE_EXCEEDED, message="still running at its deadline", outputs={}
+)
+Ends = Callable[[Invocation], Ending | None]
+"""How a run ends; None while it goes on."""
+
+
+def well(run: Invocation) -> Ending | None:
+    return GOOD
+
+
+@asynccontextmanager
+async def run_writer(dsn: str) -> AsyncIterator[RunWriter]:
+    """What the operator moves runs on with."""
+    database = await Database.open(dsn, role=Role.WRITER, size=2, deadline=10)
+    try:
+        yield RunWriter(database, shared_namespace=SHARED)
+    finally:
+        await database.close()
+
+
+@asynccontextmanager
+async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("job",)) -> AsyncIterator[RunWriter]:
+    """An operator that is there as long as the block runs."""
+    async with run_writer(dsn) as runs:
+        await runs.announce(name="played", engines=engines)
+        working = asyncio.create_task(_work(runs, ends))
+        try:
+            yield runs
+        finally:
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+
+
+async def _work(runs: RunWriter, ends: Ends) -> None:
+    while True:
+        for run in await runs.active():
+            await _step(runs, run.id, ends)
+        await asyncio.sleep(_POLL)
+
+
+async def _step(runs: RunWriter, invocation_id: str, ends: Ends) -> None:
+    begun = await runs.begin(invocation_id)
+    if begun is None or begun.phase is not Phase.RUNNING:
+        return
+    if not begun.runs_for_real:
+        reason = Reason.DEGRADED if begun.degraded else Reason.DRY_RUN
+        manifest = {"kind": "Job", "metadata": {"name": begun.id}}
+        await runs.finish(
+            begun.id, phase=Phase.SUCCEEDED, reason=reason, message="the cluster would take it", manifest=manifest
+        )
+    elif (ending := ends(begun)) is not None:
+        await runs.finish(
+            begun.id, phase=ending.phase, reason=ending.reason, message=ending.message, outputs=ending.outputs
+        )

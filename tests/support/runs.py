@@ -1,0 +1,43 @@
+"""Requests for runs, for tests that need one without a caller."""
+
+from dataclasses import replace
+from typing import Any
+
+from formulary_catalog.domain.governance.gate import RunFacts
+from formulary_catalog.domain.invocation import NewInvocation, Source, Target, id_of_request
+
+CALLER = "system:serviceaccount:shop:agent"
+HARMLESS = RunFacts(
+    workflow_name="restart",
+    workflow_namespace="formulary",
+    action_type="RestartPod",
+    namespace="shop",
+    caller=CALLER,
+    risk_level="low",
+    environment="staging",
+    timeout_seconds=60,
+)
+"""What the rules know of a run that nobody need approve."""
+
+
+def request(*, facts: RunFacts = HARMLESS, key: str = "", caller: str = CALLER, **changes: Any) -> NewInvocation:
+    """A request for a run of the workflow `restart`; `changes` are of NewInvocation."""
+    asked = NewInvocation(
+        id=id_of_request(caller=caller, idempotency_key=key),
+        source=Source.SERVER,
+        namespace="shop",
+        object_name="",
+        version_id="wf_ver_" + "0" * 20,
+        workflow_namespace="formulary",
+        workflow_name="restart",
+        workflow_version="1.0.0",
+        document={"kind": "RemediationWorkflow"},
+        values={"REPLICAS": 2},
+        target=Target(kind="Deployment", name="checkout", namespace="shop", api_version="apps/v1"),
+        facts=facts.as_json(),
+        remediation_id="rr-1",
+        requester=caller,
+        timeout_seconds=60,
+        idempotency_key=key,
+    )
+    return replace(asked, object_name=asked.id, **changes)
