@@ -123,6 +123,8 @@ class Target:
 class NewInvocation:
     """A checked request for a run. `values` are complete; `secret` holds those that must not be recorded.
 
+    `salt` is kept beside the run and nowhere else: without it a digest in the trail says nothing, however short the secret.
+
     `facts` is what the rules judge, as it was when the run was asked for: `domain.governance.gate.RunFacts` as JSON.
     """
 
@@ -147,18 +149,19 @@ class NewInvocation:
     timeout_seconds: float
     idempotency_key: str = ""
     dry_run: bool = False
+    salt: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     @property
     def recorded_input(self) -> dict[str, Any]:
         """The input as it may be kept: secret values as digests."""
-        return {**self.values, **{name: digest(value, salt=self.id) for name, value in self.secret.items()}}
+        return {**self.values, **{name: digest(value, salt=self.salt) for name, value in self.secret.items()}}
 
-    @property
-    def request_hash(self) -> str:
-        """Stands for what was asked: the same idempotency key with another one is a mistake of the caller."""
+    def request_hash(self, *, salt: str) -> str:
+        """What stands for this request under the salt of one that was kept: another request with the same idempotency
+        key is a mistake of the caller."""
         asked = [self.version_id, dict(self.values), dict(self.secret), self.timeout_seconds, self.dry_run]
         asked += [self.namespace, self.remediation_id, self.target.as_json()]
-        return hashlib.sha256(_canonical(asked).encode()).hexdigest()
+        return hashlib.sha256(f"{salt}\0{_canonical(asked)}".encode()).hexdigest()
 
     @property
     def trace_id(self) -> str:

@@ -189,10 +189,10 @@ def columns() -> str:
 
 
 async def _repeated(connection: Connection, new: NewInvocation) -> Invocation | None:
-    row = await connection.fetchrow(f"select {_COLUMNS}, request_hash from invocation where id = $1", new.id)
+    row = await connection.fetchrow(f"select {_COLUMNS}, request_hash, salt from invocation where id = $1", new.id)
     if row is None:
         return None
-    if row["request_hash"] != new.request_hash:
+    if row["request_hash"] != new.request_hash(salt=row["salt"]):
         raise InvalidInput(
             f"idempotency_key {new.idempotency_key!r} was used for another request, which became {new.id}; use a new "
             "key for a new run, or repeat the same request to hear of that one",
@@ -243,9 +243,9 @@ async def _insert(
             id, source, namespace, object_name, object_uid, workflow_namespace, workflow_name, workflow_version,
             version_id, document, input, target, facts, remediation_id, analysis, search_id, requester,
             timeout_seconds, idempotency_key, request_hash, trace_id, dry_run, degraded, phase, reason, message,
-            decision, manifest, finished_at)
+            decision, manifest, salt, finished_at)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-                $23, $24, $25, $26, $27, $28, case when $29 then clock_timestamp() end)
+                $23, $24, $25, $26, $27, $28, $29, case when $30 then clock_timestamp() end)
         returning {_COLUMNS}
         """,
         new.id,
@@ -267,7 +267,7 @@ async def _insert(
         new.requester,
         new.timeout_seconds,
         new.idempotency_key,
-        new.request_hash,
+        new.request_hash(salt=new.salt),
         new.trace_id,
         new.dry_run,
         stands.degraded,
@@ -276,6 +276,7 @@ async def _insert(
         stands.decision.message,
         stands.decision.as_json(),
         dict(manifest or {}),
+        new.salt,
         phase.is_final,
     )
     assert row is not None

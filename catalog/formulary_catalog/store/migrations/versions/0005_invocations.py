@@ -34,6 +34,7 @@ TABLES = [
         timeout_seconds double precision not null check (timeout_seconds > 0),
         idempotency_key text not null default '',
         request_hash text not null,
+        salt text not null,
         trace_id text collate "C" not null,
         dry_run boolean not null,
         degraded boolean not null default false,
