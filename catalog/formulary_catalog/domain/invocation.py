@@ -123,7 +123,7 @@ class Target:
 class NewInvocation:
     """A checked request for a run. `values` are complete; `secret` holds those that must not be recorded.
 
-    `salt` is kept beside the run and nowhere else: without it a digest in the trail says nothing, however short the secret.
+    `salt` is kept beside the run and nowhere else: without it a digest in the trail tells nothing of a short secret.
 
     `facts` is what the rules judge, as it was when the run was asked for: `domain.governance.gate.RunFacts` as JSON.
     """

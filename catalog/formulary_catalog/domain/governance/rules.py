@@ -65,7 +65,12 @@ def matched_rules(contracts: Iterable[Contract], subject: Subject, *, now: datet
         for rule in each.rules
         if matches(rule, subject, now=now, home=each.namespace)
     ]
-    return tuple(sorted(found, key=lambda rule: (-rule.effect.strength, rule.contract, rule.id)))
+    return tuple(sorted(found, key=_place))
+
+
+def _place(rule: MatchedRule) -> tuple[int, str, str, str, bool]:
+    """The strongest first; complete, so that the order in which rules were written cannot show."""
+    return -rule.effect.strength, rule.contract, rule.id, rule.rationale, rule.temporary
 
 
 def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> bool:
