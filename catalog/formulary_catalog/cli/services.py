@@ -37,7 +37,7 @@ class Waiting:
             StartupError, Unavailable: it cannot, or its schema is not that of this version.
         """
         await require_current_schema(self.dsn)
-        await self.service.warm_up()
+        await self.service.connect()
 
     async def use_model(self) -> EmbedderUnavailable | None:
         """Load the model and rank by meaning from then on; why not, if there is none.

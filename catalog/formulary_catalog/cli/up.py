@@ -84,7 +84,6 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
 
             async def load(port: int) -> None:
                 report = await catalog.load(display=display)
-                await catalog.service.warm_up()
                 summary = await _summary(catalog, report=report)
                 readiness.catalog_loaded = True
                 display.close()

@@ -86,13 +86,7 @@ def check_input(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> Ch
 
 def _validator(parameters: Sequence[Parameter]) -> jsonschema_rs.Draft202012Validator:
     # This engine matches in linear time: a pattern must not be able to stop the server.
-    schema = input_schema([_without_default_requirement(parameter) for parameter in parameters])
-    return jsonschema_rs.Draft202012Validator(schema, pattern_options=jsonschema_rs.RegexOptions())
-
-
-def _without_default_requirement(parameter: Parameter) -> Parameter:
-    """A default fills in also where the parameter says that it is required."""
-    return parameter.model_copy(update={"required": parameter.required and parameter.default is None})
+    return jsonschema_rs.Draft202012Validator(input_schema(parameters), pattern_options=jsonschema_rs.RegexOptions())
 
 
 def _problems(values: Mapping[str, Any], *, parameters: Mapping[str, Parameter]) -> list[dict[str, str]]:
@@ -107,7 +101,7 @@ def _problems(values: Mapping[str, Any], *, parameters: Mapping[str, Parameter])
     sound = {name: value for name, value in known.items() if _is_sound(value)}
     found += [_problem(name, rule=_PASSED_ON, value="(not shown)", hidden=True) for name in known.keys() - sound.keys()]
     for error in _validator(list(parameters.values())).iter_errors(sound):
-        if error.instance_path:
+        if error.instance_path:  # what is missing is told below: a default fills in for what is required too
             name = str(error.instance_path[0])
             hidden = parameters[name].sensitive
             rule = _rule(error, parameter=parameters[name])

@@ -99,14 +99,6 @@ class CatalogService:
         """
         await self.database.connect()
 
-    async def warm_up(self) -> None:
-        """Make all connections before many callers come at once.
-
-        Raises:
-            StartupError, Unavailable: some could not be made.
-        """
-        await self.database.warm_up()
-
     async def close(self) -> None:
         """Disconnect."""
         await self.database.close()

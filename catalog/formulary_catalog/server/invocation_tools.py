@@ -15,7 +15,7 @@ _WHOLE = "GET /api/v1/invocations/{id} has the whole"
 
 async def _invoke(call: Call) -> InvocationAnswer:
     return await call.services.invocations.invoke(
-        request_of(call.arguments), context=call.context, caller=call.caller, progress=call.progress
+        InvocationRequest(**call.arguments), context=call.context, caller=call.caller, progress=call.progress
     )
 
 
@@ -27,11 +27,6 @@ async def _status(call: Call) -> InvocationAnswer:
         after_revision=call.arguments.get("after_revision"),
         progress=call.progress,
     )
-
-
-def request_of(arguments: Arguments) -> InvocationRequest:
-    """The request that checked arguments of `INVOCATION` make."""
-    return InvocationRequest(**arguments)
 
 
 def _shrink(answer: Json, arguments: Arguments) -> Json:

@@ -10,11 +10,11 @@ from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.reporting import taken_for_running
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.invocation.request import MAX_WAIT_MS
+from formulary_catalog.invocation.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.arguments import canonical, read_arguments, recordable, shown, without_nulls
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.failures import failure_of, within_deadline
-from formulary_catalog.server.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS, request_of
+from formulary_catalog.server.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
 from formulary_catalog.server.parameters import APPROVAL, INVOCATION
 from formulary_catalog.server.replies import INVOKE_PATH
 from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, only, services_of
@@ -148,7 +148,7 @@ async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnsw
         read=lambda _: _read(params),
     )
     return await services_of(request).invocations.invoke(
-        request_of(arguments), context=context, caller=caller_of(request)
+        InvocationRequest(**arguments), context=context, caller=caller_of(request)
     )
 
 

@@ -91,22 +91,6 @@ class Database:
         except CONNECT_FAILURES as error:
             raise connection_failure(error, dsn=self._dsn) from error
 
-    async def warm_up(self) -> None:
-        """Make all connections, so that the first callers do not wait for that while their time runs.
-
-        Raises:
-            StartupError, Unavailable: some could not be made.
-        """
-        held: list[Connection] = []
-        try:
-            for _ in range(self._pool.get_max_size()):
-                held.append(await self._pool.acquire())  # noqa: PERF401 - what was acquired before a failure is released
-        except CONNECT_FAILURES as error:
-            raise connection_failure(error, dsn=self._dsn) from error
-        finally:
-            for connection in held:
-                await self._pool.release(connection)
-
     async def close(self) -> None:
         """Let running operations finish, then disconnect."""
         try:
