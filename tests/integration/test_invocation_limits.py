@@ -12,20 +12,18 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support import databases, playing
+from support import playing
 from support.access import KnownCallers, Rights
 from support.agent import call, refused
-from support.runnable import TARGET, write_manifests
-from support.serving import load, serving
+from support.runnable import TARGET, runnable_database
+from support.serving import serving
 
 STAGING = {"X-Remediation-Id": "rr-staging"}
 
 
 @pytest.fixture(scope="module")
 async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
-    async with databases.migrated_database(postgres) as database:
-        await load([manifests], dsn=database, embedder=None)
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
         yield database
 
 

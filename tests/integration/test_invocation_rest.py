@@ -8,17 +8,15 @@ import asyncpg
 import httpx
 import pytest
 
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support import databases, playing
+from support import playing
 from support.access import KnownCallers, Rights
 from support.commands import formulary
-from support.runnable import TARGET, write_manifests
-from support.serving import load, serving
+from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.serving import serving
 
 INVOKE = "/api/v1/invoke"
 STAGING = {"X-Remediation-Id": "rr-staging"}
@@ -27,19 +25,14 @@ PRODUCTION = {"X-Remediation-Id": "rr-production"}
 
 @pytest.fixture(scope="module")
 async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
-    async with databases.migrated_database(postgres) as database:
-        await load([manifests], dsn=database, embedder=None)
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
         yield database
 
 
 @pytest.fixture(scope="module")
 async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    created = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    yield created
-    await created.close()
+    async with opened(dsn) as catalog:
+        yield catalog
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +43,8 @@ async def url(catalog: CatalogService) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def http(url: str, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("delete from formulary.executor")
-    async with httpx.AsyncClient(base_url=url, timeout=50) as client:
+    async with nobody_runs_anything(dsn), httpx.AsyncClient(base_url=url, timeout=50) as client:
         yield client
-    await connection.execute(
-        "update formulary.invocation set phase = 'Cancelled' where phase in ('Pending', 'AwaitingApproval', 'Running')"
-    )
-    await connection.execute("delete from formulary.governance_contract")
-    await connection.close()
 
 
 def request(workflow_id: str = "scale-out", *, rpc_id: Any = 7, method: str = "invoke_workflow", **params: Any) -> Any:

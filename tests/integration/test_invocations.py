@@ -30,17 +30,15 @@ from formulary_catalog.errors import (
 from formulary_catalog.invocation import engines
 from formulary_catalog.invocation.request import InvocationRequest
 from formulary_catalog.invocation.service import InvocationService
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import Settings
 from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support import databases, playing
+from support import playing
 from support.access import Rights
-from support.runnable import PRODUCTION, STAGING, TARGET, write_manifests
-from support.serving import load
+from support.runnable import PRODUCTION, STAGING, TARGET, nobody_runs_anything, opened, runnable_database
 
 NOWHERE = ContextReference()
 VISIBLE = {"see": ["formulary"], "use": ["shop"]}
@@ -48,19 +46,14 @@ VISIBLE = {"see": ["formulary"], "use": ["shop"]}
 
 @pytest.fixture(scope="module")
 async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
-    async with databases.migrated_database(postgres) as database:
-        await load([manifests], dsn=database, embedder=None)
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
         yield database
 
 
 @pytest.fixture(scope="module")
 async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    created = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    yield created
-    await created.close()
+    async with opened(dsn) as catalog:
+        yield catalog
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +64,8 @@ def service(catalog: CatalogService) -> InvocationService:
 @pytest.fixture
 async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     """The database as its owner, with nobody who could run anything."""
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("delete from formulary.executor")
-    yield connection
-    await connection.execute("delete from formulary.governance_contract")
-    # What waits at the end of a test is nobody's business in the next one.
-    await connection.execute(
-        "update formulary.invocation set phase = 'Cancelled' where phase in ('Pending', 'AwaitingApproval', 'Running')"
-    )
-    await connection.close()
+    async with nobody_runs_anything(dsn) as connection:
+        yield connection
 
 
 pytestmark = pytest.mark.usefixtures("owner")

@@ -9,17 +9,14 @@ import asyncpg
 import pytest
 from mcp import Client, StdioServerParameters
 
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.size import MAX_ANSWER_BYTES
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support import databases, playing
+from support import playing
 from support.agent import ERAS, agent, answer_of, call, refused, text_of
-from support.runnable import TARGET, write_manifests
-from support.serving import load, serving
+from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.serving import serving
 
 INVOKE = "invoke_workflow"
 STATUS = "get_invocation_status"
@@ -47,32 +44,20 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
-    async with databases.migrated_database(postgres) as database:
-        await load([manifests], dsn=database, embedder=None)
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
         yield database
 
 
 @pytest.fixture(scope="module")
 async def url(dsn: str) -> AsyncIterator[str]:
-    catalog = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    async with serving(catalog) as at:
+    async with opened(dsn) as catalog, serving(catalog) as at:
         yield at
-    await catalog.close()
 
 
 @pytest.fixture(autouse=True)
 async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    connection = await asyncpg.connect(dsn)
-    await connection.execute("delete from formulary.executor")
-    yield connection
-    await connection.execute("delete from formulary.governance_contract")
-    await connection.execute(
-        "update formulary.invocation set phase = 'Cancelled' where phase in ('Pending', 'AwaitingApproval', 'Running')"
-    )
-    await connection.close()
+    async with nobody_runs_anything(dsn) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize("mode", ERAS)

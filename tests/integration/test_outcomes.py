@@ -11,14 +11,13 @@ from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.invocation.request import InvocationRequest
 from formulary_catalog.invocation.service import InvocationService
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from support import databases, playing
+from support import playing
 from support.manifest import text
-from support.runnable import STAGING, runnable, write_manifests
+from support.runnable import STAGING, opened, runnable, runnable_database
 from support.serving import load
 
 UNKNOWN = (None, None)
@@ -26,19 +25,14 @@ UNKNOWN = (None, None)
 
 @pytest.fixture
 async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    manifests = write_manifests(tmp_path_factory.mktemp("manifests"))
-    async with databases.migrated_database(postgres) as database:
-        await load([manifests], dsn=database, embedder=None)
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
         yield database
 
 
 @pytest.fixture
 async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    created = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    yield created
-    await created.close()
+    async with opened(dsn) as catalog:
+        yield catalog
 
 
 async def run(catalog: CatalogService, workflow_id: str, **others: Any) -> None:

@@ -1,10 +1,20 @@
 """A catalog of workflows that can be run, and incidents to run them for."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import asyncpg
+
 from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
+from support.serving import load
 
 STAGING = ContextReference(remediation_id="rr-staging")
 PRODUCTION = ContextReference(remediation_id="rr-production")
@@ -58,3 +68,39 @@ def write_manifests(directory: Path) -> Path:
     )
     file.write_text(text(*documents), encoding="utf-8")
     return file
+
+
+@asynccontextmanager
+async def runnable_database(postgres: EmbeddedPostgres, directory: Path) -> AsyncIterator[str]:
+    """The DSN of a database that holds these manifests; they are written into the directory."""
+    async with migrated_database(postgres) as dsn:
+        await load([write_manifests(directory)], dsn=dsn, embedder=None)
+        yield dsn
+
+
+@asynccontextmanager
+async def opened(dsn: str) -> AsyncIterator[CatalogService]:
+    """The read side of such a database."""
+    catalog = await CatalogService.create(
+        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
+    )
+    try:
+        yield catalog
+    finally:
+        await catalog.close()
+
+
+@asynccontextmanager
+async def nobody_runs_anything(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """The database as its owner, without an executor; at the end no contract is left, and nothing that waits."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("delete from formulary.executor")
+        yield connection
+        await connection.execute("delete from formulary.governance_contract")
+        await connection.execute(
+            "update formulary.invocation set phase = 'Cancelled' "
+            "where phase in ('Pending', 'AwaitingApproval', 'Running')"
+        )
+    finally:
+        await connection.close()
