@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.invocation import Invocation
 from formulary_catalog.store.database import Connection, Database
-from formulary_catalog.store.invocations import ACTIVE, columns, enter, invocation_of, tell
+from formulary_catalog.store.invocations import ACTIVE, COLUMNS, enter, invocation_of, tell
 
 UNKNOWN_APPROVER = "unknown (no admission webhook told who)"
 
@@ -39,7 +39,7 @@ class ApprovalStore:
         async def write(connection: Connection) -> Invocation | None:
             await enter(connection, caller=approval.approver, invocation_id=approval.invocation_id, namespaces=())
             row = await connection.fetchrow(
-                f"select {columns()} from invocation where id = $1 and namespace = $2",
+                f"select {COLUMNS} from invocation where id = $1 and namespace = $2",
                 approval.invocation_id,
                 approval.namespace,
             )

@@ -19,7 +19,7 @@ _HOUR = 3600.0
 ACTIVE = "phase in ('Pending', 'AwaitingApproval', 'Running')"
 """A condition on rows of runs: not over."""
 _CONCURRENT_RETRY = 30.0
-_COLUMNS = ", ".join(column.name for column in fields(Invocation))
+COLUMNS = ", ".join(column.name for column in fields(Invocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class InvocationStore:
 
         async def read(connection: Connection) -> Invocation | None:
             await enter(connection, caller="", invocation_id=invocation_id, namespaces=())
-            row = await connection.fetchrow(f"select {_COLUMNS} from invocation where id = $1", invocation_id)
+            row = await connection.fetchrow(f"select {COLUMNS} from invocation where id = $1", invocation_id)
             return invocation_of(row) if row is not None else None
 
         return await self._database.read(read)
@@ -183,13 +183,8 @@ def invocation_of(row: asyncpg.Record) -> Invocation:
     )
 
 
-def columns() -> str:
-    """The columns that `invocation_of` needs."""
-    return _COLUMNS
-
-
 async def _repeated(connection: Connection, new: NewInvocation) -> Invocation | None:
-    row = await connection.fetchrow(f"select {_COLUMNS}, request_hash, salt from invocation where id = $1", new.id)
+    row = await connection.fetchrow(f"select {COLUMNS}, request_hash, salt from invocation where id = $1", new.id)
     if row is None:
         return None
     if row["request_hash"] != new.request_hash(salt=row["salt"]):
@@ -246,7 +241,7 @@ async def _insert(
             decision, manifest, salt, finished_at)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
                 $23, $24, $25, $26, $27, $28, $29, case when $30 then clock_timestamp() end)
-        returning {_COLUMNS}
+        returning {COLUMNS}
         """,
         new.id,
         new.source,

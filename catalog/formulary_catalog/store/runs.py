@@ -9,9 +9,9 @@ from formulary_catalog.domain.judging import judge, overdue, standing
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.invocations import (
     ACTIVE,
+    COLUMNS,
     InvocationStore,
     Submitted,
-    columns,
     decided,
     invocation_of,
     situation_of,
@@ -68,7 +68,7 @@ class RunWriter:
 
         async def read(connection: Connection) -> list[Invocation]:
             rows = await connection.fetch(
-                f"select {columns()} from invocation "
+                f"select {COLUMNS} from invocation "
                 f"where namespace = $1 and object_name = $2 and {ACTIVE} order by created_at desc",
                 namespace,
                 name,
@@ -210,13 +210,13 @@ class RunWriter:
 
 
 async def _locked(connection: Connection, invocation_id: str) -> Invocation | None:
-    row = await connection.fetchrow(f"select {columns()} from invocation where id = $1 for update", invocation_id)
+    row = await connection.fetchrow(f"select {COLUMNS} from invocation where id = $1 for update", invocation_id)
     return invocation_of(row) if row is not None else None
 
 
 async def _changed(connection: Connection, invocation_id: str, change: str, *values: object) -> Invocation:
     row = await connection.fetchrow(
-        f"update invocation set {change}, revision = revision + 1 where id = $1 returning {columns()}",
+        f"update invocation set {change}, revision = revision + 1 where id = $1 returning {COLUMNS}",
         invocation_id,
         *values,
     )
