@@ -152,6 +152,14 @@ class Unavailable(FormularyError):
     retryable = True
 
 
+class Overloaded(Unavailable):
+    """More calls came than can be worked on, and this one was not begun; come back after `retry_after` seconds."""
+
+    def __init__(self, message: str, *, retry_after: float) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
 class EmbedderUnavailable(Unavailable):
     """The embedding model cannot be loaded or run; searches go on in `lexical` mode."""
 

@@ -52,7 +52,24 @@ AUTH_DECISIONS = Definition(
     "`list remediationworkflows.kubernaut.ai`; outcome is allowed, denied or undecided. That a caller may not list "
     "everywhere is no denial: each namespace is asked for then.",
 )
+CALLS_IN_WORK = Definition(
+    "formulary_calls_in_work", "gauge", ("lane",), "Calls that are worked on, by lane: catalog, runs, protocol."
+)
+CALLS_WAITING = Definition("formulary_calls_waiting", "gauge", ("lane",), "Calls that wait to be worked on, by lane.")
+CALLS_REFUSED = Definition(
+    "formulary_calls_refused_total",
+    "counter",
+    ("lane", "reason"),
+    "Calls that were told to come back later, not begun: `full`, as many as may wait did; `late`, it waited too long.",
+)
 EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
+REEMBEDDING = Definition(
+    "formulary_reembedding_workflows",
+    "gauge",
+    ("state",),
+    "While another embedding model is prepared: workflows that have a vector of it (`done`), and all that are served "
+    "(`total`).",
+)
 BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")
 
 DEFINITIONS = (
@@ -63,7 +80,11 @@ DEFINITIONS = (
     CONTEXTS,
     CONTEXT_LOOKUPS,
     AUTH_DECISIONS,
+    CALLS_IN_WORK,
+    CALLS_WAITING,
+    CALLS_REFUSED,
     EMBEDDER_UP,
+    REEMBEDDING,
     BUILD_INFO,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
@@ -87,7 +108,11 @@ class Metrics:
         self._auth_decisions = Counter(
             AUTH_DECISIONS.name, AUTH_DECISIONS.meaning, AUTH_DECISIONS.labels, registry=registry
         )
+        self._in_work = Gauge(CALLS_IN_WORK.name, CALLS_IN_WORK.meaning, CALLS_IN_WORK.labels, registry=registry)
+        self._waiting = Gauge(CALLS_WAITING.name, CALLS_WAITING.meaning, CALLS_WAITING.labels, registry=registry)
+        self._refused = Counter(CALLS_REFUSED.name, CALLS_REFUSED.meaning, CALLS_REFUSED.labels, registry=registry)
         self._embedder_up = Gauge(EMBEDDER_UP.name, EMBEDDER_UP.meaning, EMBEDDER_UP.labels, registry=registry)
+        self._reembedding = Gauge(REEMBEDDING.name, REEMBEDDING.meaning, REEMBEDDING.labels, registry=registry)
         build = Gauge(BUILD_INFO.name, BUILD_INFO.meaning, BUILD_INFO.labels, registry=registry)
         build.labels(version=__version__).set(1)
 
@@ -121,9 +146,25 @@ class Metrics:
         """Count one decision on who a caller is or what it may do."""
         self._auth_decisions.labels(check=check, outcome=outcome).inc()
 
+    def set_calls(self, lane: str, *, in_work: int, waiting: int) -> None:
+        """Set how many calls of a lane are worked on, and how many wait for that."""
+        self._in_work.labels(lane=lane).set(in_work)
+        self._waiting.labels(lane=lane).set(waiting)
+
+    def count_refusal(self, lane: str, reason: str) -> None:
+        """Count one call that was told to come back later."""
+        self._refused.labels(lane=lane, reason=reason).inc()
+
     def set_embedder_up(self, up: bool) -> None:
         """Say whether the embedding model answers."""
         self._embedder_up.set(up)
+
+    def set_reembedding(self, progress: tuple[int, int] | None) -> None:
+        """Say how many workflows out of how many have a vector of a model that is being prepared; None for no such."""
+        self._reembedding.clear()
+        if progress is not None:
+            for state, count in zip(("done", "total"), progress, strict=True):
+                self._reembedding.labels(state=state).set(count)
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""

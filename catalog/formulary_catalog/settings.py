@@ -4,7 +4,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
@@ -34,7 +35,15 @@ class Settings(BaseSettings):
     catalog_namespace: str = Field(
         default="formulary", description="The shared namespace; also that of manifests which name none."
     )
-    embedding_model: str = Field(default="bundled", description="`bundled`, a directory or a hub id.")
+    embedding_model: str = Field(
+        default="bundled",
+        description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
+        "`openai+https://HOST/v1#MODEL`.",
+    )
+    embedding_api_key: str = Field(default="", repr=False, description="Bearer token for that endpoint.")
+    embedding_timeout_ms: int = Field(
+        default=300, ge=10, le=10_000, description="How long a query waits for that endpoint, in milliseconds."
+    )
     model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
     request_context: ContextPolicy | None = Field(
         default=None, description="`required` or `optional`; unset: optional alone, required in a cluster."
@@ -56,7 +65,19 @@ class Settings(BaseSettings):
         default="formulary", min_length=1, description="The audience that a token must be issued for."
     )
     token: str = Field(default="", repr=False, description="Bearer token that commands send to the server they ask.")
-    pool_size: int = Field(default=10, ge=1, le=100, description="Database connections of one process.")
+    pool_size: int = Field(default=10, ge=9, le=100, description="Database connections of one process.")
+    calls_at_once: int = Field(
+        default=8,
+        ge=8,
+        le=99,
+        description="Calls of one process that are worked on at the same time; fewer than it has connections.",
+    )
+    calls_waiting: int = Field(
+        default=64, ge=0, le=10_000, description="Calls that may wait for that; more are told at once to come back."
+    )
+    call_wait_seconds: float = Field(
+        default=5.0, gt=0, le=60, description="How long one of them waits before it is told to come back."
+    )
     invocations_per_hour: int = Field(
         default=0, ge=0, description="Runs that one caller may ask for within an hour; 0 for any number."
     )
@@ -77,6 +98,20 @@ class Settings(BaseSettings):
     context_wait_seconds: float = Field(
         default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."
     )
+
+    @field_validator("calls_at_once")
+    @classmethod
+    def _fewer_than_connections(cls, calls: int, info: ValidationInfo) -> int:
+        """A call that waits for a connection spends the time in which it must be answered."""
+        connections = info.data.get("pool_size")
+        if connections is not None and calls >= connections:
+            raise PydanticCustomError(
+                "too_few_connections",
+                "Calls at once must be fewer than the {connections} connections of FORMULARY_POOL_SIZE; lower them, or "
+                "raise FORMULARY_POOL_SIZE",
+                {"connections": connections},
+            )
+        return calls
 
     @field_validator("strict_custom_labels", mode="before")
     @classmethod

@@ -17,6 +17,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.leadership import Superseded, fence
 from formulary_catalog.store.migrate import require_current_schema
+from formulary_catalog.store.models import ModelStore
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
 from formulary_operator.auditing import Auditing
 from formulary_operator.certificates import ServingCertificate, Source, directory
@@ -160,7 +161,7 @@ class Operator:
         """Whether what is queued is still finished at the end."""
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
-        embedding = Embedding(settings, metrics=metrics)
+        embedding = Embedding(settings, models=ModelStore(database), metrics=metrics)
         self._reconcilers: dict[str, Callable[..., Awaitable[str]]] = {
             WORKFLOWS.plural: WorkflowReconciler(
                 client=client, catalog=catalog, embedding=embedding, events=events, metrics=metrics

@@ -19,7 +19,12 @@ class OperatorSettings(BaseSettings):
     catalog_namespace: str = Field(
         default="formulary", description="The shared namespace, into which the starter catalog is applied."
     )
-    embedding_model: str = Field(default="bundled", description="`bundled`, a directory or a hub id.")
+    embedding_model: str = Field(
+        default="bundled",
+        description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
+        "`openai+https://HOST/v1#MODEL`.",
+    )
+    embedding_api_key: str = Field(default="", repr=False, description="Bearer token for that endpoint.")
     model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Namespaces to watch; empty: all of them."

@@ -57,7 +57,7 @@ class Watcher:
         self._ended = asyncio.Event()
 
     async def watch(self) -> None:
-        """Watch until cancelled; returns only if kopf ends by itself, which is a failure."""
+        """Watch until cancelled; returns only if kopf ends by itself or has lost a stream, which are failures."""
         self._start()
         try:
             await self._ended.wait()
@@ -114,6 +114,8 @@ class Watcher:
         waited = 0.0
         while complete or waited < _BEGIN_SECONDS:
             await asyncio.sleep(_SUPERVISION_SECONDS)
+            if self._stop.is_set():
+                return  # streams end because they are told to
             waited += _SUPERVISION_SECONDS
             running = sum(task.get_name().startswith(_STREAM) for task in asyncio.all_tasks())
             if complete and running < wanted:
@@ -121,6 +123,7 @@ class Watcher:
             complete = running >= wanted
         _log.error("watch_lost", streams=running, wanted=wanted)
         self._stop.set()
+        self._tell(self._ended.set)  # kopf, told to stop while its streams fail, may wait for ever
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

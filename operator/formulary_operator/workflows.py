@@ -83,14 +83,19 @@ class WorkflowReconciler:
 
     async def _apply(self, entry: CatalogEntry, *, uid: str) -> str:
         """Store the entry with its vector; the model of the vector that it has then, empty if it has none."""
+        if entry.workflow.spec.suspend:  # which is done in a hurry, and needs no model
+            await self._catalog.apply(entry, owner=uid)
+            return ""
         model_id = await self._embedding.model_id()
-        if not model_id or entry.workflow.spec.suspend:
+        if not model_id:
             await self._catalog.apply(entry, owner=uid)
             current = await self._catalog.current(namespace=entry.namespace, name=entry.name)
             return current.model_id if current is not None else ""
         known = not await self._catalog.missing_texts([entry.text_hash], model_id=model_id)
-        vector = None if known else await self._embedding.vector(entry.embedding_text)
+        vector = None if known else await self._embedding.vector(entry.embedding_text, model_id=model_id)
         await self._catalog.apply(entry, model_id=model_id, vector=vector, owner=uid)
+        if await self._embedding.model_id() not in ("", model_id):
+            raise Unavailable("the catalog has changed its embedding model meanwhile; the workflow is embedded again")
         return model_id if known or vector is not None else ""
 
     async def _report(self, document: Json, finding: Finding) -> None:

@@ -1,5 +1,6 @@
 """What `formulary doctor` looks at: each check says what it found and, where that is not good, the way out."""
 
+import asyncio
 import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +9,15 @@ import httpx
 
 from formulary_catalog.cli import databases
 from formulary_catalog.cli.hosts import is_loopback
+from formulary_catalog.cli.models import load_model
 from formulary_catalog.cli.terminal import counted
 from formulary_catalog.embedding.cache import CachedExport
-from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.embedding.endpoint import is_remote
+from formulary_catalog.embedding.model import locate
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import default_data_dir
-from formulary_catalog.store.health import Health, health
+from formulary_catalog.store.health import Health, Preparing, health
 from formulary_catalog.store.migrate import HEAD, describe, works_with
 
 _MIN_PYTHON = (3, 11)
@@ -37,12 +40,12 @@ class Check:
 
 async def checks(settings: Settings, *, url: str) -> list[Check]:
     """All findings, those about what everything else needs first. Never raises for what it finds."""
-    source, model = _model(settings)
+    model_id, model = await asyncio.to_thread(_model, settings)
     found = [_python(), *model, _place(settings)]
     try:
         async with databases.existing_database(settings) as dsn:
             state = await health(dsn)
-        found += _database(state, model_id=source.id if source else "")
+        found += _database(state, model_id=model_id)
     except FormularyError as error:
         found.append(Check(name="database", detail="not available", way_out=str(error)))
     found.append(await _server(url))
@@ -55,11 +58,15 @@ def _python() -> Check:
     return Check(name="python", detail=platform.python_version(), way_out=way_out)
 
 
-def _model(settings: Settings) -> tuple[ModelSource | None, list[Check]]:
+def _model(settings: Settings) -> tuple[str, list[Check]]:
+    """The id of the model, empty if there is none, and what there is to say about it."""
     try:
+        if is_remote(settings.embedding_model):
+            model_id = load_model(settings.embedding_model, settings=settings).model_id
+            return model_id, [Check(name="model", detail=f"{model_id}, at an endpoint")]
         source = locate(settings.embedding_model)
     except FormularyError as error:
-        return None, [Check(name="model", detail="not found: searches would rank by words alone", way_out=str(error))]
+        return "", [Check(name="model", detail="not found: searches would rank by words alone", way_out=str(error))]
     export = CachedExport.of(source, cache_dir=settings.model_cache_dir)
     defect = export.defect()
     if defect is None:
@@ -67,7 +74,7 @@ def _model(settings: Settings) -> tuple[ModelSource | None, list[Check]]:
     else:
         way_out = "make it with `python -m formulary_catalog.embedding.export`, which says what that needs"
         exported = Check(name="model export", detail=defect, way_out=way_out)
-    return source, [Check(name="model", detail=source.id), exported]
+    return source.id, [Check(name="model", detail=source.id), exported]
 
 
 def _place(settings: Settings) -> Check:
@@ -94,7 +101,15 @@ def _database(state: Health, *, model_id: str) -> Iterator[Check]:
     yield Check(name="schema", detail=f"revision {state.revision}")
     yield _row_security(state)
     yield Check(name="catalog", detail=_contents(state))
-    yield _vectors(state, model_id=model_id)
+    yield _vectors(state, model_id=state.serving or model_id)
+    if model_id and state.serving not in ("", model_id):
+        yield Check(
+            name="model in use",
+            detail=f"{state.serving}, not that of the settings",
+            way_out="change the catalog with `formulary reembed`, or the setting FORMULARY_EMBEDDING_MODEL",
+        )
+    if state.preparing is not None:
+        yield _preparing(state.preparing)
 
 
 def _row_security(state: Health) -> Check:
@@ -121,6 +136,16 @@ def _vectors(state: Health, *, model_id: str) -> Check:
         way_out="the operator embeds them at its next resync, `formulary up` when it loads the manifests again"
         if missing
         else "",
+    )
+
+
+def _preparing(preparing: Preparing) -> Check:
+    return Check(
+        name="re-embedding",
+        detail=f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows",
+        way_out=""
+        if preparing.at_work
+        else "nobody works on it: `formulary reembed` goes on with it, `formulary reembed --cancel` gives it up",
     )
 
 

@@ -23,6 +23,7 @@ _COMMANDS = {
     "approve": "formulary_catalog.cli.approve",
     "validate": "formulary_catalog.cli.validate",
     "trace": "formulary_catalog.cli.trace",
+    "reembed": "formulary_catalog.cli.reembed",
     "doctor": "formulary_catalog.cli.doctor",
 }
 

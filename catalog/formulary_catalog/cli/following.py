@@ -13,7 +13,8 @@ _log = structlog.get_logger(__name__)
 async def follow(catalog: Standalone, *, first: LoadReport) -> None:
     """Load again on every change of the manifests after the first load, until it is cancelled."""
     known = {rejection.message for rejection in first.rejections}
-    async for outcome in watch(catalog.loader, embedder=lambda: catalog.service.embedder):
+    service = catalog.service
+    async for outcome in watch(catalog.loader, embedder=lambda: service.embedder):
         if isinstance(outcome, FormularyError):
             _log.error("load_failed", reason=str(outcome))
             continue

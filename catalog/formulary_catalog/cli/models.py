@@ -1,34 +1,71 @@
-"""Loading the embedding model beside other work, and without standing in the way of an exit."""
+"""Loading embedding models beside other work, and without standing in the way of an exit."""
 
 import asyncio
+import atexit
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import structlog
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.settings import Settings
 
+Loaded = Embedder | EmbedderUnavailable
+"""An embedder, or why there is none."""
+_EXIT_SECONDS = 3.0
+_log = structlog.get_logger(__name__)
 
-def start_loading(settings: Settings) -> Awaitable[Embedder | EmbedderUnavailable]:
-    """Begin to load the model; the result is the embedder, or why there is none.
 
-    The thread is a daemon: the first load exports the model for some 15 s, and Ctrl-C shall not wait for that.
+def start_loading(settings: Settings, *, source: str = "") -> Awaitable[Loaded]:
+    """Begin to load the model at a place as in the setting, by default that of the settings."""
+    return loading(lambda: load_model(source or settings.embedding_model, settings=settings))
+
+
+def load_model(source: str, *, settings: Settings) -> Embedder:
+    """The model at a place as in the setting, blocking.
+
+    Raises:
+        EmbedderUnavailable: it cannot be loaded.
+    """
+    return load_embedder(
+        source,
+        cache_dir=settings.model_cache_dir,
+        # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
+        api_key=settings.embedding_api_key if source == settings.embedding_model else "",
+        query_seconds=settings.embedding_timeout_ms / 1000,
+    )
+
+
+def loading(load: Callable[[], Embedder]) -> asyncio.Future[Loaded]:
+    """Begin to load a model.
+
+    The thread is a daemon: the first load exports the model for some 15 s, and Ctrl-C shall not wait for that. It does
+    wait a little, since a process that ends in the middle of the native part of a load aborts.
     """
     loop = asyncio.get_running_loop()
-    loaded: asyncio.Future[Embedder | EmbedderUnavailable] = loop.create_future()
+    loaded: asyncio.Future[Loaded] = loop.create_future()
 
-    def settle(result: Embedder | EmbedderUnavailable) -> None:
+    def settle(result: Loaded) -> None:
         if not loaded.done():
             loaded.set_result(result)
 
-    def load() -> None:
-        result: Embedder | EmbedderUnavailable
+    def run() -> None:
+        result: Loaded
         try:
-            result = load_embedder(settings.embedding_model, cache_dir=settings.model_cache_dir)
+            result = load()
         except EmbedderUnavailable as error:
             result = error
+        except Exception as error:  # whoever waits for the model would wait for ever
+            _log.error("model_load_crashed", exc_info=error)
+            result = EmbedderUnavailable(f"The embedding model could not be loaded ({type(error).__name__}).")
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, result)
+        atexit.unregister(wait)
 
-    threading.Thread(target=load, name="model", daemon=True).start()
+    thread = threading.Thread(target=run, name="model", daemon=True)
+    wait = partial(thread.join, timeout=_EXIT_SECONDS)
+    atexit.register(wait)
+    thread.start()
     return loaded

@@ -86,7 +86,8 @@ def settings_of(**flags: object) -> "Settings":
         problem = error.errors(include_url=False)[0]
         name = str(problem["loc"][0])
         spelling = f"--{name.replace('_', '-')}" if name in given else f"FORMULARY_{name.upper()}"
-        raise InvalidInput(f"{spelling} is {problem['input']!r}: {problem['msg'].lower()}", field=name) from None
+        rule = problem["msg"][0].lower() + problem["msg"][1:]
+        raise InvalidInput(f"{spelling} is {problem['input']!r}: {rule}", field=name) from None
 
 
 def required_database(settings: "Settings") -> str:

@@ -1,5 +1,6 @@
 """`formulary serve`: the stateless server of a cluster, against a database that others feed."""
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import click
@@ -49,6 +50,7 @@ async def _serve(settings: "Settings") -> None:
     import structlog
 
     from formulary_catalog.cli.authentication import authentication
+    from formulary_catalog.cli.background import background
     from formulary_catalog.cli.listening import address
     from formulary_catalog.cli.services import waiting
     from formulary_catalog.cli.stopping import hurry_on_signals
@@ -62,6 +64,7 @@ async def _serve(settings: "Settings") -> None:
     async with (
         authentication(settings) as authenticator,
         waiting(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as catalog,
+        AsyncExitStack() as following,
     ):
         readiness = Readiness(
             catalog_loaded=False,
@@ -71,9 +74,11 @@ async def _serve(settings: "Settings") -> None:
 
         async def beside(port: int) -> None:
             await readiness.until_database_is_usable(catalog.check_database)
-            problem = await catalog.use_model()
-            if problem is not None:
-                log.warning("embedder_unavailable", mode="lexical", reason=str(problem))
+            embedders = catalog.embedders()
+            await readiness.until_database_is_usable(embedders.refresh)
+            if embedders.problem is not None:
+                log.warning("embedder_unavailable", mode="lexical", reason=str(embedders.problem))
+            await following.enter_async_context(background(embedders.keep_fresh()))
             readiness.catalog_loaded = True
             log.info("ready", address=address(settings, port=port))
             if authenticator is not None:

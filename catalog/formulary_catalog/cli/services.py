@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from formulary_catalog.cli.background import background
+from formulary_catalog.cli.embedders import Embedders
 from formulary_catalog.cli.models import start_loading
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
@@ -39,17 +41,12 @@ class Waiting:
         await require_current_schema(self.dsn)
         await self.service.connect()
 
-    async def use_model(self) -> EmbedderUnavailable | None:
-        """Load the model and rank by meaning from then on; why not, if there is none.
+    def embedders(self) -> Embedders:
+        """The embedders of the catalog's models, not loaded yet.
 
         After the database is there: a process that ends while its model is being loaded may crash.
         """
-        loaded = await start_loading(self.settings)
-        if isinstance(loaded, EmbedderUnavailable):
-            self.service.use_embedder(None)
-            return loaded
-        self.service.use_embedder(loaded)
-        return None
+        return Embedders(self.service, settings=self.settings, own=start_loading(self.settings))
 
 
 @asynccontextmanager
@@ -74,17 +71,18 @@ async def reading(
     Raises:
         StartupError, Unavailable: the database cannot be used, or its schema is not that of this version.
     """
-    loading_model = start_loading(settings) if by_meaning else None
+    own = start_loading(settings) if by_meaning else None
     await require_current_schema(dsn)
     metrics = Metrics()
     policy = settings.request_context or policy
     service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics)
     try:
-        loaded = await loading_model if loading_model is not None else None
-        if isinstance(loaded, EmbedderUnavailable):
-            yield Reading(service=service, metrics=metrics, problem=loaded)
-        else:
-            service.use_embedder(loaded)
+        if own is None:
             yield Reading(service=service, metrics=metrics)
+            return
+        embedders = Embedders(service, settings=settings, own=own)
+        await embedders.refresh()
+        async with background(embedders.keep_fresh()):
+            yield Reading(service=service, metrics=metrics, problem=embedders.problem)
     finally:
         await service.close()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -11,8 +11,12 @@ import structlog
 from formulary_catalog.cli import databases
 from formulary_catalog.cli.background import background
 from formulary_catalog.cli.display import Display
-from formulary_catalog.cli.models import start_loading
+from formulary_catalog.cli.embedders import LOOK_SECONDS, Embedders
+from formulary_catalog.cli.model_change import change_model
+from formulary_catalog.cli.models import Loaded, start_loading
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.embedding.endpoint import is_remote
+from formulary_catalog.embedding.finding import source_to_keep
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.loader import Loader
@@ -28,6 +32,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.models import ModelStore
 
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
@@ -44,20 +49,75 @@ class Standalone:
     service: CatalogService
     metrics: Metrics
     loader: Loader
-    model: Awaitable[Embedder | EmbedderUnavailable]
+    model: Awaitable[Loaded]
+    writing: Database
+    writer_dsn: str = field(repr=False)
+    settings: Settings
+    beside: AsyncExitStack
 
     async def load(self, *, display: Display) -> LoadReport:
         """Wait for the model and load the manifests for the first time.
 
+        The catalog stays with the model that it has, and changes to that of the settings later, beside the serving.
+
         Raises:
             StartupError, Unavailable: something needed is not to be had.
         """
-        embedder = _usable(await self.model, display=display)
-        report = await self.loader.load(embedder=embedder, progress=display.progress)
+        own = await self.model
+        if not isinstance(own, EmbedderUnavailable):
+            await ModelStore(self.writing).adopt(own.model_id, source=self._source)
+        embedders = Embedders(self.service, settings=self.settings, own=self.model)
+        await embedders.refresh()
+        if embedders.problem is not None:
+            display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
+        report = await self.loader.load(embedder=self.service.embedder, progress=display.progress)
         display.report(report)
         self.metrics.set_contexts(report.contexts)
-        self.service.use_embedder(embedder)
+        await self.beside.enter_async_context(background(embedders.keep_fresh()))
+        if not isinstance(own, EmbedderUnavailable):
+            await self._change_to(own, display=display)
+        elif is_remote(self.settings.embedding_model):
+            await self.beside.enter_async_context(background(self._use_late_model(embedders)))
         return report
+
+    @property
+    def _source(self) -> str:
+        return source_to_keep(self.settings.embedding_model)
+
+    async def _use_late_model(self, embedders: Embedders) -> None:
+        """Use the endpoint of the settings when it answers at last, and embed what was loaded without it."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            own = await start_loading(self.settings)
+            if isinstance(own, EmbedderUnavailable):
+                continue
+            embedders.use_own(own)
+            try:
+                await ModelStore(self.writing).adopt(own.model_id, source=self._source)
+                await embedders.refresh()
+                await self.loader.load(embedder=self.service.embedder)
+            except FormularyError as error:
+                _log.warning("load_failed", reason=str(error))
+                continue
+            _log.info("model_loaded", model=own.model_id)
+            if not self.settings.database_url:
+                await change_model(self.writer_dsn, embedder=own, source=self._source)
+            return
+
+    async def _change_to(self, own: Embedder, *, display: Display) -> None:
+        """Have the catalog changed to the model of the settings, if it is ours to change."""
+        serving = self.service.models.serving
+        if serving is None or serving.model_id == own.model_id:
+            return
+        if self.settings.database_url:
+            display.problem(
+                f"the catalog is served with {serving.model_id}, not with {own.model_id} of the settings; "
+                "`formulary reembed` changes that"
+            )
+            return
+        display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz tells how far that is")
+        change = change_model(self.writer_dsn, embedder=own, source=self._source)
+        await self.beside.enter_async_context(background(change))
 
 
 @asynccontextmanager
@@ -93,7 +153,17 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
             metrics=metrics,
         )
         stack.push_async_callback(service.close)
-        yield Standalone(service=service, metrics=metrics, loader=loader, model=model)
+        beside = await stack.enter_async_context(AsyncExitStack())
+        yield Standalone(
+            service=service,
+            metrics=metrics,
+            loader=loader,
+            model=model,
+            writing=writing,
+            writer_dsn=dsn_of(Role.WRITER),
+            settings=settings,
+            beside=beside,
+        )
 
 
 async def _database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> Callable[[str], str]:
@@ -116,10 +186,3 @@ async def _supervise(postgres: EmbeddedPostgres) -> None:
                 _log.warning("postgres_restarted")
         except FormularyError as error:
             _log.error("postgres_does_not_start", reason=str(error))
-
-
-def _usable(loaded: Embedder | EmbedderUnavailable, *, display: Display) -> Embedder | None:
-    if isinstance(loaded, EmbedderUnavailable):
-        display.problem(f"searches rank by words alone (mode lexical): {loaded}")
-        return None
-    return loaded

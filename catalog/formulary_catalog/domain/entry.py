@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
+from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.problems import problems
-from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_text
+from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_texts
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
@@ -36,7 +37,7 @@ class CatalogEntry:
     document: Mapping[str, Any] = field(repr=False)
     labels: WorkflowLabels = field(repr=False)
     embedding_text: str = field(repr=False)
-    lexical_text: str = field(repr=False)
+    lexical_texts: Mapping[Place, str] = field(repr=False)
 
     @property
     def name(self) -> str:
@@ -62,7 +63,7 @@ class CatalogEntry:
             "custom": {key: sorted(values) for key, values in labels.custom.items()},
             "detected": dict(labels.detected),
             "exclusion_text": labels.exclusion_text,
-            "lexical_text": self.lexical_text,
+            "lexical_texts": {place.name: text for place, text in self.lexical_texts.items()},
             "text_hash": self.text_hash,
         }
         return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()
@@ -89,7 +90,7 @@ def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace
         document=document,
         labels=labels_of(workflow.spec, name=name),
         embedding_text=embedding_text(workflow.spec, name=name),
-        lexical_text=lexical_text(workflow.spec, name=name),
+        lexical_texts=lexical_texts(workflow.spec, name=name),
     )
 
 

@@ -10,13 +10,21 @@ from formulary_catalog.domain.answers import (
     WorkflowSummary,
     WorkflowVersion,
 )
+from formulary_catalog.domain.evidence import Place
+from formulary_catalog.domain.fitting import PLACE_WEIGHTS
 from formulary_catalog.domain.inputs import input_schema
 from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, fold
 from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.domain.request import wire_name
+from formulary_catalog.domain.terms import Term
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
 _SHOWN_WORDS = 6
+_PLACE_NAMES = {  # headings: name, title, keywords, action type
+    Place.NAME: "words in headings",
+    Place.WHEN_TO_USE: "words in when to use",
+    Place.WHAT: "words in description",
+}
 _SHOWN_TITLE = 120
 _SHOWN_DURATION = 40
 _SHOWN_VALUES = 20
@@ -45,12 +53,27 @@ def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
 
 
 def match_reasons(
-    workflow: RemediationWorkflow, *, constraints: Constraints, matched_words: Sequence[str], cosine: float | None
+    workflow: RemediationWorkflow,
+    *,
+    constraints: Constraints,
+    terms: Sequence[Term],
+    weights: Sequence[float],
+    places: Sequence[Place],
+    cosine: float | None,
 ) -> list[str]:
-    """Why a workflow is in the answer: matched labels, generic labels, words, similarity. Each states a fact.
+    """Why a workflow is in the answer: labels, generic labels, words and where they stand, similarity. All facts.
 
+    Of the words, those are named that count most: `weights` says how telling each is, `places` where it was found.
     Custom labels are left out: an answer must not tell which ones the incident has.
     """
+    reasons = [
+        *_label_reasons(workflow, constraints=constraints),
+        *_word_reasons(terms, weights=weights, places=places),
+    ]
+    return reasons if cosine is None else [*reasons, f"meaning: cosine {cosine:.2f}"]
+
+
+def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -> list[str]:
     exact, wildcard, generic = [], [], []
     for dimension in DIMENSIONS:
         wanted = constraints.values.get(dimension)
@@ -63,18 +86,22 @@ def match_reasons(
             wildcard.append(wire_name(dimension))
         elif not declared:
             generic.append(wire_name(dimension))
-    reasons = []
-    if exact:
-        reasons.append("declared for " + ", ".join(exact))
-    if wildcard:
-        reasons.append("any " + ", ".join(wildcard))
-    if generic:
-        reasons.append("not limited by " + ", ".join(generic))
-    if matched_words:
-        reasons.append("words: " + ", ".join(matched_words[:_SHOWN_WORDS]))
-    if cosine is not None:
-        reasons.append(f"meaning: cosine {cosine:.2f}")
-    return reasons
+    found = {"declared for ": exact, "any ": wildcard, "not limited by ": generic}
+    return [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
+
+
+def _word_reasons(terms: Sequence[Term], *, weights: Sequence[float], places: Sequence[Place]) -> list[str]:
+    best: dict[str, tuple[float, Place, str]] = {}
+    for term, weight, place in zip(terms, weights, places, strict=True):
+        found = (weight * PLACE_WEIGHTS[place], place, term.word)
+        if place in _PLACE_NAMES and found[0] > best.get(term.origin, (0.0,))[0]:
+            best[term.origin] = found
+    shown = sorted(best.values(), key=lambda each: -each[0])[:_SHOWN_WORDS]
+    return [
+        f"{said}: {', '.join(word for _, where, word in shown if where is place)}"
+        for place, said in _PLACE_NAMES.items()
+        if any(where is place for _, where, _ in shown)
+    ]
 
 
 def workflow_hit(

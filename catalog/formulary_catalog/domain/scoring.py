@@ -1,11 +1,15 @@
-"""How candidates are ordered and what confidence they are given; `docs/search.md` explains the formulas.
+"""The order of the candidates and their confidence; `docs/search.md` explains both."""
 
-The order itself is computed in SQL over all candidates (`store.search`); `scaled` and `hybrid` are the same formulas
-in Python, and a test holds the two equal.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
+from typing import NamedTuple
+
+from formulary_catalog.domain.confidence import BY_MEANING, BY_WORDS, confidences, of_labels_only
+from formulary_catalog.domain.evidence import Evidence
+from formulary_catalog.domain.fitting import Fit, fits
+from formulary_catalog.domain.terms import Term
 
 
 class SearchMode(StrEnum):
@@ -16,44 +20,66 @@ class SearchMode(StrEnum):
     LABELS_ONLY = "labels-only"
 
 
-LABELS_ONLY_STRENGTH = 0.5
+WEAK_CONFIDENCE = 0.5
+"""Below it the first answer is more likely wrong than right, and a note says that perhaps nothing fits."""
 SCORE_DIGITS = 6
 """Scores are rounded before they are compared, so that the order does not hang on the last bits of a float."""
 
 
+class Placed(NamedTuple):
+    """A candidate, its score and what that is made of."""
+
+    evidence: Evidence
+    score: float
+    fit: Fit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """A candidate in its place: the score orders, the confidence says how likely it is right; both 0..1."""
+
+    evidence: Evidence
+    score: float
+    confidence: float
+
+
+def rank(
+    evidence: Sequence[Evidence], *, terms: Sequence[Term], usable: Sequence[bool], mode: SearchMode, limit: int
+) -> list[Scored]:
+    """The first `limit` in order: fewest generic labels, highest score, name, namespace. Confidence never rises.
+
+    `usable` says for each term whether the database can look for it.
+    """
+    ordered = in_order(evidence, terms=terms, usable=usable, mode=mode)
+    confident = _confidences([(each.evidence, each.fit) for each in ordered], mode=mode)
+    return [
+        Scored(evidence=each.evidence, score=each.score, confidence=confidence)
+        for each, confidence in islice(zip(ordered, confident, strict=True), limit)
+    ]
+
+
+def in_order(
+    evidence: Sequence[Evidence], *, terms: Sequence[Term], usable: Sequence[bool], mode: SearchMode
+) -> list[Placed]:
+    """The candidates in order, with what the confidence is made of."""
+    fitting = fits(evidence, terms=terms, usable=usable, by_meaning=mode is SearchMode.HYBRID)
+    scores = scaled([fit.log_odds for fit in fitting])
+    placed = [Placed(*each) for each in zip(evidence, scores, fitting, strict=True)]
+    return sorted(placed, key=_place)
+
+
 def scaled(values: Sequence[float]) -> list[float]:
-    """Min-max over the candidates; where all are equal there is nothing to tell apart: 1 if above zero, else 0."""
-    if not values:
-        return []
-    low, high = min(values), max(values)
-    if low == high:
-        return [1.0 if high > 0 else 0.0] * len(values)
-    return [(value - low) / (high - low) for value in values]
+    """From 0 for the lowest to 1 for the highest, rounded; 1 where all are equal, none being better than another."""
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    return [round((value - low) / (high - low), SCORE_DIGITS) if high > low else 1.0 for value in values]
 
 
-def hybrid(*, cosines: Sequence[float], lexical: Sequence[float]) -> list[float]:
-    """Half the scaled cosine plus half the scaled lexical rank, 0..1, rounded (`reference/retrieval.md`)."""
-    pairs = zip(scaled(cosines), scaled(lexical), strict=True)
-    return [round(0.5 * cosine + 0.5 * rank, SCORE_DIGITS) for cosine, rank in pairs]
+def _place(candidate: Placed) -> tuple[int, float, str, str]:
+    one = candidate.evidence
+    return one.generic_labels, -candidate.score, one.name, one.namespace
 
 
-def strength(*, mode: SearchMode, cosine: float | None, word_coverage: float) -> float:
-    """How well the best candidate fits in absolute terms, 0..1.
-
-    Hybrid: the mean of its cosine and of the share of the query's words it contains. Lexical: that share. Labels
-    alone say nothing about the text: a constant.
-    """
+def _confidences(ordered: Sequence[tuple[Evidence, Fit]], *, mode: SearchMode) -> Iterable[float]:
     if mode is SearchMode.LABELS_ONLY:
-        return LABELS_ONLY_STRENGTH
-    if mode is SearchMode.LEXICAL or cosine is None:
-        return word_coverage
-    return (max(cosine, 0.0) + word_coverage) / 2
-
-
-def confidence(*, best_strength: float, score: float, generic_labels: int, fewest_generic_labels: int) -> float:
-    """Confidence of one candidate, 0..1, never rising along the order of the answer.
-
-    `best_strength * (1 + score) / 2 * 0.5 ** (generic_labels - fewest_generic_labels)`: the factor `(1 + score) / 2`
-    lies in 0.5..1, and each further generic label halves, so a generic candidate never passes an exact one.
-    """
-    return round(best_strength * (1 + score) / 2 * 0.5 ** (generic_labels - fewest_generic_labels), 4)
+        return of_labels_only(len(ordered))
+    return confidences(ordered, calibration=BY_MEANING if mode is SearchMode.HYBRID else BY_WORDS)

@@ -11,13 +11,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
+from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.labels import WorkflowLabels, fold_all, normalize_detected
 from formulary_catalog.domain.text import exclusion_text, split_camel_case, with_split_words
 
 KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000
-MAX_LEXICAL_TEXT = 100_000
-"""Characters that are indexed by word: beyond about a megabyte of words PostgreSQL would refuse the row."""
+MAX_LEXICAL_TEXT = 10_000
+"""Characters of a field that are indexed by word: what is longer would slow down every search that looks at it."""
 _DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -344,12 +345,20 @@ def meaning_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def embedding_text(spec: WorkflowSpec, *, name: str) -> str:
     """The text whose vector stands for the workflow: name, when to use, what; nothing negative, no labels."""
-    readable_name = name.replace("-", " ").replace(".", " ")
-    return with_split_words(f"{readable_name}. {spec.description.when_to_use} {spec.description.what}")
+    return with_split_words(f"{_readable(name)}. {spec.description.when_to_use} {spec.description.what}")
 
 
-def lexical_text(spec: WorkflowSpec, *, name: str) -> str:
-    """The text of the lexical index: the embedded text and the author's own words for it."""
+def lexical_texts(spec: WorkflowSpec, *, name: str) -> dict[Place, str]:
+    """What the lexical index holds, by field: the embedded texts, the author's own words, the declared signal types."""
     action = " ".join(split_camel_case(spec.action_type))
-    own_words = with_split_words(" ".join([spec.title, action, *spec.keywords]))
-    return f"{embedding_text(spec, name=name)}\n{own_words}"[:MAX_LEXICAL_TEXT]
+    texts = {
+        Place.NAME: " ".join([_readable(name), spec.title, action, *spec.keywords]),
+        Place.WHEN_TO_USE: spec.description.when_to_use,
+        Place.WHAT: spec.description.what,
+        Place.SIGNAL: " ".join(spec.labels.signal_type),
+    }
+    return {place: with_split_words(text)[:MAX_LEXICAL_TEXT] for place, text in texts.items()}
+
+
+def _readable(name: str) -> str:
+    return name.replace("-", " ").replace(".", " ")

@@ -11,8 +11,16 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.embedding.cache import CachedExport
+from formulary_catalog.embedding.endpoint import Endpoint, is_remote
 from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
 from formulary_catalog.errors import EmbedderUnavailable
+
+QUERY_SECONDS = 0.3
+"""How long a query waits for a remote model, unless the settings say otherwise."""
+
+PATIENCE_SECONDS = 20.0
+"""How long documents are asked for again while a remote model fails. A thread that waits for an endpoint cannot be
+interrupted: a process that is told to stop waits for it."""
 
 _EXPORT_SECONDS = 600.0
 
@@ -36,13 +44,29 @@ class Embedder(Protocol):
         """The vector of shape (384,), read-only. Raises `EmbedderUnavailable` if the model fails."""
 
 
-def load_embedder(model: str = BUNDLED, *, cache_dir: Path | None = None) -> Embedder:
-    """The embedder for `bundled`, a model's directory or a hub id, from its cached export.
+def load_embedder(
+    model: str = BUNDLED,
+    *,
+    cache_dir: Path | None = None,
+    api_key: str = "",
+    query_seconds: float = QUERY_SECONDS,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> Embedder:
+    """The embedder for `bundled`, a model's directory or a hub id, from its cached export; or for an endpoint.
 
     A missing or damaged export is made first, in a child process, so that this one never loads torch (DESIGN
     section 1: in-process embedding). `cache_dir` replaces the user's cache directory. Blocks for about 0.5 s,
-    or some 15 s if the export has to be made. Raises `EmbedderUnavailable`, whatever goes wrong.
+    or some 15 s if the export has to be made. An endpoint is asked who it is, with `api_key` if there is one; a query
+    waits for it `query_seconds`, and documents are asked for again for `patience_seconds`; with 0 there is one short
+    attempt. Raises `EmbedderUnavailable`, whatever goes wrong.
     """
+    if is_remote(model):
+        # Imported here, like the other one below: who runs the model itself needs no HTTP client.
+        from formulary_catalog.embedding.remote import RemoteEmbedder
+
+        return RemoteEmbedder(
+            Endpoint.parse(model), api_key=api_key, query_seconds=query_seconds, patience_seconds=patience_seconds
+        )
     source = locate(model)
     export = CachedExport.of(source, cache_dir=cache_dir)
     if export.defect() is not None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from formulary_catalog.embedding.endpoint import EXAMPLES
 from formulary_catalog.errors import EmbedderUnavailable
 
 DIMENSIONS = 384
@@ -71,7 +72,7 @@ def _resolve(model: str) -> tuple[str, Path]:
         return model, _hub_snapshot(model)
     raise EmbedderUnavailable(
         f"Embedding model {model!r} is not a directory; "
-        f"give a model's directory, a hub id (organisation/name) or {BUNDLED!r}."
+        f"give a model's directory, a hub id (organisation/name), {BUNDLED!r}, or an endpoint ({EXAMPLES})."
     )
 
 

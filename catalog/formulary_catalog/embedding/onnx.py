@@ -1,29 +1,22 @@
 """The embedder of the serving process: a fused fp32 export run by onnxruntime, one thread a call."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Condition
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import onnxruntime  # type: ignore[import-untyped]  # it ships no types; `_run` is the typed boundary
-from cachetools import LRUCache, cached
 from tokenizers import Tokenizer
 
+from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches
 from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE
 from formulary_catalog.embedding.model import DIMENSIONS
 from formulary_catalog.errors import EmbedderUnavailable
 
 INPUT, OUTPUT = "input_ids", "embedding"
 
-_CACHED_QUERIES = 4096
-_BATCH_TEXTS = 32
-# More tokens at once are not faster here, and 32 texts of 256 tokens would cost 200 MB that are never given back.
-_BATCH_TOKENS = 512
-
-Vectors = npt.NDArray[np.float32]
+# Two keep up with what one process can serve besides; more only take each other's cache (docs/embedding.md).
+_QUERIES_AT_ONCE = 2
 
 
 class OnnxEmbedder:
@@ -44,10 +37,7 @@ class OnnxEmbedder:
                 f"The export of {model_id} in {directory} does not load ({type(error).__name__}); "
                 f"delete it, so that it is made anew."
             ) from error
-        # With a condition, threads that ask for the same new text at once compute it once.
-        self._query: Callable[[str], Vectors] = cached(LRUCache[str, Vectors](_CACHED_QUERIES), condition=Condition())(
-            self._embed_text
-        )
+        self._batcher = Batcher(self._run, at_once=_QUERIES_AT_ONCE)
 
     def embed_documents(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Vectors:
         """Vectors of shape (n, 384), read-only, in the order of the texts; `progress` is told how many were just done.
@@ -57,7 +47,7 @@ class OnnxEmbedder:
         """
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
-        for batch in _batches([len(ids) for ids in tokens]):
+        for batch in batches(tokens):
             vectors[batch] = self._run([tokens[position] for position in batch])
             if progress is not None:
                 progress(len(batch))
@@ -65,14 +55,11 @@ class OnnxEmbedder:
         return vectors
 
     def embed_query(self, text: str) -> Vectors:
-        """The vector of shape (384,), read-only; the last 4,096 texts are remembered.
+        """The vector of shape (384,), read-only; threads that ask at once share runs of the model.
 
         Raises `EmbedderUnavailable` if the model fails.
         """
-        return self._query(text)
-
-    def _embed_text(self, text: str) -> Vectors:
-        vector: Vectors = self._run([self._tokens(text)])[0].copy()
+        vector: Vectors = self._batcher.vector(self._tokens(text)).copy()
         vector.flags.writeable = False
         return vector
 
@@ -81,7 +68,7 @@ class OnnxEmbedder:
         valid = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return self._tokenizer.encode(valid).ids
 
-    def _run(self, rows: list[list[int]]) -> Vectors:
+    def _run(self, rows: list[Tokens]) -> Vectors:
         try:
             (vectors,) = self._session.run([OUTPUT], {INPUT: np.array(rows, np.int64)})
         except Exception as error:  # onnxruntime's types have no common base
@@ -100,13 +87,3 @@ def _open_session(model: Path) -> Any:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 4  # failures reach the caller as exceptions
     return onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
-
-
-def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Positions to run together: equally many tokens, at most 32 texts and 512 tokens."""
-    order = sorted(range(len(lengths)), key=lengths.__getitem__)
-    for length, group in groupby(order, key=lengths.__getitem__):
-        positions = list(group)
-        size = min(_BATCH_TEXTS, max(1, _BATCH_TOKENS // max(1, length)))
-        for start in range(0, len(positions), size):
-            yield positions[start : start + size]

@@ -12,8 +12,8 @@ _FIRST_POLL = 0.05
 _SLOWEST_POLL = 0.5
 _SLOWING = 1.5
 _TELL_SECONDS = 2.0
-_PLACES = 40
-"""Of the 64 calls that run at once: those who wait must not keep searches out."""
+PLACES = 40
+"""Calls that may wait for a run; the server has as many slots more than it has for other calls."""
 _PLACES_EACH = 20
 
 Progress = Callable[[float, float, str], Awaitable[None]]
@@ -29,7 +29,7 @@ class RunWatch:
 
     def __init__(self, store: InvocationStore) -> None:
         self._store = store
-        self._room = WaitingRoom(places=_PLACES, places_each=_PLACES_EACH)
+        self._room = WaitingRoom(places=PLACES, places_each=_PLACES_EACH)
 
     async def until(
         self,

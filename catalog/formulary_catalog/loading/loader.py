@@ -20,7 +20,8 @@ class Loader:
     """Loads files, and directories of files, into one catalog.
 
     `owns_contexts` says that nobody else writes contexts to this database: at the first load those that no file
-    describes are removed then. Loads must not overlap.
+    describes are removed then. Loads that are asked for at the same time run one after the other: what was read
+    earlier must not be written over what was read later.
     """
 
     def __init__(
@@ -36,41 +37,50 @@ class Loader:
         self._catalog = catalog
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
         self._default_namespace = default_namespace
+        self._loading = asyncio.Lock()
 
     async def load(self, *, embedder: Embedder | None, progress: Progress | None = None) -> LoadReport:
         """Read all files and make the catalog what they say.
 
         What cannot be accepted is reported and skipped; what its file gave us earlier stays served. Without an
-        embedder workflows are found by their words alone, until a load with one.
+        embedder workflows are found by their words alone, until a load with one. What ends the serving of a workflow,
+        and what incidents are about, never waits for an embedder.
 
         Raises:
             StartupError: a directory is missing or unreadable; nothing was changed.
             Unavailable: the database does not answer; another load finishes the work.
         """
-        tell = progress or _silent
+        async with self._loading:
+            return await self._load(embedder=embedder, tell=progress or _silent)
+
+    async def _load(self, *, embedder: Embedder | None, tell: Progress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
         report = LoadReport(
             ignored=manifests.ignored,
             rejections=manifests.rejections,
             notes=[note.message for note in manifests.notes],
         )
+        broken_files = frozenset(file_of(rejection.source) for rejection in manifests.rejections)
+        model_id = embedder.model_id if embedder is not None else ""
+        workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)
+        await workflows.suspend(manifests)
+        if complete:
+            await workflows.remove_missing(manifests)
+        await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         if embedder is not None:
             await store_missing_vectors(
                 manifests.served, catalog=self._catalog, embedder=embedder, report=report, progress=tell
             )
-        broken_files = frozenset(file_of(rejection.source) for rejection in manifests.rejections)
-        workflows = WorkflowSync(
-            catalog=self._catalog,
-            stored={(workflow.namespace, workflow.name): workflow for workflow in await self._catalog.served()},
-            broken_files=broken_files,
-            model_id=embedder.model_id if embedder is not None else "",
-            report=report,
-        )
+            workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)
         await workflows.apply(manifests, progress=tell)
-        if complete:
-            await workflows.remove_missing(manifests)
-        await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         return report
+
+    async def _sync(self, *, broken_files: frozenset[str], model_id: str, report: LoadReport) -> WorkflowSync:
+        """A pass over the workflows as the catalog has them now."""
+        stored = {(workflow.namespace, workflow.name): workflow for workflow in await self._catalog.served()}
+        return WorkflowSync(
+            catalog=self._catalog, stored=stored, broken_files=broken_files, model_id=model_id, report=report
+        )
 
     def _read(self) -> tuple[Manifests, bool]:
         """What the files say, and whether all of them could be found."""

@@ -28,13 +28,16 @@ async def store_missing_vectors(
         Unavailable: the database does not answer.
     """
     texts = {entry.text_hash: entry.embedding_text for entry in entries if not entry.workflow.spec.suspend}
+    done = 0
     missing = sorted(await catalog.missing_texts(texts, model_id=embedder.model_id))
     for start in range(0, len(missing), _SAVED_AT_ONCE):
         portion = missing[start : start + _SAVED_AT_ONCE]
 
         def embedded(just_done: int) -> None:
+            nonlocal done
+            done += just_done
             report.embedded += just_done
-            progress("embedding", report.embedded, len(missing))
+            progress("embedding", done, len(missing))
 
         try:
             vectors = await asyncio.to_thread(

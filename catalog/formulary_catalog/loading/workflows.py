@@ -27,20 +27,27 @@ class WorkflowSync:
     model_id: str
     report: LoadReport
 
+    async def suspend(self, manifests: Manifests) -> None:
+        """Write what is suspended: it is not searched for, and needs no vector.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        for entry in manifests.served:
+            if entry.workflow.spec.suspend:
+                await self._write(entry)
+
     async def apply(self, manifests: Manifests, *, progress: Progress) -> None:
-        """Write what is new or changed, and lower versions as history.
+        """Write what is new or changed, and lower versions as history; not what is suspended, see `suspend`.
 
         Raises:
             Unavailable: the database does not answer.
         """
         # What is served goes first: a version that it replaces is current until then and could not become history.
-        entries = [(entry, False) for entry in manifests.served] + [(entry, True) for entry in manifests.history]
+        entries = [(entry, False) for entry in manifests.served if not entry.workflow.spec.suspend]
+        entries += [(entry, True) for entry in manifests.history]
         for number, (entry, superseded) in enumerate(entries, start=1):
-            try:
-                await self._apply(replace(entry, source=_FROM_FILE + entry.source), superseded=superseded)
-            except VersionImmutable as error:
-                message = str(error).removeprefix(_FROM_FILE)
-                self.report.rejections.append(Rejection(source=entry.source, field=error.field, message=message))
+            await self._write(entry, superseded=superseded)
             progress("loading", number, len(entries))
 
     async def remove_missing(self, manifests: Manifests) -> None:
@@ -55,6 +62,13 @@ class WorkflowSync:
             if gone and not self._is_kept(current):
                 await self.catalog.remove(namespace=namespace, name=name)
                 self.report.removed.append(f"{namespace}/{name}")
+
+    async def _write(self, entry: CatalogEntry, *, superseded: bool = False) -> None:
+        try:
+            await self._apply(replace(entry, source=_FROM_FILE + entry.source), superseded=superseded)
+        except VersionImmutable as error:
+            message = str(error).removeprefix(_FROM_FILE)
+            self.report.rejections.append(Rejection(source=entry.source, field=error.field, message=message))
 
     async def _apply(self, entry: CatalogEntry, *, superseded: bool) -> None:
         current = self.stored.get((entry.namespace, entry.name))

@@ -16,8 +16,8 @@ from formulary_catalog.store.contexts import ContextReader
 _POLL_SECONDS = 0.1
 _ANALYSIS = re.compile(r"[^/]+/[^/]+")
 _MAX_SHOWN = 60
-_WAITING_AT_ONCE = 16
-"""Calls that may wait for an unknown incident, of the 64 that run at once: made-up ids must not hold up the others."""
+_WAITING_AT_ONCE = 6
+"""Calls that may wait for an unknown incident, of the 8 that run at once: made-up ids must not hold up the others."""
 _WAITING_EACH = 4
 """Of one caller."""
 

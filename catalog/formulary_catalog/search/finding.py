@@ -77,10 +77,8 @@ class WorkflowFinder:
 
     def allowed(self, stored: StoredVersion, constraints: Constraints) -> ParsedWorkflow | None:
         """The workflow, if it can be read and the constraints allow it."""
-        if not self._parsed.readable(stored.version_id, stored.document):
-            return None
         parsed = self._parsed.get(stored.version_id, stored.document)
-        return parsed if allowed(parsed.labels, constraints) else None
+        return parsed if parsed is not None and allowed(parsed.labels, constraints) else None
 
 
 def _not_found(reference: WorkflowReference) -> NotFound:

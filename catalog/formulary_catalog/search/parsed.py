@@ -12,7 +12,7 @@ from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
 
-_CAPACITY = 2048
+_CAPACITY = 1024  # of 14 to 25 KB each
 _log = structlog.get_logger(__name__)
 
 
@@ -31,24 +31,26 @@ class ParsedWorkflows:
     def __init__(self) -> None:
         self._cache: LRUCache[str, ParsedWorkflow] = LRUCache(maxsize=_CAPACITY)
 
-    def readable(self, version_id: str, document: Mapping[str, Any]) -> bool:
-        """Whether this version can read what an earlier one stored; what it cannot read must not fail the others."""
+    def cached(self, version_id: str) -> ParsedWorkflow | None:
+        """The workflow, if it need not be read again."""
+        return self._cache.get(version_id)
+
+    def get(self, version_id: str, document: Mapping[str, Any]) -> ParsedWorkflow | None:
+        """The workflow and what is derived from it.
+
+        None if this version cannot read what an earlier one stored: that must not fail the others.
+        """
+        if (known := self._cache.get(version_id)) is not None:
+            return known
         try:
-            self.get(version_id, document)
+            workflow = RemediationWorkflow.model_validate(document)
         except ValidationError:
             _log.warning("stored_workflow_unreadable", version_id=version_id)
-            return False
-        return True
-
-    def get(self, version_id: str, document: Mapping[str, Any]) -> ParsedWorkflow:
-        """The workflow and what is derived from it. Raises pydantic's ValidationError if it is not `readable`."""
-        known = self._cache.get(version_id)
-        if known is None:
-            workflow = RemediationWorkflow.model_validate(document)
-            known = ParsedWorkflow(
-                workflow=workflow,
-                labels=labels_of(workflow.spec, name=workflow.metadata.name),
-                not_invocable_because=not_invocable_because(workflow.spec),
-            )
-            self._cache[version_id] = known
-        return known
+            return None
+        parsed = ParsedWorkflow(
+            workflow=workflow,
+            labels=labels_of(workflow.spec, name=workflow.metadata.name),
+            not_invocable_because=not_invocable_because(workflow.spec),
+        )
+        self._cache[version_id] = parsed
+        return parsed

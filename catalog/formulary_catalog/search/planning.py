@@ -7,6 +7,7 @@ from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.labels import Constraints, fold_all
 from formulary_catalog.domain.query import ParsedQuery, parse_query
 from formulary_catalog.domain.request import SearchRequest, wire_name
+from formulary_catalog.domain.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.errors import InvalidInput
 
@@ -16,6 +17,7 @@ class SearchPlan:
     """A request made concrete. `asked` are the labels that came from the caller, folded; `notes` are for the answer."""
 
     parsed: ParsedQuery
+    terms: tuple[Term, ...]
     constraints: Constraints
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ def plan_search(
     ]
     return SearchPlan(
         parsed=parsed,
+        terms=query_terms(parsed.text),
         constraints=Constraints(
             values={**asked, **appended.values},
             custom={

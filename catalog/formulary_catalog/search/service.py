@@ -16,6 +16,7 @@ from formulary_catalog.domain.answers import (
 )
 from formulary_catalog.domain.presenting import not_invocable_notes, workflow_details, workflow_summary
 from formulary_catalog.domain.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.terms import query_terms
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
@@ -26,9 +27,11 @@ from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.scope import Scoping
 from formulary_catalog.search.searcher import Fit, Searcher
 from formulary_catalog.search.trail import OK, Trail
+from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.contexts import ContextReader
-from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.database import DEADLINE, Database, Role
+from formulary_catalog.store.models import Models
 from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.traces import TraceStore
 from formulary_catalog.store.workflows import WorkflowReader
@@ -60,35 +63,50 @@ class CatalogService:
             parsed=parsed,
             strict_keys=settings.strict_custom_labels,
         )
+        self._vectors = QueryVectors(metrics=metrics, at_once=settings.calls_at_once)
         self._searcher = Searcher(
             store=SearchStore(database),
             scoping=self._scoping,
+            vectors=self._vectors,
             parsed=parsed,
             strict_keys=settings.strict_custom_labels,
             metrics=metrics,
         )
         self._metrics = metrics
+        self.models = Models()
+        """The embedding models of the catalog, as known last."""
+        self.preparing_problem = ""
+        """Why there is no embedder of a model that is being prepared; empty if there is one, or nothing prepared."""
+        self._no_embedder = ""
 
     @classmethod
     async def create(
-        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics, embedder: Embedder | None = None
+        cls,
+        *,
+        dsn: str,
+        settings: Settings,
+        policy: ContextPolicy,
+        metrics: Metrics,
+        embedder: Embedder | None = None,
+        deadline: float = DEADLINE,
     ) -> "CatalogService":
-        """Connect as the server's role.
+        """Connect as the server's role. `deadline` is in seconds, for each question to the database.
 
         Raises:
             StartupError, Unavailable: the database is not usable.
         """
-        service = await cls.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=metrics)
+        service = await cls.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
         await service.connect()
         service.use_embedder(embedder)
         return service
 
     @classmethod
     async def unconnected(
-        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics
+        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics, deadline: float = DEADLINE
     ) -> "CatalogService":
         """The catalog of a database that need not be there yet: calls raise `Unavailable` until it is."""
-        database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size)
+        database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size, deadline=deadline)
+        query_terms("warming up")  # reads the synonyms now, and not in the middle of the first search
         return cls(database=database, settings=settings, policy=policy, metrics=metrics)
 
     async def connect(self) -> None:
@@ -102,21 +120,49 @@ class CatalogService:
     async def close(self) -> None:
         """Disconnect."""
         await self.database.close()
+        self._vectors.close()
 
     @property
     def embedder(self) -> Embedder | None:
         """The embedder in use; None while searches run in `lexical` mode."""
-        return self._searcher.embedder
+        return self._vectors.embedder
+
+    @property
+    def preparing_embedder(self) -> Embedder | None:
+        """The embedder of a model that the catalog may change to at any time."""
+        return self._vectors.preparing
 
     @property
     def ranks_by_meaning(self) -> bool:
         """Whether there is an embedder and its last query worked."""
-        return self._searcher.embedder is not None and self._searcher.embedder_works
+        return self._vectors.embedder is not None and not self._vectors.problem
 
-    def use_embedder(self, embedder: Embedder | None) -> None:
-        """Start or stop ranking by meaning."""
-        self._searcher.embedder, self._searcher.embedder_works = embedder, True
-        self._metrics.set_embedder_up(embedder is not None)
+    @property
+    def embedder_problem(self) -> str:
+        """Why searches rank by words alone; empty where they do not, or where nothing else was asked for."""
+        return self._vectors.problem or self._no_embedder
+
+    def use_embedder(
+        self,
+        embedder: Embedder | None,
+        *,
+        preparing: Embedder | None = None,
+        problem: str = "",
+        preparing_problem: str = "",
+    ) -> None:
+        """Start or stop ranking by meaning.
+
+        `preparing` is of a model that the catalog may change to at any time. The problems say why there is no embedder.
+        """
+        self._no_embedder = problem
+        self.preparing_problem = preparing_problem
+        self._vectors.use(embedder, preparing=preparing)
+
+    def tell_models(self, models: Models) -> None:
+        """Take note of the embedding models of the catalog."""
+        self.models = models
+        preparing = models.preparing
+        self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
 
     async def search(self, request: SearchRequest, *, caller: Caller, fit: Fit = _whole) -> SearchAnswer:
         """The allowed workflows that fit best (DESIGN section 5), as `fit` leaves them for the caller's edge.

@@ -8,14 +8,14 @@ from fastapi import FastAPI, Request, Response
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
-from starlette.routing import Route
-from starlette.types import ASGIApp, Lifespan
+from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server import probes, rest, rest_invocation
+from formulary_catalog.server.admission import Admission
 from formulary_catalog.server.authentication import Anybody, Counted
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.edge import MAX_BODY_BYTES, Edge
@@ -61,11 +61,11 @@ def create_app(
             yield
 
     app = _api(lifespan=lifespan)
-    app.router.routes.append(Route(MCP_PATH, endpoint=StreamableHTTPASGIApp(sessions)))
     app.state.service, app.state.readiness, app.state.metrics = service, readiness, metrics
-    app.state.services = services
+    app.state.services, app.state.catalog_size = services, probes.CatalogSize(service)
     return Edge(
-        app,
+        _split(mcp=StreamableHTTPASGIApp(sessions), api=app),
+        admission=Admission(settings, metrics=metrics),
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
         authenticator=Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody(),
     )
@@ -74,6 +74,16 @@ def create_app(
 def openapi_document() -> dict[str, Any]:
     """The OpenAPI 3.1 document of everything but MCP."""
     return _api().openapi()
+
+
+def _split(*, mcp: ASGIApp, api: ASGIApp) -> ASGIApp:
+    """MCP apart from everything else: the layers of the REST side do nothing for it but take time."""
+
+    async def split(scope: Scope, receive: Receive, send: Send) -> None:
+        is_mcp = scope["type"] == "http" and scope["path"] == MCP_PATH
+        await (mcp if is_mcp else api)(scope, receive, send)
+
+    return split
 
 
 def _mcp_caller(request: Request | None) -> Caller:

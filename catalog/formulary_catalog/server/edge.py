@@ -2,46 +2,48 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
+from formulary_catalog.errors import Overloaded
+from formulary_catalog.server.admission import Admission
 from formulary_catalog.server.authentication import Anybody, Identification
 from formulary_catalog.server.callers import with_caller
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
-from formulary_catalog.server.replies import MCP_PATH, error_reply
+from formulary_catalog.server.replies import MCP_PATH, busy_reply, error_reply
 
 MAX_BODY_BYTES = 64 * 1024
-MAX_CALLS_AT_ONCE = 64
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
 
 _WELL_KNOWN = "/.well-known/"
 """Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
 _BODY_SECONDS = 10.0
-_QUEUE_SECONDS = 5.0
 _PARSE_ERROR = -32700
 _INVALID_REQUEST = -32600
 _INPUT_INVALID = -32002
-_FAILED = -32003
 _ANYBODY = Anybody()
 
 
 class Edge:
-    """Checks Host, Origin, method and size, then who calls; reads the body, and bounds how many calls run at once.
+    """Checks Host, Origin, method and size, then who calls; reads the body, and waits until the call may begin.
 
     Header values lose the spaces around them: httptools keeps them, and the MCP SDK compares some values exactly.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: HostRule, authenticator: Authenticator = _ANYBODY) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: HostRule, admission: Admission, authenticator: Authenticator = _ANYBODY
+    ) -> None:
         self._app = app
         self._hosts = hosts
         self._identification = Identification(authenticator)
-        self._slots = asyncio.Semaphore(MAX_CALLS_AT_ONCE)
+        self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -58,11 +60,11 @@ class Edge:
         # Before the body is read: strangers are not worth the memory.
         caller = await self._identification.of(scope)
         if isinstance(caller, Caller):
-            await self._call(with_caller(scope, caller), receive, send)
+            await self._call(with_caller(scope, caller), receive, send, caller=caller.name)
         else:
             await caller(scope, receive, send)
 
-    async def _call(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _call(self, scope: Scope, receive: Receive, send: Send, *, caller: str) -> None:
         path = scope["path"]
         try:
             async with asyncio.timeout(_BODY_SECONDS):
@@ -72,21 +74,16 @@ class Edge:
             return
         if body is None:
             return
-        refusal = _body_refusal(path, body)
-        if refusal is not None:
-            await refusal(scope, receive, send)
+        message = _message(path, body)
+        if isinstance(message, JSONResponse):
+            await message(scope, receive, send)
             return
         try:
-            async with asyncio.timeout(_QUEUE_SECONDS):
-                await self._slots.acquire()
-        except TimeoutError:
-            busy = f"{MAX_CALLS_AT_ONCE} calls are running already; retry in a few seconds"
-            await error_reply(path=path, status=503, code=_FAILED, message=busy)(scope, receive, send)
-            return
-        try:
-            await self._app(scope, _replay(body, receive), send)
-        finally:
-            self._slots.release()
+            async with self._admission.lane(path, message).slot(caller) as waited:
+                if not (waited and await _has_left(receive)):
+                    await self._app(scope, _replay(body, receive), send)
+        except Overloaded as busy:
+            await busy_reply(path=path, message=message, busy=busy)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         path, headers = scope["path"], Headers(scope=scope)
@@ -147,6 +144,16 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replayed
 
 
+async def _has_left(receive: Receive) -> bool:
+    """Whether the client that waited is gone: nobody would read the answer."""
+    try:
+        async with asyncio.timeout(0):
+            message = await receive()
+    except TimeoutError:
+        return False
+    return bool(message["type"] == "http.disconnect")
+
+
 def _late(path: str) -> JSONResponse:
     return error_reply(
         path=path,
@@ -157,12 +164,13 @@ def _late(path: str) -> JSONResponse:
     )
 
 
-def _body_refusal(path: str, body: bytes) -> JSONResponse | None:
+def _message(path: str, body: bytes) -> Mapping[str, Any] | JSONResponse:
+    """The JSON-RPC message of a body where the path is that of MCP, nothing elsewhere; or the refusal to send."""
     if len(body) > MAX_BODY_BYTES:
         return _too_large(path)
     if nested_too_deep(body):
         return _too_deep(path)
-    return _broken_message(body) if path == MCP_PATH else None
+    return _rpc_message(body) if path == MCP_PATH else {}
 
 
 def _too_large(path: str) -> JSONResponse:
@@ -184,7 +192,7 @@ def _too_deep(path: str) -> JSONResponse:
     )
 
 
-def _broken_message(body: bytes) -> JSONResponse | None:
+def _rpc_message(body: bytes) -> Mapping[str, Any] | JSONResponse:
     """One clear line where the SDK would answer with the whole report of its validator."""
     try:
         message = json.loads(body)
@@ -198,7 +206,7 @@ def _broken_message(body: bytes) -> JSONResponse | None:
         and isinstance(message.get("params") or {}, dict)
     )
     if well_formed:
-        return None
+        return dict(message)
     return error_reply(
         path=MCP_PATH,
         status=400,

@@ -34,6 +34,7 @@ from formulary_catalog.invocation.waiting import Progress
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.arguments import canonical_label, read_arguments, recordable, without_nulls
 from formulary_catalog.server.failures import failure_of, within_deadline
+from formulary_catalog.server.listed_once import ListedOnce
 from formulary_catalog.server.parameters import Parameter, offered
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.refusals import checked
@@ -82,7 +83,7 @@ def mcp_server(
         metrics=metrics,
         caller_of=caller_of,
     )
-    return Server(
+    server: Server[Any] = Server(
         NAME,
         version=__version__,
         title="Formulary",
@@ -95,7 +96,14 @@ def mcp_server(
         on_list_resource_templates=handlers.list_resource_templates,
         on_read_resource=handlers.read_resource,
         on_list_prompts=handlers.list_prompts,
+        get_tool_input_schema=_declares_no_headers,
     )
+    server.middleware.append(ListedOnce(handlers.uses_clusters))
+    return server
+
+
+def _declares_no_headers(tool: str) -> None:
+    """No parameter of ours is repeated in a header: without this answer the SDK makes the tool list for each call."""
 
 
 class _Handlers:
@@ -125,7 +133,7 @@ class _Handlers:
         self._asking_cluster_use = asyncio.Lock()
 
     async def list_tools(self, ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=self._tools[await self._uses_clusters()])
+        return ListToolsResult(tools=self._tools[await self.uses_clusters()])
 
     async def call_tool(self, ctx: _Context, params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS_BY_NAME.get(params.name)
@@ -199,13 +207,13 @@ class _Handlers:
         known = {canonical_label(parameter.name) for parameter in plain}
         if all(canonical_label(name) in known for name in given):
             return plain
-        return offered(tool.parameters, spelling=self._spelling, with_clusters=await self._uses_clusters())
+        return offered(tool.parameters, spelling=self._spelling, with_clusters=await self.uses_clusters())
 
     def _report(self, tool: CatalogTool, *, outcome: str) -> None:
         self._metrics.count_tool_call(tool.name, outcome)
         _log.info("tool_call", tool=tool.name, outcome=outcome)
 
-    async def _uses_clusters(self) -> bool:
+    async def uses_clusters(self) -> bool:
         """Asked at most every few seconds, by one call for all, and never a reason for the tool list to fail."""
         async with self._asking_cluster_use:
             if time.monotonic() < self._cluster_use_known_until:

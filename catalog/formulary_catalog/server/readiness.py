@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 from formulary_catalog.domain.scoring import SearchMode
 from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.models import Model
 
 _DATABASE_SECONDS = 0.8
 _CALLERS_SECONDS = 1.0
@@ -34,11 +35,14 @@ class ReadinessReport(BaseModel):
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
     mode: str = Field(description="how searches are ranked now: hybrid or lexical")
+    reembedding: str | None = Field(
+        default=None, description="the embedding model that is being prepared, and how far that is; absent without one"
+    )
     callers: str | None = Field(
         default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
     )
     detail: str | None = Field(
-        default=None, description="why the database cannot be used yet, and what to do; absent once it can be"
+        default=None, description="why the database or the embedding model cannot be used, and what to do"
     )
 
     @property
@@ -59,6 +63,7 @@ class Readiness:
         self.catalog_loaded = catalog_loaded
         self.callers_checked = callers_checked
         self.database_problem = database_problem
+        self._asking: asyncio.Task[bool] | None = None
 
     def require_loaded(self) -> None:
         """Keep calls away from a catalog that is half loaded.
@@ -102,7 +107,7 @@ class Readiness:
 
     async def report(self, service: CatalogService) -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
-        reachable = not self.database_problem and await _database_answers(service)
+        reachable = not self.database_problem and await self._database_answers(service)
         embedder = service.embedder
         return ReadinessReport(
             status=self._status(reachable=reachable, embedding=service.ranks_by_meaning),
@@ -110,9 +115,16 @@ class Readiness:
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
+            reembedding=_progress(service.models.preparing, problem=service.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
-            detail=self.database_problem or None,
+            detail=self.database_problem or service.embedder_problem or None,
         )
+
+    async def _database_answers(self, service: CatalogService) -> bool:
+        """Asked once for all probes that come meanwhile: each question is a connection of its own."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(_database_answers(service))
+        return await asyncio.shield(self._asking)
 
     def _status(self, *, reachable: bool, embedding: bool) -> Status:
         if self.database_problem:
@@ -122,6 +134,13 @@ class Readiness:
         if not self.catalog_loaded or self.callers_checked is False:
             return Status.STARTING
         return Status.READY if embedding else Status.DEGRADED
+
+
+def _progress(preparing: Model | None, *, problem: str) -> str | None:
+    if preparing is None:
+        return None
+    progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"
+    return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
 
 
 async def _database_answers(service: CatalogService) -> bool:

@@ -1,13 +1,39 @@
 """Error bodies of the HTTP side, in the shape that each path's clients can read (DESIGN sections 7 and 8)."""
 
+import math
 from collections.abc import Mapping
+from typing import Any
 
+from mcp_types import PROTOCOL_VERSION_META_KEY
 from starlette.responses import JSONResponse
+
+from formulary_catalog.errors import Overloaded
 
 MCP_PATH = "/mcp"
 INVOKE_PATH = "/api/v1/invoke"
 _RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
 _WORTH_RETRYING = frozenset({408, 503})
+
+
+def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> JSONResponse:
+    """To a call that was not begun: what a model reads where it called a tool, else an error; when to come back."""
+    headers = {"Retry-After": str(math.ceil(busy.retry_after))}
+    if path != MCP_PATH or "id" not in message:
+        return error_reply(path=path, status=503, code=busy.rpc_code, message=str(busy), headers=headers)
+    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+    if message["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": str(busy)}], "isError": True, **_kind_of_result(message)}
+        return JSONResponse({**answer, "result": result}, headers=headers)
+    data = {"retry": True, "retry_after_seconds": busy.retry_after}
+    error = {"code": busy.rpc_code, "message": str(busy), "data": data}
+    return JSONResponse({**answer, "error": error}, status_code=503, headers=headers)
+
+
+def _kind_of_result(message: Mapping[str, Any]) -> dict[str, str]:
+    """Revisions that say theirs with every message require it; older clients may refuse what they do not know."""
+    meta = (message.get("params") or {}).get("_meta")
+    stateless = isinstance(meta, Mapping) and PROTOCOL_VERSION_META_KEY in meta
+    return {"resultType": "complete"} if stateless else {}
 
 
 def error_reply(

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 from formulary_catalog.errors import StartupError
 
 GRACE_SECONDS = 10
+KEEP_ALIVE_SECONDS = 15  # longer than most clients keep a connection, and than a busy server tells them to wait
 Beside = Callable[[int], Coroutine[Any, Any, None]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -36,6 +37,7 @@ async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
     server = _Server(config, beside=lambda: beside(listening.getsockname()[1]))
     with contextlib.closing(listening):

@@ -131,7 +131,9 @@ def _shrunk_to_page(answer: SearchAnswer) -> SearchAnswer:
 
 
 def _fitted(answer: SearchAnswer, *, budget: int, advice: str) -> SearchAnswer:
-    return SearchAnswer.model_validate(fit_search(answer.model_dump(mode="json"), budget=budget, advice=advice))
+    whole = answer.model_dump(mode="json")
+    fitted = fit_search(whole, budget=budget, advice=advice)
+    return answer if fitted is whole else SearchAnswer.model_validate(fitted)
 
 
 def _shrink_details(answer: Json, arguments: Arguments) -> Json:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from pgvector import Vector
 from pydantic import ValidationError
 
 from formulary_catalog.domain.entry import CatalogEntry
@@ -14,11 +15,23 @@ from formulary_catalog.domain.labels import DIMENSIONS, fold
 from formulary_catalog.domain.workflow import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.models import keep_serving_model, serving_model
+from formulary_catalog.store.texts import WEIGHTS
+from formulary_catalog.store.vectors import save_vectors
 
 _SEARCH_COLUMNS = (
     "version_id, tenant_id, signal_type, signal_name, leading_row, namespace, name, signal_types, severity, "
     "environment, component, priority, risk_tolerance, business_category, cluster, custom, detected, "
     "exclusion_text, lexemes, model_id, emb"
+)
+_FIRST_TEXT = 19
+_LEXEMES = " || ".join(
+    f"setweight(to_tsvector('english', ${number}), '{weight}')"
+    for number, weight in enumerate(WEIGHTS.values(), start=_FIRST_TEXT)
+)
+_INSERT_SEARCH_ROW = (
+    f"insert into workflow_search ({_SEARCH_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
+    f"$13, $14, $15, $16, $17, $18, {_LEXEMES}, ${_FIRST_TEXT + 4}, ${_FIRST_TEXT + 5})"
 )
 
 
@@ -109,8 +122,8 @@ class CatalogWriter:
         `owner` is the uid of the object that it comes from: under another one the versions stored so far belong to
         an object that was deleted, and are removed as by `remove`.
 
-        `vector`, float32 of shape (384,), is stored for (entry.text_hash, model_id); without it the one stored earlier
-        is used, and where there is none the workflow is found by its words.
+        `vector`, float32 of shape (384,), is stored for (entry.text_hash, model_id). Searches compare the one of the
+        model that serves, or of `model_id` while none does; where there is none the workflow is found by its words.
 
         Raises:
             VersionImmutable: the same version is known with other content. What is stored stays as it is.
@@ -124,9 +137,10 @@ class CatalogWriter:
                 await _remove(connection, namespace=entry.namespace, name=entry.name, unless_owned_by=owner)
             await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
             if vector is not None:
-                await _save_vectors(connection, vectors={entry.text_hash: vector}, model_id=model_id)
+                await save_vectors(connection, vectors={entry.text_hash: vector}, model_id=model_id)
+            serving = await serving_model(connection) or model_id
             outcome = await _store(
-                connection, entry=entry, tenant_id=tenant_id, model_id=model_id, superseded=superseded
+                connection, entry=entry, tenant_id=tenant_id, model_id=serving, superseded=superseded
             )
             if owner:
                 await connection.execute(
@@ -186,17 +200,8 @@ class CatalogWriter:
         """Store vectors, float32 of shape (384,), by text hash."""
 
         await self._database.write(
-            lambda connection: _save_vectors(connection, vectors=vectors, model_id=model_id),
+            lambda connection: save_vectors(connection, vectors=vectors, model_id=model_id),
         )
-
-
-async def _save_vectors(
-    connection: Connection, *, vectors: Mapping[str, npt.NDArray[np.float32]], model_id: str
-) -> None:
-    await connection.executemany(
-        "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
-        [(text_hash, model_id, vector) for text_hash, vector in vectors.items()],
-    )
 
 
 async def _tenant(connection: Connection, *, namespace: str) -> int:
@@ -209,7 +214,9 @@ async def _tenant(connection: Connection, *, namespace: str) -> int:
 
 
 async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
-    """One writer at a time for each workflow: what it reads must still hold when it writes."""
+    """One writer at a time for each workflow, and none beside a change of the model: what it reads must still hold
+    when it writes."""
+    await keep_serving_model(connection)
     await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{namespace}/{name}")
 
 
@@ -290,7 +297,9 @@ async def _store(
     if current is None or (current["version_id"], current["status"]) != (entry.version_id, wanted):
         await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
         return ApplyOutcome.CREATED if current is None else ApplyOutcome.UPDATED
-    if current["index_hash"] != entry.index_hash or model_id not in ("", current["model_id"]):
+    if current["index_hash"] != entry.index_hash or (
+        current["model_id"] != model_id and await _vector(connection, entry=entry, model_id=model_id) is not None
+    ):
         await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
     return ApplyOutcome.UNCHANGED
 
@@ -336,9 +345,7 @@ async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, ten
     if entry.workflow.spec.suspend:
         return
     labels = entry.labels
-    vector = await connection.fetchval(
-        "select vector from embedding where text_hash = $1 and model_id = $2", entry.text_hash, model_id
-    )
+    vector = await _vector(connection, entry=entry, model_id=model_id)
     shared: tuple[Any, ...] = (
         entry.namespace,
         entry.name,
@@ -346,16 +353,22 @@ async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, ten
         {key: sorted(values) for key, values in labels.custom.items()},
         dict(labels.detected),
         labels.exclusion_text,
-        entry.lexical_text,
+        *(entry.lexical_texts[place] for place in WEIGHTS),
         model_id if vector is not None else None,
         vector,
     )
     signal_names = {fold(name): name for name in entry.workflow.spec.labels.signal_type if fold(name)} or {"": ""}
     await connection.executemany(
-        f"insert into workflow_search ({_SEARCH_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
-        "$13, $14, $15, $16, $17, $18, to_tsvector('english', $19), $20, $21)",
+        _INSERT_SEARCH_ROW,
         [
             (entry.version_id, tenant_id, folded, name, position == 0, *shared)
             for position, (folded, name) in enumerate(sorted(signal_names.items()))
         ],
     )
+
+
+async def _vector(connection: Connection, *, entry: CatalogEntry, model_id: str) -> Vector | None:
+    vector: Vector | None = await connection.fetchval(
+        "select vector from embedding where text_hash = $1 and model_id = $2", entry.text_hash, model_id
+    )
+    return vector

@@ -27,15 +27,17 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> tuple[li
     wanted_signals = constraints.values.get("signal_type", frozenset())
     if len(wanted_signals) == 1:
         (signal,) = wanted_signals
-        # One row of each workflow: the row of the signal itself, else its `*` or generic row.
+        # One row of each workflow: the row of the signal itself, else its `*` or generic row. All of these match.
         rows = arguments.add([signal, WILDCARD, ""], "text[]")
         exact = arguments.add(signal, "text")
+        conditions.append("leading_row = any (array[true, false])")  # in the indexes it comes before the signal type
         conditions.append(f"signal_type = any ({rows})")
         conditions.append(f"(signal_type = {exact} or not signal_types && array[{exact}])")
+        generic.append("(signal_type = '')::integer")
     else:
         conditions.append("leading_row")
     for dimension, wanted in sorted(constraints.values.items()):
-        if not wanted:
+        if not wanted or (dimension == "signal_type" and len(wanted) == 1):
             continue
         column = column_of(dimension)
         values = arguments.add([*sorted(wanted), WILDCARD], "text[]")

@@ -9,6 +9,19 @@ from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.store.database import Connection, Database
 
 _UNIT_SEPARATOR = "\x1f"
+# Row-level security reads what is named from the session. The lateral query hangs on its being set, and OFFSET keeps
+# the planner from turning the two around; if it did, nothing would be visible.
+_FIND = """
+select context, target from (
+    select set_config('formulary.remediation_ids', $1, true) as ids, set_config('formulary.analysis', $2, true) as name
+) as named, lateral (
+    select namespace, name, context, target from request_context
+    where (remediation_id = any ($3::text[]) and named.ids is not null)
+       or (namespace = $4 and name = $5 and named.name is not null)
+    offset 0
+) as found
+order by found.namespace, found.name
+"""
 
 
 class ContextWriter:
@@ -90,29 +103,9 @@ class ContextReader:
 
     async def find(self, *, remediation_ids: frozenset[str], analysis: str) -> list[RequestContext]:
         """The contexts with one of these remediation ids, or with this `namespace/name`, in name order."""
-
-        async def read(connection: Connection) -> list[RequestContext]:
-            await connection.execute(
-                "select set_config('formulary.remediation_ids', $1, true), set_config('formulary.analysis', $2, true)",
-                _UNIT_SEPARATOR.join(sorted(remediation_ids)),
-                analysis,
-            )
-            rows = await connection.fetch(
-                """
-                select context, target from request_context
-                where remediation_id = any ($1) or (namespace = $2 and name = $3) order by namespace, name
-                """,
-                list(remediation_ids),
-                *_parts(analysis),
-            )
-            return [_stored(row) for row in rows]
-
-        return await self._database.read(read)
-
-
-def _parts(analysis: str) -> tuple[str, str]:
-    namespace, _, name = analysis.partition("/")
-    return namespace, name
+        ids = sorted(remediation_ids)
+        rows = await self._database.fetch(_FIND, _UNIT_SEPARATOR.join(ids), analysis, ids, *_parts(analysis))
+        return [_stored(row) for row in rows]
 
 
 def _to_json(context: RequestContext) -> dict[str, Any]:
@@ -151,3 +144,8 @@ def _stored(row: asyncpg.Record) -> RequestContext:
             "strict_keys": frozenset(context["strict_keys"]),
         }
     )
+
+
+def _parts(analysis: str) -> tuple[str, str]:
+    namespace, _, name = analysis.partition("/")
+    return namespace, name

@@ -2,8 +2,9 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +16,10 @@ from formulary_catalog.store.migrate import CONNECT_FAILURES, connection_failure
 
 if TYPE_CHECKING:
     Connection = asyncpg.pool.PoolConnectionProxy[asyncpg.Record]
+    _PlainConnection = asyncpg.Connection[asyncpg.Record]
 else:
     Connection = asyncpg.pool.PoolConnectionProxy
+    _PlainConnection = asyncpg.Connection
 
 _T = TypeVar("_T")
 _CONNECTION_LOST = (
@@ -26,7 +29,12 @@ _CONNECTION_LOST = (
     asyncpg.OperatorInterventionError,
     ConnectionError,
 )
+DEADLINE = 1.8
+"""Seconds: the server stays below the 2 s in which a caller expects an error."""
 _OPEN_TIMEOUT = 10.0
+_FRESH_SECONDS = 1.0
+# A machine that vanished leaves its connection behind; the server shall find out within a minute or so.
+_NOTICE_LOSS = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
 
 
 class Role(StrEnum):
@@ -44,10 +52,11 @@ class Database:
         self._dsn = dsn
         self._deadline = deadline
         self._before_writes: Callable[[Connection], Awaitable[None]] | None = None
+        self._answered_at = float("-inf")
 
     @classmethod
-    async def open(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = 1.8) -> "Database":
-        """Connect. `deadline` is in seconds; the server stays below the 2 s in which a caller expects an error.
+    async def open(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = DEADLINE) -> "Database":
+        """Connect. `deadline` is in seconds.
 
         Raises:
             StartupError, Unavailable: no connection could be made.
@@ -57,7 +66,19 @@ class Database:
         return database
 
     @classmethod
-    async def unconnected(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = 1.8) -> "Database":
+    @asynccontextmanager
+    async def opened(
+        cls, dsn: str, *, role: Role, size: int = 10, deadline: float = DEADLINE
+    ) -> AsyncIterator["Database"]:
+        """`open`, and `close` at the end of the block."""
+        database = await cls.open(dsn, role=role, size=size, deadline=deadline)
+        try:
+            yield database
+        finally:
+            await database.close()
+
+    @classmethod
+    async def unconnected(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = DEADLINE) -> "Database":
         """A database that need not be there yet: operations raise `Unavailable` until it is."""
         pool = await asyncpg.create_pool(
             dsn,
@@ -68,13 +89,19 @@ class Database:
             reset=_nothing_to_reset,
             timeout=_OPEN_TIMEOUT,
             command_timeout=deadline,
+            connection_class=_Leaving,
             server_settings={
                 "role": role.value,
                 "search_path": "formulary, public",
                 "application_name": role.value,
                 "jit": "off",
                 "max_parallel_workers_per_gather": "0",
+                # Holds for every statement of the server. To plan a search anew each time takes longer than to run it,
+                # and all plans of it are alike; any other must be fast by a plan that does not look at its values.
+                "plan_cache_mode": "force_generic_plan" if role is Role.SERVER else "auto",
                 "statement_timeout": f"{int(deadline * 1000)}ms",
+                # What a search of 100,000 workflows holds at once does not fit into the usual 4 MB.
+                **({"work_mem": "16MB"} if role is Role.SERVER else {}),
             },
         )
         return cls(pool, dsn=dsn, deadline=deadline)
@@ -101,12 +128,16 @@ class Database:
     async def ping(self) -> None:
         """Ask the database on a connection of its own, so that a busy pool does not look like an outage.
 
+        One that answered a call a moment ago is not asked: a new connection costs most where there is least time.
+
         Raises:
             Unavailable: it does not answer.
         """
         async with translated(), asyncio.timeout(self._deadline):
             if self._pool.is_closing():
                 raise Unavailable("the connection to the database is closed; the server is stopping")
+            if time.monotonic() - self._answered_at < _FRESH_SECONDS:
+                return
             connection = await asyncpg.connect(self._dsn)
             try:
                 await connection.execute("select 1")
@@ -114,13 +145,46 @@ class Database:
                 connection.terminate()
 
     async def read(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
-        """Run a read in a transaction of its own; once more on a fresh connection if the first one was lost."""
-        async with translated(), asyncio.timeout(self._deadline):
-            try:
-                return await self._run(operation)
-            except _CONNECTION_LOST:
-                await self._pool.expire_connections()
-                return await self._run(operation)
+        """Run a read, all of it on one snapshot; once more on a fresh connection if the first one was lost."""
+        return await self._repeatable(lambda: self._run(operation, snapshot=True))
+
+    async def fetch(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
+        """The rows of one statement that only reads: in one round trip, and repeated like `read`."""
+        return await self.read_apart(lambda connection: connection.fetch(statement, *arguments))
+
+    async def read_apart(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
+        """Run statements that only read, each on a snapshot of its own, without the round trips of a transaction.
+
+        Repeated like `read`.
+        """
+
+        async def run() -> _T:
+            async with self._connection() as connection:
+                result = await operation(connection)
+                self._answered_at = time.monotonic()
+                return result
+
+        return await self._repeatable(run)
+
+    @asynccontextmanager
+    async def exclusively(self, lock: int) -> AsyncIterator[bool]:
+        """Hold a lock of the database meanwhile, on a connection of its own; False if another process holds it.
+
+        It ends with the connection, and so with the process, however that ends.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        async with translated():
+            connection = await asyncpg.connect(
+                self._dsn, timeout=_OPEN_TIMEOUT, command_timeout=self._deadline, server_settings=_NOTICE_LOSS
+            )
+        try:
+            async with translated():
+                locked = await connection.fetchval("select pg_try_advisory_lock($1)", lock)
+            yield bool(locked)
+        finally:
+            connection.terminate()
 
     def before_writes(self, check: Callable[[Connection], Awaitable[None]]) -> None:
         """Have every later write run `check` first, in the same transaction; what it raises ends the write."""
@@ -146,9 +210,19 @@ class Database:
         async with translated(), asyncio.timeout(self._deadline), self._connection() as connection:
             await connection.execute(statement, *arguments)
 
-    async def _run(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def _repeatable(self, run: Callable[[], Awaitable[_T]]) -> _T:
+        async with translated(), asyncio.timeout(self._deadline):
+            try:
+                return await run()
+            except _CONNECTION_LOST:
+                await self._pool.expire_connections()
+                return await run()
+
+    async def _run(self, operation: Callable[[Connection], Awaitable[_T]], *, snapshot: bool = False) -> _T:
         async with self._connection() as connection:
-            transaction = connection.transaction()
+            transaction = connection.transaction(
+                isolation="repeatable_read" if snapshot else "read_committed", readonly=snapshot
+            )
             await transaction.start()
             try:
                 result = await operation(connection)
@@ -158,6 +232,7 @@ class Database:
                 await transaction.rollback()
                 raise
             await transaction.commit()
+            self._answered_at = time.monotonic()
             return result
 
     @asynccontextmanager
@@ -169,6 +244,14 @@ class Database:
             except (TimeoutError, asyncio.CancelledError):
                 connection.terminate()
                 raise
+
+
+class _Leaving(_PlainConnection):
+    """A connection whose end cannot fail: the pool closes lost ones in a task whose error nobody would take."""
+
+    async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the driver's signature
+        with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            await super().close(timeout=timeout)
 
 
 async def _nothing_to_reset(connection: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -26,7 +26,6 @@ _SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "cluster_name": "formulary",
-    "shared_buffers": "128MB",
     "max_connections": "50",
     "jit": "off",
     "timezone": "UTC",
@@ -44,9 +43,13 @@ class EmbeddedPostgres:
 
     One process at a time owns a data directory, and the server ends with its owner, even one that is killed. What an
     earlier run left behind is cleared at start; after a crash PostgreSQL recovers what was committed.
+
+    `shared_buffers` is PostgreSQL's setting, enough for some 100,000 workflows: searches of what it holds do not wait
+    for the file system. What is not used takes no memory.
     """
 
-    def __init__(self, *, data_dir: Path) -> None:
+    def __init__(self, *, data_dir: Path, shared_buffers: str = "512MB") -> None:
+        self._shared_buffers = shared_buffers
         self._cluster = Cluster(home=data_dir)
         self._mutex = threading.RLock()
         self._lock: int | None = None
@@ -104,7 +107,11 @@ class EmbeddedPostgres:
     def _launch(self) -> None:
         self._cluster.make_socket_dir()
         self._clear_leftovers()
-        settings = {**_SETTINGS, "unix_socket_directories": str(self._cluster.socket_dir)}
+        settings = {
+            **_SETTINGS,
+            "shared_buffers": self._shared_buffers,
+            "unix_socket_directories": str(self._cluster.socket_dir),
+        }
         options = [f"--{name}={value}" for name, value in settings.items()]
         process_options = self._cluster.process_options(inside=self._cluster.path)
         with self._cluster.new_log() as log:

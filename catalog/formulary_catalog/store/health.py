@@ -1,14 +1,26 @@
 """The state of a database as `formulary doctor` shows it: versions, protection, contents."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
 from formulary_catalog.store.database import Role
-from formulary_catalog.store.migrate import connection_failure, schema_revision
+from formulary_catalog.store.migrate import connection_failure, schema_revision, works_with
+from formulary_catalog.store.reembedding import reembedding_runs
 
 _PROTECTED = ("workflow_version", "workflow_search", "request_context")
 _CONNECT_TIMEOUT = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """A model that is being prepared: `done` of `total` workflows have a vector of it, and a process is `at_work`."""
+
+    model_id: str
+    done: int
+    total: int
+    at_work: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +28,8 @@ class Health:
     """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
 
     `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do that
-    would get it round that; `vectors` counts the active workflows that have a vector, by model.
+    would get it round that; `vectors` counts the active workflows that have a vector, by model. `serving` is the model
+    whose vectors searches compare, empty where there are none yet.
     """
 
     postgres: str
@@ -27,6 +40,8 @@ class Health:
     workflows: int = 0
     contexts: int = 0
     vectors: dict[str, int]
+    serving: str = ""
+    preparing: Preparing | None = None
 
 
 async def health(dsn: str) -> Health:
@@ -56,6 +71,7 @@ async def health(dsn: str) -> Health:
             ),
             contexts=await connection.fetchval("select count(*) from formulary.request_context"),
             vectors=await _vectors(connection),
+            **(await _models(connection) if works_with(revision) else {}),
         )
     finally:
         await connection.close(timeout=_CONNECT_TIMEOUT)
@@ -98,3 +114,21 @@ async def _vectors(connection: asyncpg.Connection) -> dict[str, int]:
         """
     )
     return {row[0]: row[1] for row in rows}
+
+
+async def _models(connection: asyncpg.Connection) -> dict[str, Any]:
+    """The fields of `Health` about models."""
+    rows = await connection.fetch("select state, model_id, done, total from formulary.embedding_model")
+    by_state = {row["state"]: row for row in rows}
+    serving, preparing = by_state.get("serving"), by_state.get("preparing")
+    return {
+        "serving": serving["model_id"] if serving is not None else "",
+        "preparing": Preparing(
+            model_id=preparing["model_id"],
+            done=preparing["done"],
+            total=preparing["total"],
+            at_work=await reembedding_runs(connection),
+        )
+        if preparing is not None
+        else None,
+    }

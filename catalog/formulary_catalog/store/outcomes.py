@@ -6,10 +6,10 @@ from formulary_catalog.domain.outcome import Outcome
 
 
 def outcome_column(version_id: str) -> str:
-    """The column `outcome` of a statement, for `outcome_of`; `version_id` is the SQL of a version's id."""
+    """The value of a column for `outcome_of`; `version_id` is the SQL of a version's id."""
     return (
         "(select array[counted.succeeded, counted.failed, counted.median_seconds] from workflow_outcome as counted "
-        f"where counted.version_id = {version_id}) as outcome"
+        f"where counted.version_id = {version_id})"
     )
 
 

@@ -88,7 +88,6 @@ class TraceStore:
         """
 
         async def read(connection: Connection) -> Replay:
-            await connection.execute("set transaction isolation level repeatable read")
             await name_trace(connection, trace_id)
             return await replay_of(connection, trace_id)
 

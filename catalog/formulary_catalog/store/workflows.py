@@ -11,15 +11,11 @@ from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.store.conditions import Arguments, label_conditions
 from formulary_catalog.store.database import Connection, Database
-from formulary_catalog.store.outcomes import outcome_column, outcome_of
-from formulary_catalog.store.search import enter
+from formulary_catalog.store.entering import enter
+from formulary_catalog.store.outcomes import outcome_of
+from formulary_catalog.store.page import page_columns
 
-_COLUMNS = f"""
-version_id, namespace, name, version, status, document, exists (
-    select from workflow_version other
-    where other.name = workflow_version.name and other.namespace <> workflow_version.namespace
-      and other.status = 'Active') as ambiguous, {outcome_column("workflow_version.version_id")}
-"""
+_COLUMNS = f"version_id, namespace, name, version, status, document, {page_columns('workflow_version')}"
 _READABLE = "status <> 'Deleted'"
 
 

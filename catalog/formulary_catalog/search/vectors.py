@@ -1,0 +1,131 @@
+"""Vectors of queries: from the embedders, or given by the caller; none while the embedder fails."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+from cachetools import LRUCache
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.metrics import Metrics
+
+VectorsByModel: TypeAlias = Mapping[str, npt.NDArray[np.float32]]
+"""Unit vectors, float32 of shape (384,), of one text, by the id of the model that each is comparable under."""
+_Vector: TypeAlias = npt.NDArray[np.float32]
+_REMEMBERED = 4096
+"""Queries by each model."""
+_log = structlog.get_logger(__name__)
+
+
+class QueryVectors:
+    """Embeds queries in threads of its own, `at_once` of them; remembers, and tells the metric, whether that works.
+
+    Other work in threads, such as embedding a whole catalog, would hold up searches for as long as it takes. A query
+    that is remembered costs no thread, and one that many ask at once is embedded once.
+
+    `embedder` is of the model that serves. While another model is being prepared, queries are embedded by that one as
+    well: from one moment to the next it is the one that searches need.
+    """
+
+    def __init__(self, *, metrics: Metrics, at_once: int) -> None:
+        self._metrics = metrics
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="query")
+        self.embedder: Embedder | None = None
+        self.preparing: Embedder | None = None
+        self._remembered: dict[Embedder, LRUCache[str, asyncio.Future[_Vector]]] = {}
+        """By embedder, the last queries: embedded, or on their way."""
+        self._probed: set[Embedder] = set()
+        """Those that are being asked whether they work again."""
+        self._problems: dict[str, str] = {}
+        """By the id of the model, why its last query failed; only of those whose last query did."""
+
+    def use(self, embedder: Embedder | None, *, preparing: Embedder | None = None) -> None:
+        """Start or stop embedding."""
+        if embedder is not self.embedder:
+            self._problems.clear()
+        self.embedder, self.preparing = embedder, preparing
+        used = [each for each in (embedder, preparing) if each is not None]
+        self._remembered = {each: self._remembered.get(each, LRUCache(_REMEMBERED)) for each in used}
+        self._metrics.set_embedder_up(embedder is not None and not self.problem)
+
+    @property
+    def problem(self) -> str:
+        """Why the model that serves failed when it was asked last; empty if it did not."""
+        return self._problems.get(self.embedder.model_id, "") if self.embedder is not None else ""
+
+    async def of(self, texts: Iterable[str], *, given: tuple[float, ...] | None = None) -> dict[str, VectorsByModel]:
+        """The vectors of each text, or the `given` one for all; empty where there can be none.
+
+        All are asked for at the same time: a model that does not answer costs its timeout once.
+        """
+        if given is not None:
+            by_given = {self.embedder.model_id: _unit(given)} if self.embedder is not None else {}
+            return dict.fromkeys(texts, by_given)
+        used = list(self._remembered)
+        asked = {text: {each.model_id: self._asked(text, embedder=each) for each in used} for text in texts}
+        return {text: await _known(by_model) for text, by_model in asked.items()}
+
+    def close(self) -> None:
+        """Embed nothing any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _asked(self, text: str, *, embedder: Embedder) -> "asyncio.Future[_Vector]":
+        remembered = self._remembered[embedder]
+        known = remembered.get(text)
+        if known is None:
+            asked = remembered[text] = self._ask(text, embedder=embedder)
+            asked.add_done_callback(lambda asked: remembered.pop(text, None) if _failed(asked) else None)
+            return asked
+        if known.done() and embedder.model_id in self._problems and embedder not in self._probed:
+            # Nobody waits for it, so there is but one: it finds out whether the model works again.
+            self._probed.add(embedder)
+            self._ask(text, embedder=embedder).add_done_callback(lambda _: self._probed.discard(embedder))
+        return known
+
+    def _ask(self, text: str, *, embedder: Embedder) -> "asyncio.Future[_Vector]":
+        def ended(asked: "asyncio.Future[_Vector]") -> None:
+            error = None if asked.cancelled() else asked.exception()
+            if not asked.cancelled() and (error is None or isinstance(error, EmbedderUnavailable)):
+                self._note(str(error or ""), embedder=embedder)
+
+        asked = asyncio.get_running_loop().run_in_executor(self._threads, embedder.embed_query, text)
+        asked.add_done_callback(ended)
+        return asked
+
+    def _note(self, problem: str, *, embedder: Embedder) -> None:
+        if problem == self._problems.get(embedder.model_id, ""):
+            return
+        if problem:
+            self._problems[embedder.model_id] = problem
+            _log.warning("embedder_failed", model=embedder.model_id, reason=problem)
+        else:
+            del self._problems[embedder.model_id]
+            _log.info("embedder_works_again", model=embedder.model_id)
+        if embedder is self.embedder:
+            self._metrics.set_embedder_up(not problem)
+
+
+async def _known(asked: Mapping[str, "asyncio.Future[_Vector]"]) -> VectorsByModel:
+    """The vectors of a text by the models that have given one."""
+    vectors = {}
+    for model_id, each in asked.items():
+        with suppress(EmbedderUnavailable):
+            # Who gives up does so alone: others may wait for the same vector.
+            vectors[model_id] = each.result() if each.done() else await asyncio.shield(each)
+    return vectors
+
+
+def _failed(asked: "asyncio.Future[_Vector]") -> bool:
+    return asked.cancelled() or asked.exception() is not None
+
+
+def _unit(vector: tuple[float, ...]) -> npt.NDArray[np.float32]:
+    array = np.asarray(vector, dtype=np.float64)
+    array /= np.abs(array).max()  # else very large or very small numbers leave the range when they are squared
+    return (array / np.linalg.norm(array)).astype(np.float32)

@@ -1,0 +1,68 @@
+"""What an answer says of a workflow beside its rank: read with the pool where that is small, else for the page."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+
+from formulary_catalog.domain.outcome import Outcome
+from formulary_catalog.store.conditions import Arguments
+from formulary_catalog.store.database import Connection
+from formulary_catalog.store.entering import entered
+from formulary_catalog.store.outcomes import outcome_column, outcome_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRow:
+    """What an answer needs of one workflow beside its rank; `document` is None where the caller knows it.
+
+    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    """
+
+    document: Mapping[str, Any] | None = field(repr=False)
+    ambiguous: bool
+    outcome: Outcome
+
+
+def page_columns(row: str) -> str:
+    """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name."""
+    return f"""
+        exists (
+            select from workflow_version other
+            where other.name = {row}.name and other.namespace <> {row}.namespace and other.status = 'Active'
+        ) as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
+
+
+def page_row(row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> PageRow:
+    """From those columns."""
+    return PageRow(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
+
+
+async def read_page(
+    connection: Connection, version_ids: Sequence[str], *, known: Container[str], namespaces: frozenset[str] | None
+) -> dict[str, PageRow]:
+    """What is known of these workflows by version id, with the documents of those that are not `known`.
+
+    Nothing of one that is no longer served.
+    """
+    if not version_ids:
+        return {}
+    arguments = Arguments()
+    entering = entered(arguments, namespaces=namespaces)
+    wanted = arguments.add(list(version_ids), "text[]")
+    unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")
+    rows = await connection.fetch(
+        f"""
+        with {entering}
+        select page.* from entered, lateral (
+            select version_id, case when version_id = any ({unknown}) then document end as document,
+                   {page_columns("version")}
+            from workflow_version version
+            where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
+            offset 0
+        ) as page
+        """,
+        *arguments.values,
+    )
+    return {row["version_id"]: page_row(row, document=row["document"]) for row in rows}
