@@ -2,29 +2,45 @@
 
 import asyncio
 import os
+import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
 from support import databases
+from support.services import open_service
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+_MEMORY = Path("/dev/shm")
+_ENOUGH_MEMORY = 8 * 2**30
+if (
+    os.access(_MEMORY, os.W_OK)
+    and shutil.disk_usage(_MEMORY).free > _ENOUGH_MEMORY
+    and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+):
+    # Some fifty databases and API servers write all the time: a slow disk would make it a test of the disk.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
 # That an example takes long says something of the machine, not of the code.
 settings.register_profile("formulary", deadline=None)
+settings.register_profile("mutants", deadline=None, phases=[Phase.explicit, Phase.generate])  # no time for shrinking
 settings.load_profile("formulary")
+
+
+def pytest_configure() -> None:
+    """What runs in the background is ended by a signal, and has to stop what it has started."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
@@ -101,9 +117,7 @@ def contexts(writing: Database) -> ContextWriter:
 @pytest.fixture
 async def service(database: str, embedder: Embedder) -> AsyncIterator[CatalogService]:
     """The read side on the real database with the real model."""
-    created = await CatalogService.create(
-        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
-    )
+    created = await open_service(database, embedder=embedder)
     yield created
     await created.close()
 

@@ -25,6 +25,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {**charts.EXTERNAL, "operator": {"extraEnv": [{"name": "FORMULARY_HEALTH_PORT", "value": "5"}]}},
         "operator.extraEnv names FORMULARY_HEALTH_PORT, which the chart sets; leave it out",
     ),
+    "as many calls as connections": (
+        {**charts.EXTERNAL, "server": {"extraEnv": [{"name": "FORMULARY_CALLS_AT_ONCE", "value": "10"}]}},
+        "FORMULARY_CALLS_AT_ONCE to 10, but server.poolSize is 10 and must be greater",
+    ),
     "both monitors": (
         {**charts.EXTERNAL, "monitoring": {"serviceMonitor": {"enabled": True}, "podMonitor": {"enabled": True}}},
         "enable one",

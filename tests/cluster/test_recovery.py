@@ -93,7 +93,7 @@ def test_what_happens_while_the_operator_is_down_is_made_up_for(
     delete(cluster, "goes", namespace=namespace)
     apply_many(cluster, [workflow("changes", version="2.0.0"), workflow("comes")], namespace=namespace)
     running.start().wait_ready()
-    await_agreement(cluster, database, namespace, seconds=1)
+    await_agreement(cluster, database, namespace, seconds=5)
 
 
 def test_it_survives_an_api_server_that_is_killed_and_restarted(
@@ -256,5 +256,5 @@ def test_a_mass_deletion_is_refused_and_told_until_somebody_says_that_it_is_mean
         cautious.stop()
     with watching(sweep_max_fraction="1") as told_so:
         told_so.start().wait_ready()
-        await_agreement(cluster, database, namespace, seconds=1)
+        await_agreement(cluster, database, namespace, seconds=5)
         assert told_so.metric("formulary_sweep_refused") == 0

@@ -102,9 +102,13 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
     await workflows.apply(entry, model_id=embedder.model_id)
 
     states = []
-    for broken in (False, True, False):
+    for broken, query in (
+        (False, "OOMKilled critical"),
+        (True, "OOMKilled in checkout"),
+        (False, "OOMKilled in orders"),
+    ):
         failing.broken = broken
-        answer = await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
+        answer = await service.search(search_request(query=query), caller=CALLER)
         report = await Readiness().report(service)
         states.append((answer.search_mode, report.status, report.mode))
 

@@ -9,7 +9,9 @@ import pytest
 from formulary_catalog import __version__
 from support.commands import formulary_now
 
-COMMANDS = tuple("up serve migrate stdio search show list invoke invocation approve validate trace doctor".split())
+COMMANDS = tuple(
+    "up serve migrate stdio search show list invoke invocation approve validate trace reembed doctor".split()
+)
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """
 import sys

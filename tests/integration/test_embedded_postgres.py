@@ -166,7 +166,7 @@ async def test_the_first_start_makes_a_database_with_vectors_for_asyncpg_and_sql
 
 
 def test_it_starts_with_our_settings(used: Path) -> None:
-    wanted = {"shared_buffers": "128MB", "max_connections": "50", "fsync": "on", "jit": "off", "timezone": "UTC"}
+    wanted = {"shared_buffers": "512MB", "max_connections": "50", "fsync": "on", "jit": "off", "timezone": "UTC"}
     with EmbeddedPostgres(data_dir=used) as postgres:
         assert {name: query(postgres.dsn(), f"show {name}") for name in wanted} == wanted
 

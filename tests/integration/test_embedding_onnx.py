@@ -143,11 +143,6 @@ def test_progress_accounts_for_every_text(embedder: Embedder) -> None:
     assert max(done) <= 32
 
 
-def test_a_repeated_query_is_remembered(embedder: Embedder) -> None:
-    first = embedder.embed_query("asked twice")
-    assert embedder.embed_query("asked twice") is first
-
-
 @pytest.mark.parametrize(
     "embed",
     [lambda embedder: embedder.embed_query("shared"), lambda embedder: embedder.embed_documents(["shared"])],
@@ -168,6 +163,14 @@ def test_threads_share_the_embedder(embedder: Embedder) -> None:
     for vectors in documents:
         np.testing.assert_array_equal(vectors, alone[:10])
     assert all(abs(np.linalg.norm(vector) - 1) < 1e-5 for vector in queries)
+
+
+def test_queries_asked_at_once_have_the_vectors_they_have_alone(embedder: Embedder) -> None:
+    queries = [f"{reason} in shop number {number}" for reason in ("OOMKilled", "evicted") for number in range(40)]
+    with ThreadPoolExecutor(max_workers=32) as pool:
+        together = list(pool.map(embedder.embed_query, queries))
+    alone = np.stack([embedder.embed_documents([query])[0] for query in queries])
+    np.testing.assert_array_equal(together, alone)
 
 
 def test_a_surrogate_pair_is_the_character_it_means(embedder: Embedder) -> None:

@@ -61,7 +61,7 @@ async def test_who_begins_to_lead_waits_for_the_write_that_is_under_way(database
         done, _ = await asyncio.wait([taking_over], timeout=0.3)
         assert not done
         go_on.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await under_way
             await taking_over
     finally:

@@ -4,32 +4,55 @@ import asyncio
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+import pytest
 
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.embedding.model import locate
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.models import ModelStore
+from formulary_catalog.store.reembedding import ReembeddingStore
 from formulary_operator.embedding import Embedding
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
+from support.models import other_model
 from support.operator_process import wait_until
 
 TEXT = "The container was OOMKilled."
 
 
-def embedding(*, model: str = "bundled", idle_seconds: float = 60) -> Embedding:
-    return Embedding(OperatorSettings(embedding_model=model), metrics=OperatorMetrics(), idle_seconds=idle_seconds)
+@pytest.fixture
+def models(writing: Database) -> ModelStore:
+    """The models of a catalog that has none yet."""
+    return ModelStore(writing)
 
 
-async def test_the_model_is_named_without_being_loaded(embedder: Embedder) -> None:
-    idle = embedding()
+def embedding(
+    models: ModelStore, *, model: str = "bundled", cache_dir: Path | None = None, idle_seconds: float = 60
+) -> Embedding:
+    settings = OperatorSettings(embedding_model=model, model_cache_dir=cache_dir)
+    return Embedding(settings, models=models, metrics=OperatorMetrics(), idle_seconds=idle_seconds)
+
+
+async def vector(asked: Embedding, text: str = TEXT) -> npt.NDArray[np.float32] | None:
+    """As a reconciliation asks for it."""
+    return await asked.vector(text, model_id=await asked.model_id())
+
+
+async def test_the_model_is_named_without_being_loaded(models: ModelStore, embedder: Embedder) -> None:
+    idle = embedding(models)
 
     assert await idle.model_id() == embedder.model_id
     assert not idle.is_loaded
 
 
-async def test_the_embedder_is_given_back_when_idle_and_loaded_again_for_the_next_text(embedder: Embedder) -> None:
-    busy = embedding(idle_seconds=0)
-    first = await busy.vector(TEXT)
+async def test_the_embedder_is_given_back_when_idle_and_loaded_again_for_the_next_text(
+    models: ModelStore, embedder: Embedder
+) -> None:
+    busy = embedding(models, idle_seconds=0)
+    first = await vector(busy)
     await asyncio.to_thread(wait_until, lambda: not busy.is_loaded, what="it to be given back")
-    again = await busy.vector(TEXT)
+    again = await vector(busy)
 
     (expected,) = embedder.embed_documents([TEXT])
     assert first is not None
@@ -39,25 +62,85 @@ async def test_the_embedder_is_given_back_when_idle_and_loaded_again_for_the_nex
     assert await busy.model_id() == embedder.model_id
 
 
-async def test_the_embedder_stays_between_texts_that_follow_each_other() -> None:
-    busy = embedding()
-    await busy.vector(TEXT)
+async def test_the_embedder_stays_between_texts_that_follow_each_other(models: ModelStore) -> None:
+    busy = embedding(models)
+    await vector(busy)
 
     assert busy.is_loaded
 
 
-async def test_texts_at_the_same_time_share_one_embedder(embedder: Embedder) -> None:
-    busy = embedding()
-    vectors = await asyncio.gather(*(busy.vector(f"{TEXT} {number}") for number in range(4)))
+async def test_texts_at_the_same_time_share_one_embedder(models: ModelStore, embedder: Embedder) -> None:
+    busy = embedding(models)
+    vectors = await asyncio.gather(*(vector(busy, f"{TEXT} {number}") for number in range(4)))
 
     expected = embedder.embed_documents([f"{TEXT} {number}" for number in range(4)])
     assert np.array_equal(np.array(vectors), expected)
 
 
-async def test_without_a_model_there_are_no_vectors_and_a_reason(tmp_path: Path) -> None:
-    lost = embedding(model=str(tmp_path))
+async def test_without_a_model_there_are_no_vectors_and_a_reason(models: ModelStore, tmp_path: Path) -> None:
+    lost = embedding(models, model=str(tmp_path))
 
-    assert await lost.vector(TEXT) is None
+    assert await vector(lost) is None
     assert await lost.model_id() == ""
     assert lost.problem is not None
     assert str(tmp_path) in str(lost.problem)
+
+
+async def test_the_model_of_the_settings_becomes_that_of_a_catalog_which_has_none(
+    models: ModelStore, embedder: Embedder
+) -> None:
+    assert await embedding(models).model_id() == embedder.model_id
+    serving = (await models.models()).serving
+    assert serving is not None
+    assert (serving.model_id, serving.source) == (embedder.model_id, "bundled")
+
+
+async def test_the_model_that_serves_is_followed_whatever_the_settings_say(
+    models: ModelStore, writing: Database, embedder: Embedder, tmp_path: Path
+) -> None:
+    directory = other_model(tmp_path / "other", cache_dir=tmp_path / "cache")
+    busy = embedding(models, cache_dir=tmp_path / "cache")
+    await vector(busy)
+    assert await busy.model_id() == embedder.model_id
+
+    change, other = ReembeddingStore(writing), locate(str(directory)).id
+    before = await busy.model_id()
+    await change.prepare(other, source=str(directory))
+    assert await busy.model_id() == embedder.model_id
+    await change.switch(other)
+    assert await busy.model_id() == other
+    assert not busy.is_loaded
+    assert await vector(busy) is not None
+    assert await busy.vector(TEXT, model_id=before) is None, "a vector of another model must not be taken for it"
+    assert await busy.model_id() == other
+
+
+async def test_a_directory_is_told_to_other_processes_by_its_whole_path(
+    models: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = other_model(tmp_path / "other", cache_dir=tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    assert await embedding(models, model="other", cache_dir=tmp_path / "cache").model_id()
+    serving = (await models.models()).serving
+    assert serving is not None
+    assert serving.source == str(directory.resolve())
+
+
+async def test_an_environment_that_no_connection_can_be_made_with_is_a_reason_like_others(
+    models: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    lost = embedding(models, model="tei+http://192.0.2.1")
+    assert await vector(lost) is None
+    assert "SSL_CERT_FILE" in str(lost.problem)
+
+
+async def test_a_model_that_serves_and_is_nowhere_to_be_found_gives_no_vectors_and_a_reason(
+    models: ModelStore, tmp_path: Path
+) -> None:
+    await models.adopt("elsewhere@000000000000", source=str(tmp_path))
+    lost = embedding(models)
+
+    assert await vector(lost) is None
+    assert await lost.model_id() == ""
+    assert "elsewhere@000000000000" in str(lost.problem)

@@ -11,13 +11,15 @@ from starlette.types import Receive, Scope, Send
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import DEFINITIONS, Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import edge
+from formulary_catalog.server import edge, probes
+from formulary_catalog.server.admission import Admission
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.edge import MAX_BODY_BYTES, MAX_CALLS_AT_ONCE, PROBES, Edge
+from formulary_catalog.server.edge import MAX_BODY_BYTES, PROBES, Edge
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
+from support.access import KnownCallers, Rights
 from support.agent import agent, refused
 from support.serving import catalog, listening, serving
 
@@ -87,7 +89,8 @@ async def test_values_of_headers_lose_the_blanks_around_them() -> None:
     async def echo(scope: Scope, receive: Receive, send: Send) -> None:
         await PlainTextResponse(repr(dict(scope["headers"])[b"x-padded"]))(scope, receive, send)
 
-    async with listening(_with_lifespan(Edge(echo, hosts=LOOPBACK))) as url:
+    admission = Admission(Settings(), metrics=Metrics())
+    async with listening(_with_lifespan(Edge(echo, hosts=LOOPBACK, admission=admission))) as url:
         answered = await _raw(
             url, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Padded: \t value \t\r\nConnection: close\r\n\r\n"
         )
@@ -95,30 +98,116 @@ async def test_values_of_headers_lose_the_blanks_around_them() -> None:
     assert answered.endswith(b"b'value'")
 
 
-async def test_calls_over_the_limit_are_told_to_come_back_and_probes_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge, "_QUEUE_SECONDS", 0.05)
-    enough, release = asyncio.Semaphore(0), asyncio.Event()
+async def test_a_call_whose_client_left_while_it_waited_is_not_begun() -> None:
+    begun, release = asyncio.Queue[str](), asyncio.Event()
 
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in PROBES:
-            enough.release()
-            await release.wait()
+        begun.put_nowait(scope["path"])
+        await release.wait()
         await PlainTextResponse("done")(scope, receive, send)
 
-    limits = httpx.Limits(max_connections=None)
-    app = _with_lifespan(Edge(slow, hosts=LOOPBACK))
-    async with listening(app) as url, httpx.AsyncClient(base_url=url, limits=limits) as http:
-        running = [asyncio.create_task(http.post("/call")) for _ in range(MAX_CALLS_AT_ONCE)]
-        for _ in running:
-            await enough.acquire()
-        one_more, probe = await http.post("/call"), await http.get("/healthz")
-        release.set()
-        answered = await asyncio.gather(*running)
+    metrics = Metrics()
+    admission = Admission(Settings(call_wait_seconds=60), metrics=metrics)
+    busy = [f"/api/v1/workflows/{number}" for number in range(Settings().calls_at_once)]
+    async with listening(_with_lifespan(Edge(slow, hosts=LOOPBACK, admission=admission))) as url:
+        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+            running = [asyncio.create_task(http.get(path)) for path in busy]
+            assert {await begun.get() for _ in busy} == {*busy}
+            left = asyncio.create_task(http.get("/api/v1/workflows/left"))
+            await _until_waiting(metrics, 1, beside=left)
+            left.cancel()
+            waiting = asyncio.create_task(http.get("/api/v1/workflows/stayed"))
+            await _until_waiting(metrics, 2, beside=waiting)
+            release.set()
+            answered = await asyncio.gather(*running, waiting)
 
-    assert one_more.status_code == 503
-    assert "retry in a few seconds" in one_more.json()["error"]["message"]
-    assert probe.status_code == 200
     assert {response.status_code for response in answered} == {200}
+    assert [begun.get_nowait() for _ in range(begun.qsize())] == ["/api/v1/workflows/stayed"]
+
+
+async def _until_waiting(metrics: Metrics, number: int, *, beside: "asyncio.Task[httpx.Response]") -> None:
+    """Wait until so many calls wait for a slot."""
+    async with asyncio.timeout(60):
+        while f'formulary_calls_waiting{{lane="catalog"}} {number}.0'.encode() not in metrics.exposition():
+            await asyncio.wait([beside], timeout=0.01)
+
+
+async def test_a_caller_that_fills_the_server_gives_way_to_another() -> None:
+    begun, ends = asyncio.Queue[str](), asyncio.Semaphore(0)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        begun.put_nowait(scope["path"])
+        await ends.acquire()
+        await PlainTextResponse("done")(scope, receive, send)
+
+    metrics, settings = Metrics(), Settings(calls_waiting=4, call_wait_seconds=60)
+    admission = Admission(settings, metrics=metrics)
+    callers = KnownCallers(greedy=Rights(), modest=Rights())
+    many = settings.calls_at_once + settings.calls_waiting
+    app = _with_lifespan(Edge(slow, hosts=LOOPBACK, admission=admission, authenticator=callers))
+    async with listening(app) as url, httpx.AsyncClient(base_url=url, timeout=30) as http:
+
+        def call(caller: str) -> "asyncio.Task[httpx.Response]":
+            authorization = {"Authorization": f"Bearer {caller}"}
+            return asyncio.create_task(http.get(f"/api/v1/workflows/{caller}", headers=authorization))
+
+        greedy = [call("greedy") for _ in range(many)]
+        await _until_waiting(metrics, 4, beside=greedy[0])
+        modest = call("modest")
+        refused, _ = await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED)
+        for _ in range(settings.calls_at_once):
+            await begun.get()
+        ends.release()
+        assert await asyncio.wait_for(begun.get(), timeout=60) == "/api/v1/workflows/modest"
+        for _ in range(many):
+            ends.release()
+        answered = await asyncio.gather(modest, *greedy)
+
+    assert [call.result().status_code for call in refused] == [503]
+    assert sorted(response.status_code for response in answered) == [200] * many + [503]
+
+
+async def test_any_number_of_probes_asks_the_database_once_at_a_time(
+    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, most = 0, 0
+    check = service.check_database
+
+    async def counted() -> None:
+        nonlocal asked, most
+        asked += 1
+        most = max(most, asked)
+        await check()
+        asked -= 1
+
+    monkeypatch.setattr(service, "check_database", counted)
+    async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
+        ready = await asyncio.gather(*(http.get("/readyz") for _ in range(40)))
+
+    assert {response.status_code for response in ready} == {200}
+    assert most == 1
+
+
+async def test_any_number_of_scrapes_counts_the_catalog_once(
+    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+    count = service.counts
+
+    async def counted() -> dict[str, int]:
+        nonlocal asked
+        asked += 1
+        return await count() | {"Active": asked}
+
+    monkeypatch.setattr(service, "counts", counted)
+    async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
+        scraped = await asyncio.gather(*(http.get("/metrics") for _ in range(40)))
+        again = await http.get("/metrics")
+        monkeypatch.setattr(probes, "_COUNTED_FOR_SECONDS", -1.0)
+        later = await http.get("/metrics")
+
+    assert all('formulary_catalog_workflows{status="Active"} 1.0' in response.text for response in (*scraped, again))
+    assert 'formulary_catalog_workflows{status="Active"} 2.0' in later.text
 
 
 async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

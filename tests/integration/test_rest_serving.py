@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import statistics
 import time
 
 import httpx
@@ -14,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.server.run import serve
+from formulary_catalog.server.run import GRACE_SECONDS, serve
 
 
 class Slow:
@@ -85,7 +86,7 @@ async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.
         slow.release.set()
 
         assert (await call).text == "done"
-    await asyncio.wait_for(running, timeout=5)
+    await asyncio.wait_for(running, timeout=30)
 
 
 async def test_a_second_interrupt_does_not_wait_for_calls() -> None:
@@ -98,7 +99,7 @@ async def test_a_second_interrupt_does_not_wait_for_calls() -> None:
         await _closed(port)
 
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.wait_for(running, timeout=5)
+        await asyncio.wait_for(running, timeout=0.8 * GRACE_SECONDS)
 
         slow.release.set()
         await asyncio.wait([call])
@@ -110,14 +111,15 @@ async def test_small_answers_are_not_held_back_until_they_are_acknowledged() -> 
     quick.release.set()
     running, port = await started(quick)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
-        begun = time.perf_counter()
+        taken = []
         for _ in range(50):
+            begun = time.perf_counter()
             await http.get("/")
-        taken = time.perf_counter() - begun
+            taken.append(time.perf_counter() - begun)
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(running, timeout=5)
+    await asyncio.wait_for(running, timeout=30)
 
-    assert taken < 50 * 0.035
+    assert statistics.median(taken) < 0.035
 
 
 async def test_a_port_in_use_is_said_in_one_line() -> None:

@@ -17,7 +17,8 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextReader, ContextWriter
 from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.search import Plan, RankQuery, SearchStore
+from formulary_catalog.store.pool import Plan
+from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.workflows import WorkflowReader
 from support import manifest
 from support.access import Rights
@@ -31,6 +32,7 @@ TABLES = (
     "alembic_version",
     "audit_event",
     "embedding",
+    "embedding_model",
     "executor",
     "governance_contract",
     "invocation",
@@ -44,6 +46,7 @@ TABLES = (
     "trace_head",
     "trace_hold",
     "trace_month",
+    "word_revision",
     "workflow_outcome",
     "workflow_search",
     "workflow_version",
@@ -55,6 +58,7 @@ FILLED = {
     "trace_event",
     "trace_head",
     "trace_month",
+    "word_revision",
     "workflow_search",
     "workflow_version",
 }
@@ -157,9 +161,9 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     tenants: dict[str, str], reading: Database, namespaces: frozenset[str]
 ) -> None:
     workflows, search = WorkflowReader(reading), SearchStore(reading)
-    plan = Plan(constraints=Constraints(), rank=RankQuery(text="restart"))
-    page = await search.search(query="restart", plan=lambda _: plan, namespaces=namespaces, limit=50)
-    assert (page.candidates, page.total) == ((), 0)
+    plan = Plan(constraints=Constraints(), words=["restart"])
+    found = await search.search(query="restart", plan=lambda _: plan, page=lambda _: (), namespaces=namespaces)
+    assert (found.pool.evidence, found.pool.total) == ((), 0)
     assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):
         assert await workflows.find(parse_reference(form), namespaces=namespaces) == []
@@ -203,9 +207,11 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
             [f"formulary.{name}" for name in TABLES],
         )
     }
-    # The names of namespaces are needed to enter one, the revision to know the schema; nothing else is readable.
-    assert readable == {f"formulary.{name}" for name in {"alembic_version", "tenant"} | SECURED | RUNS}
-    for name in readable - {"formulary.tenant", "formulary.alembic_version"}:
+    # The names of namespaces are needed to enter one, the revisions to know schema and words, the models to embed
+    # queries; nothing else is readable.
+    shared = {f"formulary.{name}" for name in ("alembic_version", "embedding_model", "tenant", "word_revision")}
+    assert readable == shared | {f"formulary.{name}" for name in SECURED | RUNS}
+    for name in readable - shared:
         assert await _rows(reading, f"select * from {name}") == []
 
 

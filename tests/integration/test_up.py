@@ -164,6 +164,12 @@ def test_a_setting_that_breaks_a_rule_is_named() -> None:
     by_variable = formulary_now("up", FORMULARY_REQUEST_CONTEXT="maybe")
     assert by_variable.code == 2
     assert by_variable.err.startswith("formulary: FORMULARY_REQUEST_CONTEXT is 'maybe': input should be 'required'")
+    by_both = formulary_now("up", FORMULARY_CALLS_AT_ONCE="12", FORMULARY_POOL_SIZE="12")
+    assert (by_both.code, by_both.err) == (
+        2,
+        "formulary: FORMULARY_CALLS_AT_ONCE is '12': calls at once must be fewer than the 12 connections of "
+        "FORMULARY_POOL_SIZE; lower them, or raise FORMULARY_POOL_SIZE\n",
+    )
 
 
 def test_a_model_that_is_missing_leaves_lexical_search(data_dir: Path, manifests: Path) -> None:

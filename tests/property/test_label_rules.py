@@ -79,6 +79,12 @@ def test_a_custom_wildcard_allows_every_value() -> None:
     assert allowed(_team("*"), Constraints(custom={"team": frozenset({"payments"})}))
 
 
+def test_a_workflow_that_declares_a_custom_key_is_not_generic_in_it() -> None:
+    assert generic_count(_team("payments"), Constraints(custom={"team": frozenset({"payments"})})) == 0
+    assert generic_count(_team("*"), Constraints(custom={"team": frozenset({"payments"})})) == 0
+    assert generic_count(GENERIC, Constraints(custom={"team": frozenset()})) == 0
+
+
 def test_a_custom_key_the_workflow_lacks_is_generic_unless_it_is_strict() -> None:
     wanted = {"team": frozenset({"payments"})}
     assert allowed(GENERIC, Constraints(custom=wanted))

@@ -17,11 +17,11 @@ from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.search import Plan, RankQuery, SearchPage, SearchStore
+from formulary_catalog.store.pool import Plan, Pool
+from formulary_catalog.store.search import SearchStore
 from support import manifest
 from support.databases import migrated_database
 
-MAX_PAGE = 50
 FIELDS = {dimension: to_camel(dimension) for dimension in DIMENSIONS}
 CONSTRAINED = [*DIMENSIONS, "signal_type", "signal_type", "cluster"]  # those with SQL of their own more often
 REQUIRED = ("severity", "environment", "component", "priority")
@@ -68,11 +68,10 @@ anything = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 
 @dataclass(frozen=True)
 class Request:
-    """What one search demands, who sees what, and how much of the answer is wanted."""
+    """What one search demands, and who sees what."""
 
     constraints: Constraints
     tenants: frozenset[str]
-    limit: int
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,6 @@ def requests(draw: st.DrawFn, values: st.SearchStrategy[str], texts: st.SearchSt
             excluded_phrases=tuple(phrase for keyword in excluded if (phrase := exclusion_phrase(keyword))),
         ),
         tenants=draw(st.sampled_from([frozenset("ab"), frozenset("a"), frozenset("b"), frozenset("c")])),
-        limit=draw(st.sampled_from([MAX_PAGE, 1, 2])),
     )
 
 
@@ -137,9 +135,12 @@ class Store:
     writer: CatalogWriter
     reader: SearchStore
 
-    async def page(self, constraints: Constraints, *, visible: frozenset[str], limit: int) -> SearchPage:
-        plan = Plan(constraints=constraints, rank=RankQuery(text="restart the pod"))
-        return await self.reader.search(query="restart", plan=lambda _: plan, namespaces=visible, limit=limit)
+    async def pool(self, constraints: Constraints, *, visible: frozenset[str]) -> Pool:
+        plan = Plan(constraints=constraints, words=["restart", "pod"])
+        found = await self.reader.search(
+            query="restart", plan=lambda _: plan, page=lambda _: (), known=(), namespaces=visible
+        )
+        return found.pool
 
 
 @pytest.fixture(scope="module")
@@ -174,8 +175,7 @@ async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store
             for entry in entries
             if entry.namespace in visible and allowed(entry.labels, constraints)
         }
-        page = await store.page(constraints, visible=visible, limit=request.limit)
-        found = {(candidate.namespace, candidate.name): candidate.generic_labels for candidate in page.candidates}
-        assert found.items() <= expected.items()
-        assert len(page.candidates) == len(found) == min(request.limit, len(expected))
-        assert page.total == len(expected)
+        pool = await store.pool(constraints, visible=visible)
+        found = {(each.namespace, each.name): each.generic_labels for each in pool.evidence}
+        assert found == expected
+        assert pool.total == len(pool.evidence) == len(expected)

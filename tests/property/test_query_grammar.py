@@ -58,6 +58,10 @@ def test_the_first_word_has_no_space_and_no_trailing_punctuation(query: str) -> 
     assert query.split()[:1] == [] or query.split()[0].startswith(word)
 
 
+def test_the_bullet_of_a_list_names_no_signal() -> None:
+    assert first_word("* OOMKilled critical") == ""
+
+
 def test_an_empty_query_has_no_first_word() -> None:
     assert first_word(" \n") == ""
     assert parse_query("", first_word_is_signal=False) == ParsedQuery("", "", "")

@@ -16,14 +16,13 @@ from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.request import SearchRequest, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.databases import migrated_database
 from support.filling import fill, starter_documents
+from support.services import open_service
 
 CALLER = Caller(name="test", access=EVERYTHING)
 LABELS = ["critical", "high", "production", "test", "P0", "low", "Pod", "apps/v1/Deployment", "OOMKilled", "unheard-of"]
@@ -52,9 +51,7 @@ async def _service(
         writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
         await fill(CatalogWriter(writing), documents, embedder=embedder)
         await writing.close()
-        service = await CatalogService.create(
-            dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
-        )
+        service = await open_service(dsn, embedder=embedder)
         yield service
         await service.close()
 

@@ -1,14 +1,19 @@
 """Words: what the embedder, the lexical index and the exclusion rule see."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.text import (
+    all_storable,
     exclusion_phrase,
     exclusion_text,
+    one_line,
     searchable_words,
     split_camel_case,
+    storable,
     with_split_words,
     words,
 )
@@ -34,6 +39,7 @@ def test_compound_words_are_split_at_their_capitals(word: str, parts: list[str])
 
 def test_the_split_form_is_appended_and_the_original_kept() -> None:
     assert with_split_words("KubePodCrashLooping on a node") == "KubePodCrashLooping on a node Kube Pod Crash Looping"
+    assert with_split_words("OOMKilled twice OOMKilled") == "OOMKilled twice OOMKilled OOM Killed"
     assert with_split_words("nothing compound") == "nothing compound"
 
 
@@ -78,3 +84,20 @@ def test_every_word_of_every_field_excludes(fields: list[str], data: st.DataObje
 @given(keyword=st.text(alphabet=".,;:|!?/\\'\" \n\t-+%*()[]{}"))
 def test_a_keyword_without_a_word_excludes_nothing(keyword: str) -> None:
     assert exclusion_phrase(keyword) == ""
+
+
+@pytest.mark.parametrize("character", ["\0", *map(chr, (0xD800, 0xDABC, 0xDFFF))])
+@pytest.mark.parametrize("inside", [lambda text: text, lambda text: {text: 1}, lambda text: {"a": [1, ({"b": text},)]}])
+def test_what_the_database_cannot_hold_is_found_wherever_it_is(character: str, inside: Callable[[str], object]) -> None:
+    assert not storable(f"a{character}b")
+    assert not all_storable(inside(f"a{character}b"))
+
+
+@pytest.mark.parametrize("value", ["", "a\n\ud7ff\ue000\U0001f600", {"a": [None, 1.5, True, ["b"]]}, 7, None])
+def test_all_else_can_be_stored(value: object) -> None:
+    assert all_storable(value)
+    assert not isinstance(value, str) or storable(value)
+
+
+def test_a_text_of_several_lines_is_told_in_one() -> None:
+    assert one_line("\n ready\r\n\tor  not ") == "ready or not"

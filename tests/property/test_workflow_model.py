@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
+from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.workflow import MAX_LEXICAL_TEXT
 from formulary_catalog.errors import InvalidManifest
@@ -231,7 +232,7 @@ def test_no_declared_label_is_lost(labels: dict[str, list[str]]) -> None:
 
 
 def _texts(accepted: CatalogEntry) -> str:
-    return f"{accepted.embedding_text} {accepted.lexical_text}"
+    return " ".join([accepted.embedding_text, *accepted.lexical_texts.values()])
 
 
 def test_only_name_use_and_purpose_are_embedded_and_nothing_negative_is_ranked() -> None:
@@ -239,7 +240,12 @@ def test_only_name_use_and_purpose_are_embedded_and_nothing_negative_is_ranked()
     document["spec"]["description"] |= {"whenNotToUse": "negative", "preconditions": "beforehand"}
     accepted = entry(document)
     assert accepted.embedding_text == ("oom restart. When oom-restart helps. Frees KubeMemory. Kube Memory")
-    assert all(word in accepted.lexical_text for word in ("Grand title", "exit 137", "Restart Pod"))
+    assert accepted.lexical_texts == {
+        Place.NAME: "oom restart Grand title Restart Pod exit 137",
+        Place.WHEN_TO_USE: "When oom-restart helps.",
+        Place.WHAT: "Frees KubeMemory. Kube Memory",
+        Place.SIGNAL: "OOMKilled OOM Killed",
+    }
     assert not any(word in _texts(accepted) for word in ("negative", "beforehand", "production", "critical"))
 
 
@@ -258,4 +264,4 @@ def test_equal_texts_share_a_vector_whatever_else_differs() -> None:
 
 def test_a_flood_of_keywords_does_not_outgrow_the_index() -> None:
     accepted = entry(_with("spec.keywords", [f"word{number}" for number in range(50_000)]))
-    assert len(accepted.lexical_text) == MAX_LEXICAL_TEXT
+    assert len(accepted.lexical_texts[Place.NAME]) == MAX_LEXICAL_TEXT

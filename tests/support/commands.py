@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from support.process import FORMULARY
 
-_SECONDS = 60
+_SECONDS = 180
 
 
 @dataclass(frozen=True, slots=True)

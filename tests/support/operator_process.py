@@ -128,7 +128,7 @@ def server(*, dsn: str, kubeconfig: Path | None = None, **settings: str) -> Iter
 
 
 def wait_until(
-    condition: Callable[[], object], *, what: str, seconds: float = 30, shown: Callable[[], str] = str
+    condition: Callable[[], object], *, what: str, seconds: float = 60, shown: Callable[[], str] = str
 ) -> None:
     """Wait for something to be true. Raises AssertionError after `seconds`, with what `shown` tells then."""
     deadline = time.monotonic() + seconds

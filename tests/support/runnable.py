@@ -8,12 +8,11 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.request import ContextReference
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
+from support.services import open_service
 from support.serving import load
 
 STAGING = ContextReference(remediation_id="rr-staging")
@@ -81,9 +80,7 @@ async def runnable_database(postgres: EmbeddedPostgres, directory: Path) -> Asyn
 @asynccontextmanager
 async def opened(dsn: str) -> AsyncIterator[CatalogService]:
     """The read side of such a database."""
-    catalog = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
+    catalog = await open_service(dsn)
     try:
         yield catalog
     finally:

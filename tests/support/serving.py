@@ -25,6 +25,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
+from support.services import open_service
 
 
 @asynccontextmanager
@@ -40,9 +41,7 @@ async def catalog(
     """The read side of a new database that holds the manifests below `roots`."""
     async with _database(postgres) as dsn:
         await load(roots, dsn=dsn, embedder=embedder)
-        service = await CatalogService.create(
-            dsn=dsn, settings=Settings(**settings), policy=policy, metrics=metrics or Metrics(), embedder=embedder
-        )
+        service = await open_service(dsn, embedder=embedder, policy=policy, metrics=metrics, **settings)
         try:
             yield service
         finally:

@@ -15,6 +15,8 @@ def observed() -> Metrics:
     metrics.set_contexts(3)
     metrics.count_context_lookup("found")
     metrics.count_auth_decision("token", "allowed")
+    metrics.set_calls("catalog", in_work=16, waiting=3)
+    metrics.count_refusal("catalog", "full")
     metrics.set_embedder_up(True)
     return metrics
 
@@ -37,7 +39,11 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_contexts", "gauge", ()),
         ("formulary_context_lookups_total", "counter", ("outcome",)),
         ("formulary_auth_decisions_total", "counter", ("check", "outcome")),
+        ("formulary_calls_in_work", "gauge", ("lane",)),
+        ("formulary_calls_waiting", "gauge", ("lane",)),
+        ("formulary_calls_refused_total", "counter", ("lane", "reason")),
         ("formulary_embedder_up", "gauge", ()),
+        ("formulary_reembedding_workflows", "gauge", ("state",)),
         ("formulary_build_info", "gauge", ("version",)),
     }
 

@@ -352,4 +352,4 @@ def test_counting_depth_takes_no_longer_for_hostile_text(text: str) -> None:
     begun = time.perf_counter()
     nested_too_deep(text.encode())
 
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 10  # minutes, if each quote were looked at for each before it

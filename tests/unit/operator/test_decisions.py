@@ -81,7 +81,7 @@ async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, 
 async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: Decisions[bool]) -> None:
     world.answering.clear()
     asking = [asyncio.create_task(kept.decide("q", world.ask)) for _ in range(50)]
-    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    await asyncio.wait_for(world.was_asked.wait(), timeout=30)
     world.answering.set()
     assert await asyncio.gather(*asking) == [True] * 50
     assert world.asked == 1
@@ -90,7 +90,7 @@ async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: Decis
 async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(world: World, kept: Decisions[bool]) -> None:
     world.answering.clear()
     first, second = [asyncio.create_task(kept.decide("q", world.ask)) for _ in range(2)]
-    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    await asyncio.wait_for(world.was_asked.wait(), timeout=30)
     first.cancel()
     world.answering.set()
     assert await second
@@ -130,7 +130,7 @@ async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
     monkeypatch.setattr(decisions, "_MAX_WAITING", 3)
     world.answering.clear()
     asking = [asyncio.create_task(kept.decide(question, world.ask)) for question in range(3)]
-    await asyncio.wait_for(world.was_asked.wait(), timeout=5)
+    await asyncio.wait_for(world.was_asked.wait(), timeout=30)
     with pytest.raises(Unavailable, match=r"too many callers .* retry"):
         await kept.decide("one more", world.ask)
     known_question = asyncio.create_task(kept.decide(0, world.ask))

@@ -1,0 +1,55 @@
+"""The embedding model changes while an operator and a server run, whose settings still name the one before."""
+
+from pathlib import Path
+
+import httpx
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.embedding.model import locate
+from support.asking import search
+from support.cluster import OperatorAccount
+from support.commands import formulary_now
+from support.control_plane import Cluster
+from support.manifest import workflow
+from support.models import other_model
+from support.operator_process import operator, server, wait_until
+
+
+def model_of(cluster: Cluster, name: str, *, namespace: str) -> str:
+    """The model that an object's status names; empty while it names none."""
+    status = cluster.get("rw", name, f"--namespace={namespace}").get("status", {})
+    return str(status.get("embeddingModel", ""))
+
+
+async def test_objects_are_embedded_by_the_model_that_serves_before_and_after_a_change(
+    cluster: Cluster, namespace: str, dsn: str, operator_account: OperatorAccount, embedder: Embedder, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    directory = other_model(tmp_path / "other", cache_dir=cache)
+    other = locate(str(directory)).id
+    with (
+        operator(
+            dsn=dsn, kubeconfig=operator_account.kubeconfig, resync_seconds="3600", model_cache_dir=str(cache)
+        ) as running,
+        server(dsn=dsn, model_cache_dir=str(cache)) as serving,
+    ):
+        running.start().wait_ready()
+        serving.start().wait_ready()
+        cluster.apply(workflow("before"), namespace=namespace)
+        wait_until(lambda: model_of(cluster, "before", namespace=namespace), what="the first object to be embedded")
+        assert model_of(cluster, "before", namespace=namespace) == embedder.model_id
+
+        arguments = ("--to", str(directory), "--database-url", dsn, "--notice", "30")
+        changed = formulary_now("reembed", *arguments, FORMULARY_MODEL_CACHE_DIR=str(cache))
+        assert changed.code == 0, changed.err
+        assert search(serving.url, "restart")["search_mode"] == "hybrid"
+
+        cluster.apply(workflow("after"), namespace=namespace)
+        wait_until(lambda: model_of(cluster, "after", namespace=namespace), what="the second object to be embedded")
+        assert model_of(cluster, "after", namespace=namespace) == other
+        assert search(serving.url, "restart")["search_mode"] == "hybrid"
+        assert [hit["workflow_id"] for hit in search(serving.url, "after")["workflows"]].count("after") == 1
+        wait_until(
+            lambda: httpx.get(f"{serving.url}/readyz", timeout=10).json()["model"] == other, what="the server to follow"
+        )
+        assert (running.crashes(), serving.crashes()) == ([], [])

@@ -1,0 +1,420 @@
+"""From one embedding model to another on a real database: what is served meanwhile, what happens when it ends early."""
+
+import asyncio
+from collections.abc import Sequence
+
+import asyncpg
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pgvector.asyncpg import register_vector
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.request import search_request
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import EmbedderUnavailable, Unavailable
+from formulary_catalog.loading.reembedding import Reembedding
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.migrate import _upgrade, migrate
+from formulary_catalog.store.models import ModelStore
+from formulary_catalog.store.reembedding import PreparationEnded, ReembeddingStore
+from support.filling import entry, fill
+from support.manifest import workflow
+from support.models import Formula, Held
+
+A, B, C = "a@1", "b@1", "c@1"
+MANY = 150  # more than are embedded at once
+
+
+@pytest.fixture
+async def models(writing: Database) -> ModelStore:
+    store = ModelStore(writing)
+    await store.adopt(A, source="/models/a")
+    return store
+
+
+@pytest.fixture
+async def store(writing: Database) -> ReembeddingStore:
+    return ReembeddingStore(writing)
+
+
+def reembedding(writing: Database, embedder: Embedder, *, notice: float = 0) -> Reembedding:
+    return Reembedding(
+        models=ModelStore(writing),
+        store=ReembeddingStore(writing),
+        embedder=embedder,
+        source=f"/models/{embedder.model_id}",
+        notice_seconds=notice,
+        progress=lambda phase, done, total: None,
+    )
+
+
+async def served_vectors(dsn: str) -> dict[str, tuple[str | None, npt.NDArray[np.float32]]]:
+    """Model and vector of each workflow as searches compare them; an empty one where there is none."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        await register_vector(connection)
+        rows = await connection.fetch("select name, model_id, emb from formulary.workflow_search where leading_row")
+        return {
+            row["name"]: (row["model_id"], row["emb"].to_numpy() if row["emb"] else np.empty(0, np.float32))
+            for row in rows
+        }
+    finally:
+        await connection.close()
+
+
+async def served_models(dsn: str) -> set[str | None]:
+    return {model_id for model_id, _ in (await served_vectors(dsn)).values()}
+
+
+async def top_hit(service: CatalogService) -> tuple[str, float | None]:
+    """How a search ranked, and the similarity of its first result."""
+    answer = await service.search(
+        search_request(query="restart the w007 pods"), caller=Caller(name="test", access=EVERYTHING)
+    )
+    return answer.search_mode, answer.workflows[0].similarity_score
+
+
+async def kept_models(dsn: str) -> set[str]:
+    """The models of which vectors are kept."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return {row[0] for row in await connection.fetch("select distinct model_id from formulary.embedding")}
+    finally:
+        await connection.close()
+
+
+async def until_cancelled(store: ReembeddingStore, model_id: str) -> None:
+    """Cancel the preparation of a model once it has begun."""
+    for _ in range(6000):
+        if await store.cancel() == model_id:
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{model_id} is not being prepared")
+
+
+def failing_after(texts: int) -> Formula:
+    """Model b, which fails once so many texts are embedded."""
+    left = texts
+
+    def count(portion: Sequence[str]) -> None:
+        nonlocal left
+        left -= len(portion)
+        if left < 0:
+            raise EmbedderUnavailable("the model failed")
+
+    return Formula(B, before=count)
+
+
+def many() -> list[dict[str, object]]:
+    return [workflow(f"w{number:03}") for number in range(MANY)]
+
+
+async def test_the_first_model_that_a_catalog_gets_serves_and_stays(models: ModelStore) -> None:
+    assert (await models.adopt(B, source="/models/b")).serving == (await models.models()).serving
+    serving = (await models.models()).serving
+    assert serving is not None
+    assert (serving.model_id, serving.source) == (A, "/models/a")
+
+
+async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only_new_ones(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    entries = await fill(workflows, many(), embedder=Formula(A))
+    held = Held(texts=MANY - 1)
+    new = Formula(B, before=held)
+    running = asyncio.create_task(reembedding(writing, new).run())
+    await held.until_reached()
+
+    preparing = (await models.models()).preparing
+    assert preparing is not None
+    assert (preparing.model_id, preparing.done, preparing.total) == (B, 128, MANY)
+    assert await served_models(database) == {A}
+
+    held.go_on.set()
+    report = await running
+    assert (report.changed, report.before, report.workflows, report.embedded) == (True, A, MANY, MANY)
+    served = await served_vectors(database)
+    for each in entries:
+        model_id, vector = served[each.name]
+        assert model_id == B
+        assert np.array_equal(vector, new.embed_query(each.embedding_text))
+    now = await models.models()
+    assert now.serving is not None
+    assert now.previous is not None
+    assert (now.serving.model_id, now.preparing, now.previous.model_id) == (B, None, A)
+
+
+async def test_one_that_failed_midway_goes_on_where_it_stopped(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    with pytest.raises(EmbedderUnavailable):
+        await reembedding(writing, failing_after(100)).run()
+    assert await served_models(database) == {A}
+
+    again = Formula(B)
+    report = await reembedding(writing, again).run()
+    assert len(again.embedded) == MANY - 64
+    assert (report.embedded, report.workflows) == (MANY - 64, MANY)
+    assert await served_models(database) == {B}
+
+
+async def test_what_comes_in_meanwhile_is_embedded_before_the_change(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    held = Held(texts=MANY - 1)
+    running = asyncio.create_task(reembedding(writing, Formula(B, before=held)).run())
+    await held.until_reached()
+    await fill(
+        workflows, [workflow("a-new-one"), workflow("w000", version="2.0.0", what="Other.")], embedder=Formula(A)
+    )
+    assert await served_models(database) == {A}
+
+    held.go_on.set()
+    await running
+    served = await served_vectors(database)
+    assert len(served) == MANY + 1
+    assert {model_id for model_id, _ in served.values()} == {B}
+
+
+async def test_a_workflow_written_after_the_change_carries_the_vector_of_the_new_model(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, [workflow("before")], embedder=Formula(A))
+    await reembedding(writing, Formula(B)).run()
+    await fill(workflows, [workflow("after")], embedder=Formula(B))
+    # A process that has not noticed: what it brings is kept, and never compared with vectors of another model.
+    await fill(workflows, [workflow("behind")], embedder=Formula(A))
+    served = {name: model_id for name, (model_id, _) in (await served_vectors(database)).items()}
+    assert served == {"before": B, "after": B, "behind": None}
+
+    report = await reembedding(writing, Formula(B)).run()
+    assert (report.changed, report.embedded) == (False, 1)
+    assert await served_models(database) == {B}
+
+
+async def test_writers_and_the_change_do_not_get_into_each_others_way(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+
+    async def edit(name: str) -> None:
+        for version in ("2.0.0", "3.0.0", "4.0.0"):
+            new = entry(workflow(name, version=version, what=f"Version {version}."))
+            # As a loader does it that knows of the change.
+            for embedder in (Formula(A), Formula(B)):
+                vector = embedder.embed_query(new.embedding_text)
+                await workflows.save_vectors({new.text_hash: vector}, model_id=embedder.model_id)
+            await workflows.apply(new, model_id=A)
+        if name.endswith("7"):
+            await workflows.remove(namespace="formulary", name=name)
+
+    await asyncio.gather(reembedding(writing, Formula(B)).run(), *(edit(f"w{number:03}") for number in range(30)))
+    served = await served_vectors(database)
+    assert len(served) == MANY - 3
+    assert {model_id for model_id, _ in served.values()} == {B}
+
+
+async def test_those_who_store_the_same_vectors_in_opposite_orders_do_not_block_each_other(
+    workflows: CatalogWriter,
+) -> None:
+    vector = Formula(A).embed_query("")
+    for number in range(5):
+        hashes = [f"{number} {text:03}" for text in range(400)]
+        await asyncio.gather(
+            *(workflows.save_vectors(dict.fromkeys(order, vector), model_id=A) for order in (hashes, hashes[::-1]))
+        )
+        assert not await workflows.missing_texts(hashes, model_id=A)
+
+
+async def test_only_one_runs_at_a_time(writing: Database, workflows: CatalogWriter, models: ModelStore) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    held = Held(texts=0)
+    running = asyncio.create_task(reembedding(writing, Formula(B, before=held)).run())
+    await held.until_reached()
+    for other in (B, C):
+        with pytest.raises(Unavailable, match="another process is re-embedding"):
+            await reembedding(writing, Formula(other)).run()
+    held.go_on.set()
+    assert (await running).changed
+
+
+async def test_a_third_model_takes_the_place_of_one_whose_preparation_was_abandoned(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    with pytest.raises(EmbedderUnavailable):
+        await reembedding(writing, failing_after(100)).run()
+    report = await reembedding(writing, Formula(C)).run()
+    assert (report.before, await served_models(database)) == (A, {C})
+    assert await kept_models(database) == {A, C}
+    assert report.purged == 64
+
+
+async def test_going_back_to_the_model_before_embeds_nothing(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    await reembedding(writing, Formula(B)).run()
+    await fill(workflows, [workflow("new")], embedder=Formula(B))
+    told: list[tuple[int, int]] = []
+
+    def tell(texts: Sequence[str]) -> None:
+        preparing = asyncio.run_coroutine_threadsafe(models.models(), loop).result(timeout=30).preparing
+        assert preparing is not None
+        told.append((preparing.done, preparing.total))
+
+    loop = asyncio.get_running_loop()
+    back = Formula(A, before=tell)
+    report = await reembedding(writing, back).run()
+    assert (len(back.embedded), report.before) == (1, B)
+    assert told == [(MANY, MANY + 1)]
+    assert await served_models(database) == {A}
+    assert await kept_models(database) == {A, B}
+
+
+async def test_the_vectors_of_the_last_two_models_are_kept_and_no_others(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    for model_id in (B, C):
+        report = await reembedding(writing, Formula(model_id)).run()
+    assert report.purged == MANY
+    assert await kept_models(database) == {B, C}
+
+
+async def test_cancelled_it_ends_and_the_old_model_stays(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    held = Held(texts=64)
+    running = asyncio.create_task(reembedding(writing, Formula(B, before=held)).run())
+    await held.until_reached()
+    assert await store.cancel() == B
+    held.go_on.set()
+    with pytest.raises(PreparationEnded, match="b@1 was cancelled"):
+        await running
+    assert await served_models(database) == {A}
+    assert (await models.models()).preparing is None
+    assert await store.cancel() == ""
+
+
+async def test_going_back_that_is_cancelled_does_not_cost_the_vectors_of_the_model_before(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
+) -> None:
+    await fill(workflows, [workflow("only")], embedder=Formula(A))
+    await reembedding(writing, Formula(B)).run()
+    await store.prepare(A, source="")
+    assert await store.cancel() == A
+    await reembedding(writing, Formula(B)).run()
+    assert await kept_models(database) == {A, B}
+    back = Formula(A)
+    await reembedding(writing, back).run()
+    assert back.embedded == []
+
+
+async def test_cancelled_while_it_gives_notice_it_ends_too(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
+) -> None:
+    await fill(workflows, [workflow("only")], embedder=Formula(A))
+    running = asyncio.create_task(reembedding(writing, Formula(B), notice=300).run())
+    await until_cancelled(store, B)
+    with pytest.raises(PreparationEnded):
+        await running
+    assert await served_models(database) == {A}
+
+
+async def test_a_workflow_that_this_release_cannot_read_holds_nothing_up_and_is_found_by_its_words(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, [workflow("fine"), workflow("strange")], embedder=Formula(A))
+    await writing.execute("update workflow_version set document = '{\"spec\": 1}' where name = 'strange'")
+    report = await reembedding(writing, Formula(B)).run()
+    assert len(report.unreadable) == 1
+    served = {name: model_id for name, (model_id, _) in (await served_vectors(database)).items()}
+    assert served == {"fine": B, "strange": None}
+
+
+async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_that_of_this_one(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, [workflow("old")], embedder=Formula(A))
+    await writing.execute("update workflow_version set text_hash = 'made by another release'")
+    new = Formula(B)
+    await reembedding(writing, new).run()
+    served = await served_vectors(database)
+    assert np.array_equal(served["old"][1], new.embed_query(entry(workflow("old")).embedding_text))
+
+
+async def test_a_catalog_without_vectors_gets_its_first_ones_in_the_same_way(
+    database: str, writing: Database, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, many())
+    report = await reembedding(writing, Formula(A), notice=30).run()
+    assert (report.before, report.embedded) == ("", MANY)
+    assert await served_models(database) == {A}
+
+
+async def test_every_search_ranks_by_meaning_before_during_and_after_the_change(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    service = await CatalogService.create(
+        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
+    )
+    service.use_embedder(Formula(A), preparing=Formula(B))
+    before = await top_hit(service)
+    running = asyncio.create_task(reembedding(writing, Formula(B)).run())
+    meanwhile = []
+    while not running.done():
+        meanwhile.append(await top_hit(service))
+    after = await top_hit(service)
+    await service.close()
+    assert (await running).changed
+    assert before[0] == after[0] == "hybrid"
+    assert before != after
+    assert set(meanwhile) <= {before, after}
+
+
+@pytest.mark.parametrize("owner", ["superuser", "plain"])
+async def test_after_an_upgrade_the_model_of_the_stored_vectors_serves(
+    owner: str, empty_database: str, database: str
+) -> None:
+    admin = await asyncpg.connect(empty_database)
+    await admin.execute("create schema formulary; create extension if not exists vector")
+    dsn = empty_database
+    if owner == "plain":
+        name = await admin.fetchval("select current_database()")
+        await admin.execute(f"create role plain_{name} login; grant formulary_server, formulary_writer to plain_{name}")
+        await admin.execute(
+            f"alter schema formulary owner to plain_{name}; grant create on database {name} to plain_{name}"
+        )
+        dsn = empty_database.replace("postgres@", f"plain_{name}@")
+    await _upgrade(dsn, to="0006")
+    await admin.execute(
+        """
+        insert into formulary.tenant (namespace) values ('shop');
+        insert into formulary.workflow_version (version_id, tenant_id, namespace, name, version, content_hash,
+            text_hash, index_hash, status, source, document)
+        select 'v' || n, 1, 'shop', 'n' || n, '1', '', '', '', 'Active', '', '{}' from generate_series(1, 3) n;
+        insert into formulary.workflow_search (version_id, tenant_id, signal_type, signal_name, leading_row, namespace,
+            name, signal_types, severity, environment, component, priority, risk_tolerance, business_category, cluster,
+            custom, detected, exclusion_text, lexemes, model_id)
+        select 'v' || n, 1, '', '', true, 'shop', 'n' || n, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
+            '{}', '{}', '', '', case n when 1 then 'stray@1' else 'usual@1' end from generate_series(1, 3) n
+        """
+    )
+    await asyncio.to_thread(migrate, dsn)
+    rows = await admin.fetch("select model_id, source, state from formulary.embedding_model")
+    assert [tuple(row) for row in rows] == [("usual@1", "", "serving")]
+    if owner == "plain":
+        await admin.execute(
+            f"reassign owned by plain_{name} to postgres; drop owned by plain_{name}; drop role plain_{name}"
+        )
+    await admin.close()

@@ -1,0 +1,68 @@
+"""What the answer to a search says about labels that nobody knows, weak matches and what it leaves out."""
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.request import search_request
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.catalog import CatalogWriter
+from support import manifest
+from support.filling import fill
+
+CALLER = Caller(name="test", access=EVERYTHING)
+LONG = "qz" * 1990
+
+
+def _says(answer: SearchAnswer, words: str) -> bool:
+    return any(words in note for note in answer.notes)
+
+
+async def test_a_label_value_that_nobody_declares_is_named_even_where_it_excludes_everything(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [manifest.workflow("restart")])
+    for labels in ({"cluster": ["nowhere"]}, {"severity": ["critcal"]}):
+        answer = await service.search(search_request(query="restart", labels=labels), caller=CALLER)
+        assert answer.total_results == 0
+        assert _says(answer, "check the spelling")
+    known = await service.search(search_request(query="restart", labels={"severity": ["CRITICAL"]}), caller=CALLER)
+    assert known.total_results == 1
+    assert not _says(known, "check the spelling")
+
+
+async def test_a_weak_match_is_said_to_be_one_even_where_some_are_left_out(
+    service: CatalogService, workflows: CatalogWriter, embedder: Embedder
+) -> None:
+    documents = [manifest.workflow("restart"), manifest.workflow("scale", what="Adds replicas.")]
+    await fill(workflows, documents, embedder=embedder)
+    whole = await service.search(search_request(query="expired licence of the accounting package"), caller=CALLER)
+    assert _says(whole, "weak match")
+    between = sum(hit.confidence for hit in whole.workflows) / 2
+    request = search_request(query="expired licence of the accounting package", min_confidence=between)
+    answer = await service.search(request, caller=CALLER)
+    assert [hit.workflow_id for hit in answer.workflows] == [whole.workflows[0].workflow_id]
+    assert _says(answer, "weak match")
+    assert _says(answer, "below min_confidence")
+
+
+async def test_a_query_of_one_endless_word_is_answered_like_any_other(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [manifest.workflow("restart")])
+    answer = await service.search(search_request(query=f"{LONG} restart"), caller=CALLER)
+    assert [hit.workflow_id for hit in answer.workflows] == ["restart"]
+
+
+async def test_copies_in_other_namespaces_do_not_make_a_good_match_a_weak_one(
+    service: CatalogService, workflows: CatalogWriter, embedder: Embedder
+) -> None:
+    document = manifest.workflow("oom-restart", what="Restarts the pod that ran out of memory.")
+    other = manifest.workflow("certificate-renew", what="Renews a certificate.")
+    request = search_request(query="OOMKilled critical restart the pod that ran out of memory")
+    await fill(workflows, [document, other], embedder=embedder)
+    alone = await service.search(request, caller=CALLER)
+    for number in range(12):
+        await fill(workflows, [document], namespace=f"team-{number}", embedder=embedder)
+    among = await service.search(request, caller=CALLER)
+    assert among.total_results == 14
+    assert alone.workflows[0].confidence > among.workflows[0].confidence > 0.7

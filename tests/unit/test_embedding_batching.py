@@ -1,0 +1,116 @@
+"""Which texts share a run of the model: in a bulk, and when several threads ask at once."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches
+from support.operator_process import wait_until
+
+
+class Model:
+    """Gives the sum of the tokens, once it is let go, and remembers what it was asked together."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.runs: list[list[Tokens]] = []
+        self.error: BaseException | None = None
+
+    def run(self, texts: list[Tokens]) -> Vectors:
+        self.runs.append(texts)
+        assert self.go.wait(timeout=60)
+        if self.error is not None:
+            raise self.error
+        return np.array([[sum(tokens)] for tokens in texts], np.float32)
+
+
+class Threads:
+    """Asks a batcher in threads, one after another: the next begins when this one computes or waits."""
+
+    def __init__(self, model: Model, *, at_once: int) -> None:
+        self.batcher = Batcher(model.run, at_once=at_once)
+        self._pool = ThreadPoolExecutor(max_workers=100)
+        self._model = model
+
+    def ask(self, tokens: Tokens) -> "Future[Vectors]":
+        before = self._under_way()
+        future = self._pool.submit(self.batcher.vector, tokens)
+        wait_until(lambda: self._under_way() > before, what="it to compute or wait")
+        return future
+
+    def _under_way(self) -> int:
+        return len(self._model.runs) + len(self.batcher._queue)
+
+    def close(self) -> None:
+        self._model.go.set()
+        self._pool.shutdown()
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model()
+
+
+@pytest.fixture
+def threads(model: Model) -> Iterator[Threads]:
+    asking = Threads(model, at_once=1)
+    yield asking
+    asking.close()
+
+
+def test_a_bulk_runs_texts_of_equally_many_tokens_together_and_each_once() -> None:
+    texts = [[1] * length for length in (3, 5, 3, 4, 5, 3)]
+    assert sorted(map(sorted, batches(texts))) == [[0, 2, 5], [1, 4], [3]]
+
+
+@pytest.mark.parametrize(
+    ("length", "sizes"), [(4, [32, 32, 6]), (32, [16] * 4 + [6]), (256, [2] * 35), (600, [1] * 70)]
+)
+def test_a_batch_is_bounded_in_texts_and_tokens(length: int, sizes: list[int]) -> None:
+    assert [len(batch) for batch in batches([[1] * length] * 70)] == sizes
+
+
+def test_one_that_asks_alone_is_computed_at_once(model: Model, threads: Threads) -> None:
+    model.go.set()
+    assert threads.batcher.vector([1, 2, 3]).tolist() == [6]
+    assert model.runs == [[[1, 2, 3]]]
+
+
+def test_those_who_wait_with_equally_many_tokens_share_the_next_run(model: Model, threads: Threads) -> None:
+    first, *waiting = [threads.ask(tokens) for tokens in ([1], [1, 2], [1, 2, 3], [3, 4], [4, 5, 6], [5, 6])]
+    model.go.set()
+
+    assert first.result().tolist() == [1]
+    assert [future.result().tolist() for future in waiting] == [[3], [6], [7], [15], [11]]
+    assert model.runs == [[[1]], [[1, 2], [3, 4], [5, 6]], [[1, 2, 3], [4, 5, 6]]]
+
+
+def test_more_wait_than_a_batch_may_hold(model: Model, threads: Threads) -> None:
+    futures = [threads.ask([number]) for number in range(70)]
+    model.go.set()
+
+    assert [future.result().tolist() for future in futures] == [[number] for number in range(70)]
+    assert [len(run) for run in model.runs] == [1, 32, 32, 5]
+
+
+def test_no_more_than_the_given_number_compute_at_once(model: Model) -> None:
+    threads = Threads(model, at_once=2)
+    futures = [threads.ask([0] * length) for length in (1, 2, 3, 4)]
+    assert len(model.runs) == 2
+    threads.close()
+    assert all(future.result().tolist() == [0] for future in futures)
+
+
+def test_a_failed_run_fails_for_all_who_shared_it_and_for_nobody_else(model: Model, threads: Threads) -> None:
+    first, *waiting = [threads.ask(tokens) for tokens in ([1], [2, 2], [3, 3])]
+    model.error = RuntimeError("broken")
+    model.go.set()
+    for future in (first, *waiting):
+        with pytest.raises(RuntimeError, match="broken"):
+            future.result()
+
+    model.error = None
+    assert threads.batcher.vector([4, 4]).tolist() == [8]

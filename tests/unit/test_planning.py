@@ -1,0 +1,110 @@
+"""What a search demands, once the call, its query and its incident are put together."""
+
+import pytest
+
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.request import SearchRequest, search_request
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.planning import SearchPlan, plan_search
+
+INCIDENT = RequestContext(
+    namespace="shop",
+    name="checkout-oom",
+    remediation_id="rr-1",
+    environment="Production",
+    priority="P0",
+    custom_labels={"team": ("payments",)},
+    detected_labels={"gitOpsTool": "argocd"},
+)
+INCIDENT_LABELS = {"environment": frozenset({"production"}), "priority": frozenset({"p0"})}
+
+
+def _plan(
+    request: SearchRequest, *, context: RequestContext | None = None, is_signal: bool = True, strict: str = ""
+) -> SearchPlan:
+    return plan_search(request, context=context, first_word_is_signal=is_signal, strict_keys=frozenset({strict} - {""}))
+
+
+def test_the_first_words_of_a_query_demand_their_labels_and_only_the_signal_is_ranked_by() -> None:
+    plan = _plan(search_request(query="OOMKilled Critical memory grows"))
+
+    wanted = {"signal_type": frozenset({"oomkilled"}), "severity": frozenset({"critical"})}
+    assert plan.constraints.values == plan.asked == wanted
+    assert plan.parsed.text == "OOMKilled memory grows OOM Killed"
+    assert "memory" in [term.word for term in plan.terms]
+    assert "critical" not in [term.word for term in plan.terms]
+
+
+def test_natural_language_demands_nothing() -> None:
+    plan = _plan(search_request(query="OOMKilled critical memory"), is_signal=False)
+
+    assert (dict(plan.constraints.values), dict(plan.asked), plan.constraints.custom) == ({}, {}, {})
+    assert plan.notes == ()
+
+
+def test_labels_of_the_call_win_over_those_of_its_query() -> None:
+    plan = _plan(search_request(query="OOMKilled critical", labels={"severity": ["Low", "medium"]}))
+
+    assert plan.constraints.values["severity"] == plan.asked["severity"] == frozenset({"low", "medium"})
+
+
+def test_the_incident_adds_its_labels_which_the_caller_did_not_ask_for() -> None:
+    plan = _plan(search_request(query="OOMKilled"), context=INCIDENT)
+
+    assert plan.constraints.values == {"signal_type": frozenset({"oomkilled"}), **INCIDENT_LABELS}
+    assert plan.constraints.custom == {"team": frozenset({"payments"})}
+    assert plan.constraints.detected == INCIDENT.detected_labels
+    assert plan.asked == {"signal_type": frozenset({"oomkilled"})}
+    assert plan.notes == ()
+
+
+def test_the_incident_wins_over_the_call_and_the_answer_says_so_of_each_label() -> None:
+    request = search_request(query="x", labels={"priority": ["p3"], "environment": ["staging"], "severity": ["low"]})
+
+    plan = _plan(request, context=INCIDENT, is_signal=False)
+
+    assert plan.constraints.values == {"severity": frozenset({"low"}), **INCIDENT_LABELS}
+    assert plan.asked == {"severity": frozenset({"low"})}
+    assert plan.notes == tuple(
+        f"{label} was set by the incident's context, not by the call" for label in ("environment", "priority")
+    )
+
+
+def test_a_label_that_the_call_and_the_incident_agree_on_needs_no_note() -> None:
+    plan = _plan(search_request(query="x", labels={"environment": ["Production"]}), context=INCIDENT, is_signal=False)
+
+    assert plan.notes == ()
+
+
+def test_custom_labels_of_the_call_are_added_to_those_of_the_incident() -> None:
+    request = search_request(query="x", custom_labels={"region": ("eu", "us"), "team": ("payments",)})
+
+    plan = _plan(request, context=INCIDENT)
+
+    assert plan.constraints.custom == {"region": frozenset({"eu", "us"}), "team": frozenset({"payments"})}
+
+
+def test_custom_labels_that_contradict_the_incident_are_refused_without_repeating_them() -> None:
+    request = search_request(query="x", custom_labels={"team": ("search",), "region": ("eu",)})
+
+    with pytest.raises(InvalidInput) as refused:
+        _plan(request, context=INCIDENT)
+
+    assert refused.value.field == "filters.custom_labels"
+    assert str(refused.value) == (
+        "filters.custom_labels: 1 keys are set otherwise by the incident's context; leave them out"
+    )
+
+
+@pytest.mark.parametrize("context", [None, INCIDENT])
+def test_strict_keys_hold_with_and_without_an_incident(context: RequestContext | None) -> None:
+    plan = _plan(search_request(query="x"), context=context, strict="team")
+
+    assert plan.constraints.strict_keys == frozenset({"team"})
+
+
+def test_excluded_words_are_compared_in_one_form_and_once() -> None:
+    plan = _plan(search_request(query="x", exclude_keywords=["Roll-Back", "roll back", "--", "delete"]))
+
+    assert plan.constraints.excluded_phrases == (" roll back ", " delete ")
+    assert plan.notes == ("exclude_keywords entry '--' holds no word and excludes nothing",)
