@@ -6,7 +6,6 @@ numbers of requests hardly do.
 
 import argparse
 import copy
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from quantiles import p50_and_p95
 from rich.console import Console
 from rich.table import Table
 
@@ -121,8 +121,7 @@ def _written(cluster: ControlPlane, *, account: OperatorAccount) -> tuple[int, i
 
 
 def _percentiles(seconds: Sequence[float]) -> str:
-    ordered = sorted(seconds)
-    return f"{statistics.median(ordered):.2f} s / {ordered[int(len(ordered) * 0.95)]:.2f} s"
+    return "{:.2f} s / {:.2f} s".format(*p50_and_p95(seconds))
 
 
 def report(starts: dict[str, Start]) -> None:

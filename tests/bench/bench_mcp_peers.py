@@ -1,0 +1,193 @@
+"""A whole MCP search next to mcp-server-qdrant and chroma-mcp: the same documents, the same model, the same sessions.
+
+The peers only look for the nearest vectors. Ours checks labels and rights, ranks by words as well, gives reasons, and
+writes each search into its audit trail before it answers. It is asked for an incident, as in production: it looks up
+what the incident demands, here nothing, so that it compares all documents as the others do.
+"""
+
+import argparse
+import asyncio
+import json
+import socket
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from itertools import count, cycle
+from pathlib import Path
+
+from bench_mcp import INCIDENT, REMEDIATION_ID, SEARCH, Client, seconds_of, server
+from catalogs import Catalog
+from mcp_sessions import KeptSession, SessionEachCall
+from mcp_stdio import stdio_session
+from peer_servers import PEERS, TOP, Call
+from quantiles import milliseconds
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from formulary_catalog.embedding import load_embedder
+from formulary_catalog.server.incident import META_KEY
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.migrate import migrate
+from support.manifest import analysis, text
+from support.process import FORMULARY
+from support.serving import load
+from support.toolcache import installed, run_installer
+
+OURS = "formulary"
+GOAL = 3.0
+_WARM_UP = 5
+_REPEATED = "pods of the checkout service use more and more memory until they are killed"
+WHOLE, KEPT, STDIO = "whole session, HTTP", "kept session, HTTP", "kept session, stdio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A server, how it is asked, and what the searches take in milliseconds; `slower` than ours at p50."""
+
+    name: str
+    session: str
+    query: str
+    p50: float
+    p95: float
+    slower: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A client of a server, and how a query is a call of a tool there."""
+
+    name: str
+    client: Client
+    call: Call
+
+
+def measure(*, documents: int, rounds: int) -> list[Asked]:
+    """Fill all servers, and ask them in turns."""
+    catalog = Catalog(documents)
+    home = installed(name=f"peer-model-{sys.implementation.cache_tag}", install=_install_model)
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="formulary-bench-")))
+        directory.chmod(0o711)
+        subjects: dict[str, list[Subject]] = {WHOLE: [], KEPT: [], STDIO: []}
+        _start_ours(subjects, catalog=catalog, directory=directory, stack=stack)
+        _start_peers(subjects, catalog=catalog, directory=directory, home=home, stack=stack)
+        queries = _queries(catalog)
+        return [
+            asked
+            for session, members in subjects.items()
+            for asked in _asked(session, members, queries=queries, rounds=rounds)
+        ]
+
+
+def _start_ours(subjects: Mapping[str, list[Subject]], *, catalog: Catalog, directory: Path, stack: ExitStack) -> None:
+    postgres = stack.enter_context(EmbeddedPostgres(data_dir=directory / OURS))
+    dsn = postgres.dsn(database="postgres")
+    migrate(dsn)
+    manifests = directory / "manifests.yaml"
+    incident = analysis("bench", remediation_id=REMEDIATION_ID, environment="")
+    workflows = (dict(each.documents[-1]) for each in catalog.workflows())
+    manifests.write_text(text(incident, *workflows), encoding="utf-8")
+    asyncio.run(load([manifests], dsn=dsn, embedder=load_embedder()))
+    url, _ = stack.enter_context(server(dsn))
+    command = [FORMULARY, "stdio", "--database-url", dsn]
+    log = directory / "ours.log"
+    clients: dict[str, Client] = {
+        WHOLE: SessionEachCall(url, headers=INCIDENT),
+        KEPT: KeptSession(url, headers=INCIDENT),
+        STDIO: stack.enter_context(stdio_session(command, environment={}, log=log, meta={META_KEY: REMEDIATION_ID})),
+    }
+    for session, client in clients.items():
+        subjects[session].append(
+            Subject(name=OURS, client=client, call=lambda query: (SEARCH, {"query": query, "top_k": TOP}))
+        )
+
+
+def _start_peers(
+    subjects: Mapping[str, list[Subject]], *, catalog: Catalog, directory: Path, home: Path, stack: ExitStack
+) -> None:
+    sentences = catalog.embedded_texts()
+    documents = [sentences[each.text] for each in catalog.workflows()]
+    for peer in PEERS:
+        data = directory / peer.name
+        with peer.stdio(home=home, data=data) as session:
+            peer.fill(session, documents)
+        if peer.http:
+            url = stack.enter_context(peer.served(home=home, data=data, port=_free_port()))
+            subjects[WHOLE].append(Subject(name=peer.name, client=SessionEachCall(url), call=peer.call))
+            subjects[KEPT].append(Subject(name=peer.name, client=KeptSession(url), call=peer.call))
+        else:
+            client = stack.enter_context(peer.stdio(home=home, data=data))
+            subjects[STDIO].append(Subject(name=peer.name, client=client, call=peer.call))
+
+
+def _asked(session: str, subjects: list[Subject], *, queries: Iterator[str], rounds: int) -> Iterator[Asked]:
+    for kind in ("new", "repeated"):
+        times: dict[str, list[float]] = {subject.name: [] for subject in subjects}
+        for number in track(range(_WARM_UP + rounds), description=f"{session}, {kind}", transient=True):
+            query = next(queries) if kind == "new" else _REPEATED
+            for subject in subjects:
+                taken = seconds_of(subject.client, subject.call(query))
+                if number >= _WARM_UP:
+                    times[subject.name].append(taken)
+        ours, _ = milliseconds(times[OURS])
+        for name, taken_each in times.items():
+            p50, p95 = milliseconds(taken_each)
+            yield Asked(name=name, session=session, query=kind, p50=p50, p95=p95, slower=p50 / ours)
+
+
+def _queries(catalog: Catalog) -> Iterator[str]:
+    """What is seen of each trouble, in words, none twice: many sentences say the same was seen.
+
+    None begins with a signal, so that all documents are compared.
+    """
+    for number, sentence in zip(count(1), cycle(catalog.sentences)):
+        _, _, seen = sentence.when_to_use.partition(": ")
+        yield f"{sentence.kind.rpartition('/')[2]} {number} in trouble: {seen}"
+
+
+def _install_model(directory: Path) -> None:
+    run_installer([sys.executable, Path(__file__).with_name("peer_model.py"), directory])
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def report(measured: list[Asked]) -> None:
+    """Print the table."""
+    table = Table("a search over MCP", "", "query", "p50 ms", "p95 ms", "to ours", "goal")
+    for asked in measured:
+        ours = asked.name == OURS
+        table.add_row(
+            asked.session,
+            asked.name,
+            asked.query,
+            f"{asked.p50:.1f}",
+            f"{asked.p95:.1f}",
+            "" if ours else f"{asked.slower:.1f}x slower",
+            "" if ours else f">= {GOAL:g}x",
+        )
+    Console(width=110).print(table)
+
+
+def main() -> None:
+    """Measure once; print, and write what was measured where `--json` says."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--json", type=Path, help="file for the numbers")
+    parser.add_argument("--documents", type=int, default=1000, help="in each server (default: %(default)s)")
+    parser.add_argument("--rounds", type=int, default=100, help="searches of each kind (default: %(default)s)")
+    options = parser.parse_args()
+    measured = measure(documents=options.documents, rounds=options.rounds)
+    report(measured)
+    if options.json is not None:
+        options.json.write_text(json.dumps([asdict(each) for each in measured], indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

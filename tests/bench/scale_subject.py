@@ -1,0 +1,198 @@
+"""The ways to answer a question that are measured: by the product, by a part of it, by numpy."""
+
+import random
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from floor import BEST, Floor, Nearest
+from text_vectors import Vectors, cached_vectors
+from workload import Question
+
+from formulary_catalog.domain.query import parse_query
+from formulary_catalog.domain.terms import query_terms
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.conditions import Arguments, label_conditions
+from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.entering import enter, entered
+from formulary_catalog.store.pool import Plan, Pool, read_pool
+from formulary_catalog.store.search import SearchStore
+from formulary_catalog.store.stems import Stems
+from formulary_catalog.store.texts import Texts
+
+SEARCH, STATEMENT, SEMANTIC, LEXICAL, TRIP = "whole search", "statement", "search alone", "words only", "SELECT 1"
+SORTED, SCAN = "numpy, sorted", "numpy, scan"
+WAYS = (SEARCH, STATEMENT, SEMANTIC, LEXICAL, TRIP, SORTED, SCAN)
+"""The whole search; its statement; the goal's search alone, without words; without an embedding model; the floors."""
+_SEED = 5
+_Found = TypeVar("_Found")
+_Reading = Callable[[Connection], Awaitable[_Found]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A question with all that a search makes of it before it comes to the store."""
+
+    question: Question
+    text: str
+    vector: Vectors
+    plan: Plan
+
+    @property
+    def namespaces(self) -> frozenset[str]:
+        """What the one who asks may see."""
+        return frozenset({self.question.namespace})
+
+
+class Subject:
+    """One catalog in the database and in memory, and the ways to ask it."""
+
+    def __init__(self, database: Database, *, floor: Floor, process: int = 0) -> None:
+        """`process` is the id of the back end, whose processor time is noted too; 0 if that is not wanted."""
+        self._database = database
+        self._store = SearchStore(database)
+        self._floor = floor
+        self._process = process
+        self._known: set[str] = set()
+        self._stems, self._texts = Stems(), Texts()
+        self._order = random.Random(_SEED)
+        self.seconds: dict[str, list[float]] = defaultdict(list)
+        self.processor: dict[str, list[float]] = defaultdict(list)
+
+    def exact(self, asked: Asked) -> Nearest:
+        """What is right."""
+        return self._floor.sorted(asked.question, asked.vector)
+
+    def scanned(self, asked: Asked) -> Nearest:
+        """What is right, the long way."""
+        return self._floor.scan(asked.question, asked.vector)
+
+    async def pool(self, asked: Asked) -> Pool:
+        """What the store finds."""
+
+        return await self._within(asked, partial(self._pool, asked, plan=asked.plan))
+
+    async def ask(self, asked: Asked, *, ways: Sequence[str] = WAYS) -> None:
+        """Answer in each way, in another order each time, and note how long each took.
+
+        What runs first brings the rows into the processor's cache, and what runs next finds them there. numpy, which
+        suffers most where they are not, answers once untimed before: it stands for what cannot be beaten.
+        """
+        semantic, arguments = semantic_statement(asked)
+        blind = replace(asked.plan, vectors={})
+        ask: dict[str, Callable[[], Awaitable[None]]] = {
+            SEARCH: lambda: self._timed(SEARCH, lambda: self._search(asked)),
+            STATEMENT: lambda: self._timed_within(STATEMENT, asked, partial(self._pool, asked, plan=asked.plan)),
+            SEMANTIC: lambda: self._timed_within(
+                SEMANTIC, asked, lambda connection: connection.fetch(semantic, *arguments)
+            ),
+            LEXICAL: lambda: self._timed_within(LEXICAL, asked, partial(self._pool, asked, plan=blind)),
+            TRIP: lambda: self._timed_within(TRIP, asked, lambda connection: connection.fetchval("select 1")),
+            SORTED: lambda: self._timed_floor(SORTED, self._floor.sorted, asked),
+            SCAN: lambda: self._timed_floor(SCAN, self._floor.scan, asked),
+        }
+        for way in self._order.sample(ways, len(ways)):
+            await ask[way]()
+
+    async def _search(self, asked: Asked) -> None:
+        """As the product does it, with its cache of workflows warm."""
+        found = await self._store.search(
+            query=asked.text,
+            plan=lambda _: asked.plan,
+            page=nearest_of,
+            known=self._known,
+            namespaces=asked.namespaces,
+        )
+        self._known |= found.rows.keys()
+
+    async def _pool(self, asked: Asked, connection: Connection, *, plan: Plan) -> Pool:
+        stems = await self._stems.of(connection, plan.words)
+        return await read_pool(connection, plan, stems=stems, texts=self._texts, namespaces=asked.namespaces)
+
+    async def _within(self, asked: Asked, read: _Reading[_Found]) -> _Found:
+        """Read in a transaction that sees what the question may see."""
+
+        async def within(connection: Connection) -> _Found:
+            await enter(connection, namespaces=asked.namespaces)
+            return await read(connection)
+
+        return await self._database.read(within)
+
+    async def _timed_within(self, way: str, asked: Asked, read: _Reading[object]) -> None:
+        """Note what reading takes, without the transaction around it."""
+
+        async def timed(connection: Connection) -> None:
+            await self._timed(way, lambda: read(connection))
+
+        await self._within(asked, timed)
+
+    async def _timed_floor(self, way: str, answer: Callable[[Question, Vectors], Nearest], asked: Asked) -> None:
+        answer(asked.question, asked.vector)
+        started = time.perf_counter()
+        answer(asked.question, asked.vector)
+        self.seconds[way].append(time.perf_counter() - started)
+
+    async def _timed(self, way: str, operation: Callable[[], Awaitable[object]]) -> None:
+        before, started = _processor_seconds(self._process), time.perf_counter()
+        await operation()
+        self.seconds[way].append(time.perf_counter() - started)
+        after = _processor_seconds(self._process)
+        if before is not None and after is not None:
+            self.processor[way].append(after - before)
+
+
+def nearest_of(pool: Pool) -> list[str]:
+    """The version ids of the best ten of a pool, by how generic they are and then by cosine."""
+    best = sorted(pool.evidence, key=lambda each: (each.generic_labels, -(each.cosine or 0.0)))
+    return [each.version_id for each in best[:BEST]]
+
+
+def semantic_statement(asked: Asked) -> tuple[str, list[object]]:
+    """The least that a semantic search has to do: enter, the same filter, the exact order, the count, and no words."""
+    arguments = Arguments()
+    entering = entered(arguments, namespaces=asked.namespaces)
+    conditions, generic = label_conditions(asked.plan.constraints, arguments)
+    distance = f"emb <=> {arguments.add(asked.vector, 'vector')}"
+    allowed = " union all ".join(
+        f"select version_id, ({' + '.join(generic) or '0'})::integer as generic, {distance} as distance "
+        f"from workflow_search where {slim} and entered.word_in_use is not null and {' and '.join(conditions)}"
+        for slim in ("slim", "not slim")
+    )
+    return (
+        f"with {entering}, allowed as materialized ("
+        f"select found.* from entered, lateral ({allowed} offset 0) as found) "
+        f"select version_id, generic, distance, (select count(*) from allowed) from allowed "
+        f"order by generic, distance, version_id limit {BEST}",
+        arguments.values,
+    )
+
+
+def prepared(given: Sequence[Question], *, embedder: Embedder) -> list[Asked]:
+    """The questions, parsed and embedded as the product does it."""
+    texts = [parse_query(question.text, first_word_is_signal=True).text for question in given]
+    return [
+        Asked(
+            question=question,
+            text=question.text,
+            vector=vector,
+            plan=Plan(
+                constraints=question.constraints,
+                words=[term.word for term in query_terms(text)],
+                vectors={embedder.model_id: vector},
+                asked=question.constraints.values,
+            ),
+        )
+        for question, text, vector in zip(given, texts, cached_vectors(embedder, texts), strict=True)
+    ]
+
+
+def _processor_seconds(process: int) -> float | None:
+    """Processor time that a process has had, to the nanosecond; None where the kernel does not tell."""
+    try:
+        return int(Path(f"/proc/{process}/schedstat").read_text().split()[0]) / 1e9
+    except (OSError, IndexError):
+        return None

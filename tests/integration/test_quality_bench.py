@@ -1,0 +1,90 @@
+"""`make bench-quality` measures the product as it is: all systems rank the candidates that the incident allows."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from bench_quality import MANIFESTS, QUERIES, as_json, measure
+from quality_baselines import DENSE, HYBRID, LEXICAL, RRF
+from quality_judgements import Judgement, read_judgements
+from quality_report import report, report_misses
+from quality_summary import OURS, Answered, summarise
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.embedded import EmbeddedPostgres
+
+CALIBRATION_GOAL = 0.08
+
+
+@pytest.fixture(scope="module")
+async def answers(postgres: EmbeddedPostgres, embedder: Embedder) -> Sequence[Answered]:
+    """What all systems answer to the part that is only reported."""
+    held = [judgement for judgement in read_judgements(QUERIES) if judgement.part == "held"]
+    return await measure(held, manifests=MANIFESTS, embedder=embedder, postgres=postgres)
+
+
+def test_every_system_ranks_the_same_candidates(answers: Sequence[Answered]) -> None:
+    for each in answers:
+        for system in (DENSE, LEXICAL, RRF, HYBRID):
+            assert len(set(each.rankings[system])) == each.allowed
+        assert set(each.rankings[OURS]) <= set(each.rankings[DENSE])
+        assert len(each.confidences) == len(each.rankings[OURS]) == min(each.allowed, 10)
+
+
+def test_ours_finds_more_than_the_best_simple_hybrid(answers: Sequence[Answered]) -> None:
+    summary = summarise(answers)
+
+    assert summary.rival in (RRF, HYBRID)
+    assert summary.lead["MRR@10"]["overall"].mean > 0
+
+
+def test_of_first_answers_with_a_confidence_about_that_share_is_right(answers: Sequence[Answered]) -> None:
+    assert summarise(answers).calibration["first answers"].error_by_width <= CALIBRATION_GOAL
+
+
+def test_most_queries_that_nothing_fits_get_a_first_answer_of_low_confidence_and_a_note(
+    answers: Sequence[Answered],
+) -> None:
+    nothing = [each for each in answers if not each.judgement.has_answer]
+    warned = [
+        each
+        for each in nothing
+        if each.confidences and each.confidences[0] < 0.5 and any("weak match" in note for note in each.notes)
+    ]
+
+    assert 2 * len(warned) > len(nothing)
+
+
+def test_the_report_shows_every_system_and_what_was_missed(
+    answers: Sequence[Answered], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(summarise(answers), title="held")
+    report_misses(answers)
+
+    printed = capsys.readouterr().out
+    assert all(system in printed for system in (OURS, DENSE, LEXICAL, RRF, HYBRID, "wanted"))
+
+
+def test_the_numbers_can_be_read_by_scripts(answers: Sequence[Answered]) -> None:
+    written = json.loads(json.dumps({**summarise(answers).as_json(), "queries": [as_json(each) for each in answers]}))
+
+    first = written["queries"][0]
+    assert set(written["ranking"]["MRR@10"]["overall"]) == set(first["rankings"])
+    assert {"confidence", "right"} == set(first["confidences"][0])
+
+
+async def test_another_set_is_measured_in_the_same_way(
+    tmp_path: Path, postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    name = "oom-scale-out"
+    (tmp_path / "one.yaml").write_text((MANIFESTS / f"{name}.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    query = Judgement(
+        id="x-1", kind="pager", part="held", query="oom at the peak", best=(name,), acceptable=(), labels={}
+    )
+    scaled_by_itself = query.model_copy(update={"id": "x-2", "detected": {"hpaEnabled": True}})
+
+    found, excluded = await measure([query, scaled_by_itself], manifests=tmp_path, embedder=embedder, postgres=postgres)
+
+    assert (found.rankings[OURS], found.allowed) == ([name], 1)
+    assert (excluded.rankings[OURS], excluded.allowed) == ([], 0)
