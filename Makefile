@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate bench bench-operator clean
+.PHONY: help setup run demo test check control-plane format generate mutants bench bench-peers bench-quality bench-operator benchmarks calibrate soak clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -29,7 +29,7 @@ demo: setup control-plane ## Show two incidents and one question in a cluster of
 
 test: setup check control-plane ## Run all checks and all tests
 	@bash scripts/system.sh npm
-	$(BIN)/pytest
+	@bash scripts/test.sh
 
 check: setup ## Format, lint, types, layering, generated files
 	$(BIN)/ruff format --check .
@@ -48,11 +48,34 @@ format: setup ## Format the code and apply safe fixes
 generate: setup ## Write the files that are derived from the code
 	$(BIN)/python scripts/generate.py
 
+mutants: setup ## Change the rules of matching and ranking one by one, and see that a test notices each change
+	@bash scripts/mutants.sh
+
 bench: setup ## Measure, and print ratios within one run
-	PYTHONPATH=tests $(BIN)/python tests/bench/bench.py
+	@bash scripts/measure.sh phases tests/bench/bench.py
+	@bash scripts/measure.sh embedding tests/bench/bench_embedding.py
+	@bash scripts/measure.sh mcp tests/bench/bench_mcp.py
+	@bash scripts/measure.sh startup tests/bench/bench_startup.py
+	@bash scripts/measure.sh scale tests/bench/bench_scale.py $(if $(SIZES),--sizes $(SIZES))
+
+bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=10000,100000
+	@bash scripts/measure.sh peers tests/bench/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
+	@bash scripts/measure.sh mcp_peers tests/bench/bench_mcp_peers.py
+
+bench-quality: setup ## Measure what searches find of the judged queries; PART=held, tune or all
+	@bash scripts/measure.sh quality tests/bench/bench_quality.py $(if $(PART),--part $(PART))
+
+benchmarks: bench bench-peers bench-quality soak ## Measure everything, for hours, and write docs/benchmarks.md
+	$(BIN)/python scripts/benchmarks.py
+
+calibrate: setup ## Fit the confidence to the judged queries and write it into the code
+	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/calibrate.py
 
 bench-operator: setup control-plane ## Measure the operator with 1,000 workflows, or OBJECTS=10000
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_operator.py $(if $(OBJECTS),--objects $(OBJECTS))
+
+soak: setup ## Serve mixed traffic while one thing after another fails, for 30 minutes, or MINUTES=2
+	@bash scripts/measure.sh soak -m soak.soak --minutes $(or $(MINUTES),30)
 
 clean: ## Remove what was installed and built here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs all tests, in two processes at once: those that wait a lot for a cluster beside all others. What the first ones
+# print comes at the end, however that comes.
+set -euo pipefail
+
+pytest=(.venv/bin/pytest --maxfail=10 --durations=15)
+printed=$(mktemp)
+
+"${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster >"$printed" 2>&1 &
+cluster=$!
+trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed"; rm -f "$printed"' EXIT
+
+outcome=0
+"${pytest[@]}" tests/integration tests/property tests/soak tests/unit || outcome=$?
+wait $cluster || outcome=$?
+exit $outcome
