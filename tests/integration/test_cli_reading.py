@@ -20,7 +20,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.database import DEADLINE, Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.commands import Finished, formulary
 from support.databases import migrated_database
@@ -107,6 +107,22 @@ async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
     assert without_search_id(json.loads(stored.out)) == without_search_id(json.loads(served.out))
     for arguments in (["show", "oom-scale-out"], ["list"]):
         assert await formulary(*arguments, FORMULARY_DATABASE_URL=dsn) == await formulary(*arguments, "--url", url)
+
+
+async def test_a_person_waits_longer_for_a_slow_database_than_an_agent_would(dsn: str) -> None:
+    waiting = "select now() - query_start from pg_stat_activity where wait_event_type = 'Lock'"
+    owner, observer = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
+    async with owner.transaction():
+        await owner.execute("lock table formulary.workflow_version in access exclusive mode")
+        asked = asyncio.create_task(formulary("list", "--json", "--database-url", dsn))
+        while not asked.done():
+            held = await observer.fetchval(waiting)
+            if held is not None and held.total_seconds() > DEADLINE:
+                break
+            await asyncio.sleep(0.05)
+    done = await asked
+    await asyncio.gather(owner.close(), observer.close())
+    assert (done.code, done.err) == (0, "")
 
 
 async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:

@@ -11,6 +11,7 @@ from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.database import DEADLINE
 from formulary_catalog.store.migrate import require_current_schema
 
 
@@ -64,9 +65,11 @@ async def waiting(settings: Settings, *, dsn: str, policy: ContextPolicy) -> Asy
 
 @asynccontextmanager
 async def reading(
-    settings: Settings, *, dsn: str, policy: ContextPolicy, by_meaning: bool = True
+    settings: Settings, *, dsn: str, policy: ContextPolicy, by_meaning: bool = True, deadline: float = DEADLINE
 ) -> AsyncIterator[Reading]:
     """Open the catalog of a database; `by_meaning` loads the embedding model. The settings go before `policy`.
+
+    `deadline` is in seconds, for each question to the database.
 
     Raises:
         StartupError, Unavailable: the database cannot be used, or its schema is not that of this version.
@@ -75,7 +78,9 @@ async def reading(
     await require_current_schema(dsn)
     metrics = Metrics()
     policy = settings.request_context or policy
-    service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics)
+    service = await CatalogService.create(
+        dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline
+    )
     try:
         if own is None:
             yield Reading(service=service, metrics=metrics)

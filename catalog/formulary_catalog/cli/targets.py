@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from formulary_catalog.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
+_SECONDS = 20.0
+"""A person waits longer than an agent, and a database that was started for one question begins slowly."""
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -101,6 +103,6 @@ async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIte
 
     async with (
         existing_database(settings, role=Role.SERVER) as dsn,
-        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning) as opened,
+        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS) as opened,
     ):
         yield StoredCatalog(opened.service)
