@@ -5,7 +5,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from support.control_plane import AUDIENCE, Cluster, ControlPlane, KubectlFailed
 from support.operator_process import server
 from support.serving import catalog, serving
 from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
+from support.waiting import wait_until
 
 AGENTS = "agents"
 QUERY = {"query": "OOMKilled critical restart"}
@@ -382,14 +383,15 @@ async def test_the_command_is_not_ready_while_it_may_not_check_callers_and_gets_
 
 def _readiness(url: str) -> dict[str, str]:
     """What a server says of itself once it listens."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            told: dict[str, str] = httpx.get(f"{url}/readyz", timeout=5).json()
-            return told
-        except httpx.TransportError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    told: dict[str, str] = {}
+
+    def listens() -> bool:
+        with suppress(httpx.TransportError):
+            told.update(httpx.get(f"{url}/readyz", timeout=5).json())
+        return bool(told)
+
+    wait_until(listens, what="the server to listen")
+    return told
 
 
 def _reviews(control_plane: ControlPlane, resource: str) -> int:

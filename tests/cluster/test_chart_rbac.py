@@ -28,9 +28,10 @@ from support.cluster_runs import await_phase, job, remedy, server_request, submi
 from support.control_plane import ControlPlane, KubectlFailed, Request, control_plane
 from support.job_controller import job_controller
 from support.manifest import analysis, approval, contract, invocation, text, workflow
-from support.operator_process import Daemon, wait_until
+from support.operator_process import Daemon
 from support.pods import Container, container, running
 from support.releases import Release
+from support.waiting import wait_until
 
 HOME = "formulary"
 INCIDENTS = "shop"

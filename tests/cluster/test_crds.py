@@ -13,8 +13,9 @@ from support import control_plane as planes
 from support.cluster import install_kinds
 from support.control_plane import Cluster, KubectlFailed
 from support.filling import starter_documents
-from support.kinds import eventually, judged, set_status, table, with_value
+from support.kinds import judged, set_status, table, with_value
 from support.manifest import analysis, workflow
+from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 STARTER = ROOT / "catalog" / "workflows"
@@ -132,7 +133,8 @@ def test_a_wrong_workflow_is_refused_by_the_name_of_its_field(
 
 
 def test_a_misspelled_field_is_refused_before_it_can_be_dropped(cluster: Cluster) -> None:
-    eventually(lambda: "rollbackSteps" in cluster.kubectl("explain", "rw.spec"))
+    # what the API server publishes a moment after a CRD is served
+    wait_until(lambda: "rollbackSteps" in cluster.kubectl("explain", "rw.spec"), what="the published schema")
     with pytest.raises(KubectlFailed, match="rollbackStep"):
         judged(cluster, workflow("a", rollbackStep=[]))
 
@@ -186,7 +188,7 @@ def test_explain_is_a_manual(cluster: Cluster) -> None:
         told = " ".join(cluster.kubectl("explain", "rw.spec.labels").split())
         return "an absent label is generic" in told and "riskTolerance" in told and "low, medium or high" in told
 
-    eventually(labels_explained)
+    wait_until(labels_explained, what="the published schema")
     assert "Invalid: refused" in " ".join(cluster.kubectl("explain", "rw.status").split())
     assert "Symptoms and evidence" in cluster.kubectl("explain", "rw.spec.description.whenToUse")
     assert "what every search of this incident must obey" in " ".join(cluster.kubectl("explain", "aia").split())

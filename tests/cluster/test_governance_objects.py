@@ -30,7 +30,8 @@ from support.cluster_runs import (
 from support.control_plane import Cluster, ControlPlane
 from support.job_controller import JobController, job_controller
 from support.manifest import approval, contract, invocation, text
-from support.operator_process import Daemon, wait_until
+from support.operator_process import Daemon
+from support.waiting import wait_until
 
 STORED = "select name from formulary.governance_contract where namespace = $1 and name = $2"
 

@@ -11,7 +11,8 @@ from support import databases
 from support.cluster import OperatorAccount, apply_many, await_agreement, condition, fetch
 from support.control_plane import Cluster
 from support.manifest import analysis, workflow
-from support.operator_process import Daemon, operator, wait_until
+from support.operator_process import Daemon, operator
+from support.waiting import wait_until
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ import pytest
 from formulary_catalog.domain.governance.contract import contract as read_contract
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
 from support.control_plane import Cluster, KubectlFailed
-from support.kinds import eventually, judged, set_status, table, with_value
+from support.kinds import judged, set_status, table, with_value
 from support.manifest import approval, contract, invocation
+from support.waiting import wait_until
 
 RUN = "inv-0123456789abcdef0123"
 WINDOW = {
@@ -193,7 +194,7 @@ def test_a_misspelt_limit_of_a_rule_is_kept_for_the_operator_to_refuse(cluster: 
 
 
 def test_explain_is_a_manual_for_runs_and_approvals(cluster: Cluster) -> None:
-    eventually(lambda: "idempotencyKey" in cluster.kubectl("explain", "wfi.spec"))
+    wait_until(lambda: "idempotencyKey" in cluster.kubectl("explain", "wfi.spec"), what="the published schema")
     assert "delete the object to cancel" in " ".join(cluster.kubectl("explain", "wfi.spec").split())
     assert "A rejection wins" in " ".join(cluster.kubectl("explain", "iappr.spec").split())
     assert "Rules on what may run" in " ".join(cluster.kubectl("explain", "gcon").split())

@@ -28,7 +28,8 @@ from support.cluster_runs import (
 )
 from support.control_plane import Cluster, ControlPlane
 from support.job_controller import JobController, job_controller, succeed
-from support.operator_process import Daemon, wait_until
+from support.operator_process import Daemon
+from support.waiting import wait_until
 
 KILLS = 20
 PHASES = "select id, phase from formulary.invocation"

@@ -32,7 +32,8 @@ from support.control_plane import Cluster, ControlPlane
 from support.job_controller import EXPIRES, FAILS, JobController, job_controller
 from support.kinds import set_status
 from support.manifest import invocation
-from support.operator_process import Daemon, operator, wait_until
+from support.operator_process import Daemon, operator
+from support.waiting import wait_until
 
 GREEDY = {
     "engine": "job",

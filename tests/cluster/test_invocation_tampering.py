@@ -12,7 +12,8 @@ from support.cluster import OperatorAccount, fetch, objects
 from support.cluster_runs import await_phase, job, remedy, run_object, running_operator, server_request, submit
 from support.control_plane import Cluster
 from support.manifest import approval
-from support.operator_process import Daemon, wait_until
+from support.operator_process import Daemon
+from support.waiting import wait_until
 
 PIPELINE_RUNS = """
 apiVersion: apiextensions.k8s.io/v1

@@ -11,7 +11,8 @@ from support import databases
 from support.cluster import await_agreement, install_kinds, new_operator_account
 from support.control_plane import ControlPlane
 from support.manifest import workflow
-from support.operator_process import operator, wait_until
+from support.operator_process import operator
+from support.waiting import wait_until
 
 CRDS = Path(__file__).parents[2] / "crds"
 NAMESPACE = "payments"

@@ -13,7 +13,8 @@ from support.asking import details, finds
 from support.cluster import OperatorAccount, await_agreement, condition, fetch
 from support.control_plane import Cluster, ControlPlane
 from support.manifest import analysis, workflow
-from support.operator_process import Daemon, operator, server, wait_until
+from support.operator_process import Daemon, operator, server
+from support.waiting import wait_until
 
 ROUNDS = 3
 SOON = 15  # seconds; `make bench-operator` measures it

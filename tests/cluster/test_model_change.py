@@ -12,7 +12,8 @@ from support.commands import formulary_now
 from support.control_plane import Cluster
 from support.manifest import workflow
 from support.models import other_model
-from support.operator_process import operator, server, wait_until
+from support.operator_process import operator, server
+from support.waiting import wait_until
 
 
 def model_of(cluster: Cluster, name: str, *, namespace: str) -> str:

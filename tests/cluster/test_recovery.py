@@ -21,7 +21,8 @@ from support.asking import finds, search
 from support.cluster import OperatorAccount, apply_many, await_agreement, delete_all, disagreements, fetch, objects
 from support.control_plane import Cluster, ControlPlane
 from support.manifest import analysis, workflow
-from support.operator_process import Daemon, operator, server, wait_until
+from support.operator_process import Daemon, operator, server
+from support.waiting import wait_until
 
 OUTAGE_SECONDS = 30.0
 KILLS = 20

@@ -11,7 +11,8 @@ from support.asking import search
 from support.cluster import OperatorAccount, apply_many, await_agreement
 from support.control_plane import Cluster, ControlPlane
 from support.manifest import workflow
-from support.operator_process import Daemon, operator, server, wait_until
+from support.operator_process import Daemon, operator, server
+from support.waiting import wait_until
 
 OBJECTS = 1000
 RESTARTS = 3

@@ -12,7 +12,8 @@ from support import control_plane as planes
 from support.asking import finds
 from support.cluster import condition, fetch, install_kinds, new_operator_account
 from support.control_plane import ControlPlane
-from support.operator_process import operator, server, wait_until
+from support.operator_process import operator, server
+from support.waiting import wait_until
 
 UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
 MANIFESTS = UPSTREAM.with_name("upstream_manifests.yaml")

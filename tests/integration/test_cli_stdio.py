@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from mcp import Client, StdioServerParameters
 from support.commands import formulary_now
 from support.manifest import text, workflow
 from support.process import FORMULARY, formulary_up
+from support.waiting import wait_until
 
 SECONDS = 60
 INITIALIZE = {
@@ -43,10 +43,7 @@ def data_dir(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
     """A data directory of this test's own, on which no server is left afterwards."""
     directory = data_dirs / tmp_path.name
     yield directory
-    deadline = time.monotonic() + SECONDS
-    while servers_on(directory):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not servers_on(directory), what="PostgreSQL to end")
 
 
 def servers_on(directory: Path) -> list[int]:

@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.embedded_cluster import Cluster
+from support.waiting import wait_until
 
 IS_ROOT = os.geteuid() == 0
 as_root = pytest.mark.skipif(not IS_ROOT, reason="only root can do this")
@@ -110,24 +111,18 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def eventually(condition: Callable[[], bool], *, seconds: float = 20.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not (met := condition()) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return met
-
-
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
     directory = Path(tempfile.mkdtemp(prefix="embedded-"))
     directory.chmod(0o711)
     yield directory
-    ended = eventually(lambda: not servers(directory))
-    for process in servers(directory):
-        process.kill()
-    shutil.rmtree(directory)
-    assert ended
+    try:
+        wait_until(lambda: not servers(directory), what="PostgreSQL to end")
+    finally:
+        for process in servers(directory):
+            process.kill()
+        shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +205,7 @@ def test_stopping_does_not_wait_for_clients(used: Path) -> None:
     postgres.start()
     client = subprocess.Popen([PSQL, postgres.dsn(), "-c", "select pg_sleep(60)"], stderr=subprocess.DEVNULL)
     count = "select count(*) from pg_stat_activity where query like 'select pg_sleep%'"
-    assert eventually(lambda: query(postgres.dsn(), count) == "1")
+    wait_until(lambda: query(postgres.dsn(), count) == "1", what="the client")
     began = time.monotonic()
     postgres.stop()
     assert time.monotonic() - began < 10
@@ -271,7 +266,7 @@ def test_the_server_ends_with_its_owner_and_keeps_the_data(used: Path, end: Call
     assert len(started) > 2
     end(owner)
     owner.process.wait(30)
-    assert eventually(lambda: not any(map(is_alive, started)))
+    wait_until(lambda: not any(map(is_alive, started)), what="all of them to end")
     with EmbeddedPostgres(data_dir=used) as postgres:
         assert query(postgres.dsn(), "select sum(answer) from kept") == "85"
     owner.finish()
@@ -308,7 +303,7 @@ def test_a_crash_of_everything_at_once_is_recovered(used: Path) -> None:
 def test_a_first_start_that_was_killed_is_done_again(place: Path) -> None:
     data_dir = place / "data"
     owner = Owner(data_dir)
-    assert eventually(lambda: any(data_dir.glob("cluster.new-*/PG_VERSION")))
+    wait_until(lambda: any(data_dir.glob("cluster.new-*/PG_VERSION")), what="the middle of the first start")
     kill(owner)
     owner.finish()
     with EmbeddedPostgres(data_dir=data_dir) as postgres:
@@ -333,7 +328,7 @@ def test_a_killed_server_is_started_again_at_the_same_address(used: Path) -> Non
         assert not postgres.restart_if_dead()
         query(postgres.dsn(), "insert into kept values (43)")
         postmaster(used).kill()
-        assert eventually(postgres.restart_if_dead)
+        wait_until(postgres.restart_if_dead, what="the restart")
         assert query(postgres.dsn(), "select sum(answer) from kept") == "85"
         assert not postgres.restart_if_dead()
 
@@ -447,7 +442,7 @@ def test_root_uses_a_directory_that_is_closed_to_others_and_leaves_it_closed(pla
         query(postgres.dsn(), "checkpoint")
         assert query(postgres.dsn(), "select answer from kept") == "42"
         postmaster(home / below).kill()
-        assert eventually(postgres.restart_if_dead)
+        wait_until(postgres.restart_if_dead, what="the restart")
         assert query(postgres.dsn(), "select answer from kept") == "42"
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert not servers(home)

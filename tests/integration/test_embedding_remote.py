@@ -14,7 +14,7 @@ import pytest
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from support.embedding_endpoint import Answer, Endpoint, Handler, cosines, running, seconds_of
-from support.operator_process import wait_until
+from support.waiting import wait_until
 
 QUERY_SECONDS = 0.3
 SLACK = 8.0  # what a busy machine may add

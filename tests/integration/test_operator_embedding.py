@@ -16,7 +16,7 @@ from formulary_operator.embedding import Embedding
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from support.models import other_model
-from support.operator_process import wait_until
+from support.waiting import wait_until
 
 TEXT = "The container was OOMKilled."
 

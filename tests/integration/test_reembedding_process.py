@@ -25,8 +25,8 @@ from support.commands import formulary, formulary_now
 from support.filling import fill
 from support.manifest import text, workflow
 from support.models import other_model
-from support.operator_process import wait_until
 from support.process import FORMULARY, formulary_up
+from support.waiting import wait_until
 
 MANY = 200
 LONG = "The rollout is stuck because the image cannot be pulled from the registry. " * 4

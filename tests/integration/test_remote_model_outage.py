@@ -18,8 +18,8 @@ from formulary_operator.settings import OperatorSettings
 from support.commands import formulary_now
 from support.embedding_endpoint import Endpoint, running
 from support.manifest import text, workflow
-from support.operator_process import wait_until
 from support.process import Up, formulary_up
+from support.waiting import wait_until
 
 SECONDS = 20
 MODEL = "acme/small@c9745ed1d9f2-mean"

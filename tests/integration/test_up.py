@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +19,7 @@ from support.control_plane import free_port
 from support.manifest import analysis, text, workflow
 from support.operator_process import server
 from support.process import FORMULARY, Up, formulary_up
+from support.waiting import wait_until
 
 SECONDS = 30
 
@@ -28,7 +29,7 @@ def data_dir(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
     """A data directory of this test's own, and afterwards no process that works in it."""
     directory = data_dirs / tmp_path.name
     yield directory
-    wait_for(lambda: not servers_on(directory), "PostgreSQL to end")
+    wait_until(lambda: not servers_on(directory), what="PostgreSQL to end")
 
 
 @pytest.fixture
@@ -38,13 +39,6 @@ def manifests(tmp_path: Path) -> Path:
     directory.mkdir()
     (directory / "a.yaml").write_text(text(workflow("a"), analysis("ai", remediation_id="rr-1")))
     return directory
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {SECONDS} s for {what}"
-        time.sleep(0.05)
 
 
 def servers_on(directory: Path) -> list[psutil.Process]:
@@ -107,7 +101,7 @@ def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_di
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as killed:
         killed.process.kill()
         killed.process.wait(SECONDS)
-        wait_for(lambda: not servers_on(data_dir), "PostgreSQL to follow its owner")
+        wait_until(lambda: not servers_on(data_dir), what="PostgreSQL to follow its owner")
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
         assert names(up) == {"a"}
         assert "embedding" not in output(up)
@@ -116,10 +110,10 @@ def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_di
 def test_a_postgres_that_is_killed_is_started_again(data_dir: Path, manifests: Path) -> None:
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
         servers_on(data_dir)[0].kill()
-        wait_for(lambda: "postgres_restarted" in output(up), "the restart")
+        wait_until(lambda: "postgres_restarted" in output(up), what="the restart")
         (told,) = [line for line in up.output if "postgres_restarted" in line]
         assert json.loads(told)["level"] == "warning"
-        wait_for(lambda: httpx.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, "readiness")
+        wait_until(lambda: httpx.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, what="readiness")
         assert names(up) == {"a"}
 
 
@@ -193,7 +187,7 @@ def test_it_can_be_asked_while_it_loads(data_dir: Path, starter_catalog: Path) -
     )
     assert process.stdout is not None
     try:
-        wait_for(lambda: accepts("127.0.0.1", port), "the port")
+        wait_until(lambda: accepts("127.0.0.1", port), what="the port")
         ready, listing = httpx.get(f"{url}/readyz", timeout=SECONDS), httpx.get(f"{url}/api/v1/workflows")
         assert (ready.status_code, ready.json()["status"], listing.status_code) == (503, "starting", 503)
         assert process.stdout.readline().startswith("Formulary is ready")
@@ -247,7 +241,7 @@ def test_a_second_signal_does_not_wait(data_dir: Path, manifests: Path) -> None:
                 b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{"
             )
             up.process.send_signal(signal.SIGINT)
-            wait_for(lambda: not accepts(host, int(port)), "it to stop accepting")
+            wait_until(lambda: not accepts(host, int(port)), what="it to stop accepting")
             started = time.monotonic()
             up.process.send_signal(signal.SIGINT)
             up.process.wait(SECONDS)
@@ -265,14 +259,14 @@ def accepts(host: str, port: int) -> bool:
 def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(data_dir: Path, manifests: Path) -> None:
     with formulary_up("--watch", data_dir=data_dir, manifests=[manifests]) as up:
         (manifests / "b.yaml").write_text(text(workflow("b")))
-        wait_for(lambda: names(up) == {"a", "b"}, "the added file")
+        wait_until(lambda: names(up) == {"a", "b"}, what="the added file")
         (manifests / "b.yaml").write_text(text(workflow("b", version="1.1.0", title="Second try")))
-        wait_for(lambda: title_of(up, "b") == "Second try", "the changed file")
+        wait_until(lambda: title_of(up, "b") == "Second try", what="the changed file")
         (manifests / "b.yaml").write_text("a: [")
-        wait_for(lambda: "b.yaml: line 2: did not find" in output(up), "the broken file to be reported")
+        wait_until(lambda: "b.yaml: line 2: did not find" in output(up), what="the broken file to be reported")
         assert names(up) == {"a", "b"}
         (manifests / "b.yaml").unlink()
-        wait_for(lambda: names(up) == {"a"}, "the removed file")
+        wait_until(lambda: names(up) == {"a"}, what="the removed file")
 
 
 def title_of(up: Up, name: str) -> str:
@@ -301,7 +295,7 @@ def test_serve_needs_a_database(empty_database: str) -> None:
 def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_database: str) -> None:
     with server(dsn=empty_database, request_context="required") as served:
         served.start()
-        wait_for(lambda: bool(served.events("waiting_for_database")), "the first look at the database")
+        wait_until(lambda: bool(served.events("waiting_for_database")), what="the first look at the database")
         (waiting,) = served.events("waiting_for_database")
         assert "run `formulary migrate`" in waiting["reason"]
         assert httpx.get(f"{served.url}/healthz", timeout=SECONDS).status_code == 200
@@ -335,7 +329,7 @@ def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_da
 def test_serve_waits_for_a_database_that_does_not_answer_and_can_be_stopped_meanwhile() -> None:
     with server(dsn=f"postgresql://user@127.0.0.1:{free_port()}/formulary") as served:
         served.start()
-        wait_for(lambda: bool(served.events("waiting_for_database")), "the first look at the database")
+        wait_until(lambda: bool(served.events("waiting_for_database")), what="the first look at the database")
         state = httpx.get(f"{served.url}/readyz", timeout=SECONDS)
         assert (state.status_code, state.json()["status"]) == (503, "starting")
         assert "does not answer" in state.json()["detail"]

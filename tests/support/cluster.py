@@ -13,7 +13,7 @@ from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.errors import InvalidManifest
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from support.control_plane import Cluster
-from support.operator_process import wait_until
+from support.waiting import wait_until
 
 _CURRENT = """
 select v.namespace || '/' || v.name as workflow, v.version_id, v.status, count(s.emb) > 0 as embedded

@@ -15,7 +15,8 @@ from formulary_operator.engines.job import JOBS
 from support.cluster import OperatorAccount, await_agreement, fetch, objects
 from support.control_plane import Cluster, Request
 from support.manifest import analysis, invocation, workflow
-from support.operator_process import Daemon, operator, wait_until
+from support.operator_process import Daemon, operator
+from support.waiting import wait_until
 
 IMAGE = "registry.example/remedies/restart:1.2.0"
 CALLER = "system:serviceaccount:agents:holmes"

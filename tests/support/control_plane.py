@@ -14,9 +14,8 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,13 +26,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from support.toolcache import installed, location, run_installer
+from support.waiting import wait_until
 
 AUDIENCE = "formulary"
 _ISSUER = "https://kubernetes.default.svc"
 _PROGRAMS = ("kube-apiserver", "etcd", "kubectl")
 _SCRIPT = Path(__file__).parents[2] / "scripts" / "control-plane.sh"
 _CACHED = f"control-plane-bookworm-{platform.machine()}"
-_START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 _AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -180,7 +179,7 @@ class ControlPlane(Cluster):
     def start_api_server(self) -> None:
         """Start the API server, on the same port as before, and wait until it is ready."""
         self._api_server = self._launch("kube-apiserver", *self._api_server_options(), *self._options)
-        _wait_until(self._is_ready, what="the API server", logs=lambda: self._end_of_logs())
+        wait_until(self._is_ready, what="the API server", shown=self._end_of_logs)
 
     def stop_api_server(self, *, kill: bool = False) -> None:
         """Stop the API server, with `kill` at once and without a word to its clients. What it stored stays."""
@@ -357,14 +356,6 @@ def _private_file(path: Path, content: str) -> Path:
     path.touch(mode=0o600)
     path.write_text(content)
     return path
-
-
-def _wait_until(condition: Callable[[], bool], *, what: str, logs: Callable[[], str]) -> None:
-    deadline = time.monotonic() + _START_SECONDS
-    while not condition():
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"{what} was not ready after {_START_SECONDS:.0f} s:\n{logs()}")
-        time.sleep(0.1)
 
 
 def _end(process: subprocess.Popen[bytes] | None, *, kill: bool = False) -> None:

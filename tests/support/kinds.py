@@ -1,8 +1,6 @@
 """What the API server makes of documents of our kinds, and what kubectl shows of them."""
 
 import json
-import time
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -37,14 +35,6 @@ def set_status(cluster: Cluster, resource: Resource, name: str, *, namespace: st
     path = resource.path(namespace=namespace, name=name)
     document = json.loads(cluster.kubectl("get", "--raw", path)) | {"status": status}
     cluster.kubectl("replace", "--raw", f"{path}/status", "--filename=-", input=json.dumps(document))
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    """Wait for what the API server publishes a moment after a CRD is served."""
-    deadline = time.monotonic() + _SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, "did not come true"
-        time.sleep(0.2)
 
 
 def table(cluster: Cluster, *arguments: str, namespace: str) -> dict[str, str]:

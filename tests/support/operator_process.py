@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -16,6 +16,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.control_plane import free_port
+from support.waiting import wait_until
 
 READY_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -125,20 +126,6 @@ def server(*, dsn: str, kubeconfig: Path | None = None, **settings: str) -> Iter
         environment["KUBECONFIG"] = str(kubeconfig)
     with _daemon("formulary", "serve", environment=environment | _variables(settings), port=port) as daemon:
         yield daemon
-
-
-def wait_until(
-    condition: Callable[[], object], *, what: str, seconds: float = 60, shown: Callable[[], str] = str
-) -> None:
-    """Wait for something to be true. Raises AssertionError after `seconds`, with what `shown` tells then."""
-    deadline = time.monotonic() + seconds
-    while True:
-        started = time.monotonic()
-        if condition():
-            return
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}\n{shown()}"
-        # Whoever is waited for needs the processor as well.
-        time.sleep(max(0.05, time.monotonic() - started))
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches
-from support.operator_process import wait_until
+from support.waiting import wait_until
 
 
 class Model:

@@ -78,9 +78,7 @@ async def reading(
     await require_current_schema(dsn)
     metrics = Metrics()
     policy = settings.request_context or policy
-    service = await CatalogService.create(
-        dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline
-    )
+    service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
     try:
         if own is None:
             yield Reading(service=service, metrics=metrics)
