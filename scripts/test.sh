@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Runs all tests, in two processes at once: those that wait a lot for a cluster beside all others. What the first ones
 # print comes at the end, however that comes.
+#
+# What fails is tried once more, five seconds later, and shown with the reason: a shared machine may stand still for longer
+# than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on.
 set -euo pipefail
 
-pytest=(.venv/bin/pytest --maxfail=10 --durations=15)
+pytest=(.venv/bin/pytest --maxfail=10 --durations=15 --reruns=1 --reruns-delay=5 --max-suite-reruns=10
+    --rerun-show-tracebacks)
 printed=$(mktemp)
 
 "${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster >"$printed" 2>&1 &
