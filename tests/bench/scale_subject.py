@@ -18,7 +18,7 @@ from formulary_catalog.domain.terms import query_terms
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.conditions import Arguments, label_conditions
 from formulary_catalog.store.database import Connection, Database
-from formulary_catalog.store.entering import enter, entered
+from formulary_catalog.store.entering import enter, entered_table
 from formulary_catalog.store.pool import Plan, Pool, read_pool
 from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.stems import Stems
@@ -73,7 +73,6 @@ class Subject:
 
     async def pool(self, asked: Asked) -> Pool:
         """What the store finds."""
-
         return await self._within(asked, partial(self._pool, asked, plan=asked.plan))
 
     async def ask(self, asked: Asked, *, ways: Sequence[str] = WAYS) -> None:
@@ -154,7 +153,7 @@ def nearest_of(pool: Pool) -> list[str]:
 def semantic_statement(asked: Asked) -> tuple[str, list[object]]:
     """The least that a semantic search has to do: enter, the same filter, the exact order, the count, and no words."""
     arguments = Arguments()
-    entering = entered(arguments, namespaces=asked.namespaces)
+    entering = entered_table(arguments, namespaces=asked.namespaces)
     conditions, generic = label_conditions(asked.plan.constraints, arguments)
     distance = f"emb <=> {arguments.add(asked.vector, 'vector')}"
     allowed = " union all ".join(

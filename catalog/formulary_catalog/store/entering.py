@@ -11,7 +11,7 @@ async def enter(connection: Connection, *, namespaces: frozenset[str] | None) ->
     await connection.fetchval("select formulary.enter($1, '', '')", _visible(namespaces))
 
 
-def entered(arguments: Arguments, *, namespaces: frozenset[str] | None, signal_word: str = "") -> str:
+def entered_table(arguments: Arguments, *, namespaces: frozenset[str] | None, signal_word: str = "") -> str:
     """A common table `entered` that makes its statement, or the transaction around it, see these namespaces only.
 
     Its column `word_in_use` tells whether the word is a signal type in use there. What is to be seen has to hang on

@@ -9,7 +9,7 @@ import asyncpg
 from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.store.conditions import Arguments
 from formulary_catalog.store.database import Connection
-from formulary_catalog.store.entering import entered
+from formulary_catalog.store.entering import entered_table
 from formulary_catalog.store.outcomes import outcome_column, outcome_of
 
 
@@ -24,6 +24,11 @@ class PageRow:
     ambiguous: bool
     outcome: Outcome
 
+    @classmethod
+    def of(cls, row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> "PageRow":
+        """From a row with the columns of `page_columns`."""
+        return cls(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
+
 
 def page_columns(row: str) -> str:
     """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name."""
@@ -32,11 +37,6 @@ def page_columns(row: str) -> str:
             select from workflow_version other
             where other.name = {row}.name and other.namespace <> {row}.namespace and other.status = 'Active'
         ) as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
-
-
-def page_row(row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> PageRow:
-    """From those columns."""
-    return PageRow(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
 
 
 async def read_page(
@@ -49,7 +49,7 @@ async def read_page(
     if not version_ids:
         return {}
     arguments = Arguments()
-    entering = entered(arguments, namespaces=namespaces)
+    entering = entered_table(arguments, namespaces=namespaces)
     wanted = arguments.add(list(version_ids), "text[]")
     unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")
     rows = await connection.fetch(
@@ -65,4 +65,4 @@ async def read_page(
         """,
         *arguments.values,
     )
-    return {row["version_id"]: page_row(row, document=row["document"]) for row in rows}
+    return {row["version_id"]: PageRow.of(row, document=row["document"]) for row in rows}

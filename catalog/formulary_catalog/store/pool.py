@@ -14,8 +14,8 @@ from formulary_catalog.domain.evidence import Evidence, places
 from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.store.conditions import Arguments, column_of, label_conditions
 from formulary_catalog.store.database import Connection
-from formulary_catalog.store.entering import entered
-from formulary_catalog.store.page import PageRow, page_columns, page_row
+from formulary_catalog.store.entering import entered_table
+from formulary_catalog.store.page import PageRow, page_columns
 from formulary_catalog.store.stems import Stem
 from formulary_catalog.store.texts import Texts
 
@@ -82,7 +82,7 @@ async def read_pool(
     is for it being one or not, as `in_use` says; where that is wrong, nothing is looked for and the pool is empty.
     """
     arguments = Arguments()
-    entering = entered(arguments, namespaces=namespaces, signal_word=signal_word)
+    entering = entered_table(arguments, namespaces=namespaces, signal_word=signal_word)
     assumed = "is not null" if not signal_word else "" if in_use else "is false"
     statement = pool_statement(
         plan, entering=entering, when=f"entered.word_in_use {assumed}", stems=stems, arguments=arguments
@@ -110,7 +110,7 @@ async def read_pool(
         usable=tuple(map(bool, terms)),
         undeclared=tuple(head["undeclared"]),
         word_in_use=signal_word != "" and head["word_in_use"],
-        rows={id_: page_row(row) for id_, row in candidates.items() if row["ambiguous"] is not None},
+        rows={id_: PageRow.of(row) for id_, row in candidates.items() if row["ambiguous"] is not None},
     )
 
 

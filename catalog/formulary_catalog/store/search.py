@@ -9,7 +9,7 @@ from cachetools import LRUCache
 from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.store.conditions import Arguments, column_of
 from formulary_catalog.store.database import Connection, Database
-from formulary_catalog.store.entering import entered
+from formulary_catalog.store.entering import entered_table
 from formulary_catalog.store.page import PageRow, read_page
 from formulary_catalog.store.pool import Plan, Pool, read_pool
 from formulary_catalog.store.stems import Stems
@@ -130,7 +130,7 @@ async def _unfamiliar(
     unknown = []
     for dimension, values in asked.items():
         arguments = Arguments()
-        entering = entered(arguments, namespaces=namespaces)
+        entering = entered_table(arguments, namespaces=namespaces)
         given = arguments.add(sorted(values), "text[]")
         # The look ends at the first workflow that declares it, or that is one too many.
         read = f"""

@@ -8,7 +8,7 @@ from cachetools import LRUCache
 from formulary_catalog.domain.evidence import IndexedText, Place, indexed_text
 from formulary_catalog.store.conditions import Arguments
 from formulary_catalog.store.database import Connection
-from formulary_catalog.store.entering import entered
+from formulary_catalog.store.entering import entered_table
 
 WEIGHTS = {Place.NAME: "A", Place.WHEN_TO_USE: "B", Place.WHAT: "C", Place.SIGNAL: "D"}
 """How the index marks the lexemes of each field."""
@@ -63,7 +63,7 @@ async def _read(
     connection: Connection, version_ids: Sequence[str], *, lexemes: Collection[str], namespaces: frozenset[str] | None
 ) -> list[asyncpg.Record]:
     arguments = Arguments()
-    entering = entered(arguments, namespaces=namespaces)
+    entering = entered_table(arguments, namespaces=namespaces)
     wanted, asked = arguments.add(version_ids, "text[]"), arguments.add(sorted(lexemes), "text[]")
     by_place = {place: f"tsvector_to_array(ts_filter(lexemes, '{{{weight}}}'))" for place, weight in WEIGHTS.items()}
     columns = ", ".join(
