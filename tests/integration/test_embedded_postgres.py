@@ -35,7 +35,7 @@ PACKAGE = Path(LIBRARY.origin).parent
 PSQL = PACKAGE / "pginstall18" / "bin" / "psql"
 
 OWNER = """
-import os, signal, sys
+import os, select, signal, sys
 from pathlib import Path
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded import EmbeddedPostgres
@@ -48,7 +48,9 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 try:
     with EmbeddedPostgres(data_dir=Path(sys.argv[1])) as postgres:
         print(postgres.dsn(), flush=True)
-        sys.stdin.read()
+        # A signal that comes a moment before `select` is acted on a second later; `read` alone would never return.
+        while not select.select([sys.stdin], [], [], 1)[0]:
+            pass
 except StartupError as error:
     print(error, flush=True)
 """
