@@ -151,6 +151,7 @@ async def test_a_denied_run_names_its_rule(http: httpx.AsyncClient, dsn: str) ->
         ),
         (b'{"jsonrpc": "2.0", "id": %s, "method": "x"}' % (b"9" * 400), 404, -32601, int("9" * 400)),
         (b'{"jsonrpc": "2.0", "id": "x", "method": "delete_workflow"}', 404, -32601, "x"),
+        (b'{"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": {"a": 1, "a": 2}}', 400, -32600, None),
         (b'{"jsonrpc": "2.0", "id": "x", "method": "invoke_workflow"}', 400, -32002, "x"),
         (b'{"jsonrpc": "2.0", "method": "invoke_workflow", "params": {"workflow_id": 7}}', 400, -32002, None),
     ],
@@ -254,6 +255,8 @@ async def test_unknown_runs_and_query_parameters_are_refused(http: httpx.AsyncCl
         assert (response.status_code, response.json()["error"]["code"]) == (404, -32001)
     misspelt = await http.get("/api/v1/invocations/inv-00000000000000000000", params={"wait": 5})
     assert (misspelt.status_code, "wait_ms" in misspelt.json()["error"]["message"]) == (400, True)
+    beside = await http.post(INVOKE, params={"dryRun": "true"}, json=request())
+    assert "send everything in the body" in error_of(beside, status=400, code=-32002)["message"]
 
 
 async def test_the_command_line_runs_follows_and_approves(url: str, http: httpx.AsyncClient, dsn: str) -> None:

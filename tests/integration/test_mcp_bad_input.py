@@ -77,6 +77,9 @@ def told(response: httpx.Response) -> str:
         (b'{"jsonrpc":"2.0","id":true,"method":"ping"}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":7}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[1]}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":false}', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":{"b":1,"b":2}}}', -32600),
         (b'{"jsonrpc":"2.0","id":1,"result":{}}', -32600),
     ],
 )

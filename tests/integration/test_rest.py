@@ -215,6 +215,8 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
         (b'{"query": "x", "filters": {"severety": "high"}}', "filters.severety"),
         (b'{"query": "x", "embedding": [1, 2]}', "embedding"),
         (b'{"query": "x", "nearest": true}', "nearest"),
+        (b'{"query": "x", "exclude_keywords": "restart", "exclude_keywords": null}', "exclude_keywords"),
+        (b'{"query": "x", "filters": {"severity": "high", "severity": "high"}}', "severity"),
     ],
 )
 async def test_a_bad_body_is_refused_with_the_field_at_fault(
@@ -239,6 +241,19 @@ async def test_an_unknown_query_parameter_is_refused(http: httpx.AsyncClient, pa
 
     assert response.status_code == 400
     assert saying in error_of(response)["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [(SEARCH, {"query": "OOMKilled"}), ("/api/v1/selections", {"workflow_id": "oom-scale-out", "reasoning": "x"})],
+)
+async def test_a_query_parameter_beside_a_body_is_refused(
+    http: httpx.AsyncClient, path: str, body: dict[str, str]
+) -> None:
+    response = await http.post(path, params={"environment": "production"}, json=body)
+
+    assert response.status_code == 400
+    assert error_of(response)["message"] == "unknown query parameter 'environment'; send everything in the body"
 
 
 async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx.AsyncClient) -> None:

@@ -3,17 +3,17 @@
 import difflib
 import json
 import math
-import reprlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.domain.request import MAX_LABEL_VALUES
 from formulary_catalog.domain.text import all_storable, storable
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.json_text import parsed, shown
 from formulary_catalog.server.nesting import nested_too_deep
 from formulary_catalog.server.parameters import LABEL_PREFIX, Kind, Parameter
 
-_MAX_SHOWN = 60
+_MAX_COMPARED = 60
 
 
 def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
@@ -94,12 +94,6 @@ def recordable(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> 
     return kept | {spelling: _names(given[spelling]) for spelling in secret}
 
 
-def shown(value: object) -> str:
-    """A value for a message: short, on one line, with everything unprintable escaped."""
-    text = reprlib.repr(value) if not isinstance(value, str) else repr(value[:_MAX_SHOWN])
-    return text if len(text) <= 2 * _MAX_SHOWN else text[: 2 * _MAX_SHOWN] + "..."
-
-
 def _names(value: object) -> list[str]:
     return sorted(map(str, value)) if isinstance(value, Mapping) else []
 
@@ -109,7 +103,7 @@ def _is_null(value: object) -> bool:
 
 
 def _unknown(spelling: str, *, name: str, known: Mapping[str, str]) -> InvalidInput:
-    nearest = difflib.get_close_matches(name[:_MAX_SHOWN], known, n=1)
+    nearest = difflib.get_close_matches(name[:_MAX_COMPARED], known, n=1)
     hint = f"; did you mean {known[nearest[0]]!r}?" if nearest else ";"
     allowed = ", ".join(known.values())
     return InvalidInput(f"unknown argument {shown(spelling)}{hint} allowed are: {allowed}", field=spelling)
@@ -166,7 +160,7 @@ def _unquoted(text: str) -> Any:
     if nested_too_deep(text.encode("utf-8", "replace")):
         return None
     try:
-        return without_nulls(json.loads(text))
+        return without_nulls(parsed(text))
     except ValueError:
         return None
 

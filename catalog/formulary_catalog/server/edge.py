@@ -1,7 +1,6 @@
 """The outermost layer: what is refused before any framework looks at a request (DESIGN section 8)."""
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -10,11 +9,12 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
-from formulary_catalog.errors import Overloaded
+from formulary_catalog.errors import InvalidInput, Overloaded
 from formulary_catalog.server.admission import Admission
 from formulary_catalog.server.authentication import Anybody, Identification
 from formulary_catalog.server.callers import with_caller
 from formulary_catalog.server.hosts import HostRule
+from formulary_catalog.server.json_text import parsed
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
 from formulary_catalog.server.replies import MCP_PATH, busy_reply, error_reply
 
@@ -195,15 +195,17 @@ def _too_deep(path: str) -> JSONResponse:
 def _rpc_message(body: bytes) -> Mapping[str, Any] | JSONResponse:
     """One clear line where the SDK would answer with the whole report of its validator."""
     try:
-        message = json.loads(body)
+        message = parsed(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         return error_reply(path=MCP_PATH, status=400, code=_PARSE_ERROR, message="the body is not JSON")
+    except InvalidInput as twice:
+        return error_reply(path=MCP_PATH, status=400, code=_INVALID_REQUEST, message=str(twice))
     well_formed = (
         isinstance(message, dict)
         and message.get("jsonrpc") == "2.0"
         and isinstance(message.get("method"), str)
         and type(message.get("id", 0)) in (int, str)  # true and false are numbers only to Python
-        and isinstance(message.get("params") or {}, dict)
+        and isinstance(message.get("params", {}), dict | None)
     )
     if well_formed:
         return dict(message)

@@ -7,8 +7,8 @@ from mcp_types import INVALID_PARAMS, ReadResourceResult, ResourceTemplate, Text
 
 from formulary_catalog.domain.answers import WorkflowDetails
 from formulary_catalog.errors import InvalidInput, NotFound
-from formulary_catalog.server.arguments import shown
 from formulary_catalog.server.failures import failure_of
+from formulary_catalog.server.json_text import shown
 
 SCHEME = "workflow://"
 MIME_TYPE = "application/json"

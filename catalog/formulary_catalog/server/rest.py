@@ -1,15 +1,14 @@
 """The REST side: the same answers as the tools, whole, for programs (DESIGN section 8)."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
-from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.server.arguments import auditable, read_arguments
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.parameters import DETAILS, SELECTION
-from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, only, services_of
+from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest_schema import (
     DETAILS_OPERATION,
     LIST_OPERATION,
@@ -63,7 +62,7 @@ async def list_workflows(
 ) -> Response:
     """The visible workflows in name order."""
     page = {"limit": limit, "offset": offset}
-    context, _ = await checked_call(request, "list", given=page, read=lambda _: only(request, "limit", "offset"))
+    context, _ = await checked_call(request, "list", given=page, query=("limit", "offset"), read=lambda _: None)
     listed = await services_of(request).catalog.list_workflows(
         context=context, caller=caller_of(request), limit=limit, offset=offset
     )
@@ -85,12 +84,13 @@ async def get_workflow(
 ) -> Response:
     """One workflow by any of its names."""
     given = {"workflow_id": workflow_id, "version": version}
-
-    def read(_: ContextReference) -> dict[str, Any]:
-        only(request, "version")
-        return read_arguments(given, parameters=DETAILS)
-
-    context, named = await checked_call(request, "details", given=given, read=read)
+    context, named = await checked_call(
+        request,
+        "details",
+        given=given,
+        query=("version",),
+        read=lambda _: read_arguments(given, parameters=DETAILS),
+    )
     return answered(await services_of(request).catalog.details(context=context, caller=caller_of(request), **named))
 
 

@@ -1,8 +1,7 @@
 """What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
 
-import json
 import math
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import structlog
@@ -13,9 +12,10 @@ from fastapi.routing import APIRoute
 from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.arguments import canonical, shown
+from formulary_catalog.server.arguments import canonical
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.failures import Failure, failure_of, within_deadline
+from formulary_catalog.server.json_text import parsed, shown
 from formulary_catalog.server.refusals import checked
 from formulary_catalog.server.replies import error_reply
 from formulary_catalog.server.services import Services
@@ -47,11 +47,27 @@ class Guarded(APIRoute):
 
 
 async def checked_call(
-    request: Request, action: str, *, given: Mapping[str, Any], read: Callable[[ContextReference], _T]
+    request: Request,
+    action: str,
+    *,
+    given: Mapping[str, Any],
+    read: Callable[[ContextReference], _T],
+    query: Collection[str] = (),
 ) -> tuple[ContextReference, _T]:
-    """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused."""
+    """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused.
+
+    A query string may hold the parameters of `query`: any other one would be answered as if it were not there.
+    """
+
+    def read_all(context: ContextReference) -> _T:
+        if request.query_params and not query:
+            name = next(iter(request.query_params))
+            raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
+        canonical(request.query_params, known={name: name for name in query})
+        return read(context)
+
     return await checked(
-        read,
+        read_all,
         action=action,
         given=given,
         headers=request.headers,
@@ -67,23 +83,18 @@ def services_of(request: Request) -> Services:
     return services
 
 
-def only(request: Request, *names: str) -> None:
-    """Refuse a query string with other parameters: a misspelt one would be answered as if it were not there."""
-    canonical(request.query_params, known={name: name for name in names})
-
-
 async def object_body(request: Request) -> dict[str, Any]:
     """The body, which must be a JSON object.
 
     Raises:
-        InvalidInput: it is none.
+        InvalidInput: it is none, or has a member twice.
     """
     try:
         # Only as UTF-8: in another encoding the edge could not see how deep it is nested.
-        body = json.loads((await request.body()).decode("utf-8-sig"))
+        body = parsed((await request.body()).decode("utf-8-sig"))
     except ValueError:
         raise InvalidInput(
-            "the body is not JSON; send an object such as {'query': 'OOMKilled'}", field="body"
+            'the body is not JSON; send an object such as {"query": "OOMKilled"}', field="body"
         ) from None
     if not isinstance(body, dict):
         raise InvalidInput(f"the body is {shown(body)}, which is not a JSON object; send one", field="body")

@@ -11,13 +11,14 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.reporting import taken_for_running
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.invocation.request import MAX_WAIT_MS, InvocationRequest
-from formulary_catalog.server.arguments import canonical, read_arguments, recordable, shown, without_nulls
+from formulary_catalog.server.arguments import canonical, read_arguments, recordable, without_nulls
 from formulary_catalog.server.callers import caller_of
 from formulary_catalog.server.failures import failure_of, within_deadline
 from formulary_catalog.server.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
+from formulary_catalog.server.json_text import shown
 from formulary_catalog.server.parameters import APPROVAL, INVOCATION
 from formulary_catalog.server.replies import INVOKE_PATH
-from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, only, services_of
+from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest_invocation_schema import (
     APPROVAL_OPERATION,
     INVOKE_OPERATION,
@@ -157,7 +158,7 @@ async def _status(
 ) -> InvocationAnswer:
     given = {"invocation_id": invocation_id, "wait_ms": wait_ms, "after_revision": after_revision}
     await checked_call(
-        request, STATUS_TOOL.action, given=given, read=lambda _: only(request, "wait_ms", "after_revision")
+        request, STATUS_TOOL.action, given=given, query=("wait_ms", "after_revision"), read=lambda _: None
     )
     return await services_of(request).invocations.status(
         invocation_id, caller=caller_of(request), wait_seconds=wait_ms / 1000, after_revision=after_revision

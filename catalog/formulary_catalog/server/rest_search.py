@@ -14,9 +14,9 @@ from formulary_catalog.server.arguments import (
     canonical,
     canonical_label,
     read_arguments,
-    shown,
 )
 from formulary_catalog.server.incident import reference_text
+from formulary_catalog.server.json_text import shown
 from formulary_catalog.server.parameters import LABEL_PREFIX, LABELS, SEARCH
 from formulary_catalog.server.tools import search_request_of
 
@@ -73,7 +73,7 @@ def auditable_search(body: Mapping[str, Any]) -> dict[str, Any]:
 def _filters(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidInput(
-            f"filters is {shown(given)}, which is not an object; give one such as {{'signal-type': 'OOMKilled'}}",
+            f'filters is {shown(given)}, which is not an object; give one such as {{"signal-type": "OOMKilled"}}',
             field="filters",
         )
     sent = {f"filters.{key}": value for key, value in given.items()}

@@ -1,6 +1,5 @@
 """JSON-RPC 2.0 on a REST path: one request in, one answer out."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +8,9 @@ from typing import Any
 from starlette.responses import JSONResponse
 
 from formulary_catalog.domain.text import storable
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.failures import Failure
+from formulary_catalog.server.json_text import parsed
 from formulary_catalog.server.rest_calls import retry_headers
 
 PARSE_ERROR = -32700
@@ -45,9 +46,11 @@ def read_call(body: bytes, *, methods: frozenset[str]) -> RpcCall:
     """
     try:
         # Only as UTF-8: in another encoding the edge could not see how deep it is nested.
-        message = json.loads(body.decode("utf-8-sig"), parse_constant=_no_number)
+        message = parsed(body.decode("utf-8-sig"), parse_constant=_no_number)
     except ValueError:
         raise RpcRefused("the body is not JSON", code=PARSE_ERROR, status=400) from None
+    except InvalidInput as twice:
+        raise RpcRefused(str(twice), code=INVALID_REQUEST, status=400) from None
     rpc_id = _id_of(message)
     if (
         not isinstance(message, dict)
