@@ -55,6 +55,31 @@ async def test_valid_files_end_with_zero(manifests: Path) -> None:
     assert (done.code, done.out.splitlines()[-1]) == (0, "2 valid, 0 invalid, 1 warning")
 
 
+async def test_a_misspelt_field_that_restricts_nothing_is_pointed_out(tmp_path: Path) -> None:
+    document = workflow("a", suspnd=True, customLabel={"team": "red"}, notes="kept", vendorData={})
+    document["spec"]["labels"]["severitee"] = "low"
+    document["spec"]["steps"] = [{"name": "restart", "comand": "true"}]
+    (tmp_path / "a.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    warnings = [line.partition("spec.")[2] for line in done.out.splitlines() if "did you mean" in line]
+    assert warnings == [
+        "suspnd: is unknown and does nothing; did you mean suspend?",
+        "customLabel: is unknown and does nothing; did you mean customLabels?",
+        "labels.severitee: is unknown and does nothing; did you mean severity?",
+        "steps[0].comand: is unknown and does nothing; did you mean command?",
+    ]
+    assert "notes" not in done.out
+    assert "vendorData" not in done.out
+
+
+async def test_a_link_to_nothing_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text(workflow("a")))
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere.yaml")
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert "cannot be read: No such file" in done.out.partition("gone.yaml")[2]
+
+
 async def test_a_missing_path_is_wrong_usage(manifests: Path) -> None:
     done = await formulary("validate", "w/good.yaml", "nowhere")
     assert done.code == 2

@@ -1,9 +1,12 @@
 """Keeps a running catalog in step with its files, and says in the log what that changed."""
 
+from collections.abc import Sequence
+
 import structlog
 
 from formulary_catalog.cli.standalone import Standalone
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.loading.documents import Rejection
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.watch import watch
 
@@ -12,21 +15,27 @@ _log = structlog.get_logger(__name__)
 
 async def follow(catalog: Standalone, *, first: LoadReport) -> None:
     """Load again on every change of the manifests after the first load, until it is cancelled."""
-    known = {rejection.message for rejection in first.rejections}
+    before = first.rejections
     service = catalog.service
     async for outcome in watch(catalog.loader, embedder=lambda: service.embedder):
         if isinstance(outcome, FormularyError):
             _log.error("load_failed", reason=str(outcome))
             continue
         catalog.metrics.set_contexts(outcome.contexts)
-        rejected = {rejection.message for rejection in outcome.rejections}
-        _tell(outcome, new_rejections=sorted(rejected - known))
-        known = rejected
+        _tell_rejections(outcome.rejections, before=before)
+        _tell_changes(outcome)
+        before = outcome.rejections
 
 
-def _tell(report: LoadReport, *, new_rejections: list[str]) -> None:
-    for message in new_rejections:
+def _tell_rejections(rejections: Sequence[Rejection], *, before: Sequence[Rejection]) -> None:
+    told = {rejection.message for rejection in before}
+    for message in sorted({rejection.message for rejection in rejections} - told):
         _log.warning("rejected", reason=message)
+    for source in sorted({each.source for each in before} - {each.source for each in rejections}):
+        _log.info("no_longer_rejected", source=source)
+
+
+def _tell_changes(report: LoadReport) -> None:
     if report.changed:
         changes = {
             "created": report.created,

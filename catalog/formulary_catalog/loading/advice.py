@@ -1,9 +1,14 @@
 """What is allowed in a workflow but probably not meant."""
 
+import difflib
 import re
+from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.workflow import Model
 
+_ALIKE = 0.8
+"""From this likeness on, of 1, an unknown field is taken for a known one that was misspelt."""
 _USED = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)")
 _ASSIGNED = re.compile(r"\b([A-Z_][A-Z0-9_]*)=|\b(?:for|read(?:\s+-\w+)*)\s+([A-Z_][A-Z0-9_]*)")
 
@@ -17,4 +22,17 @@ def advice(entry: CatalogEntry) -> list[str]:
     assigned = {name for groups in _ASSIGNED.findall(commands) for name in groups if name}
     undeclared = dict.fromkeys(name for name in _USED.findall(commands) if name not in declared | assigned)
     found += [f"spec.steps: a command uses ${{{name}}}, which spec.parameters does not declare" for name in undeclared]
-    return found
+    return found + list(_misspelt(spec, path="spec"))
+
+
+def _misspelt(part: Model, *, path: str) -> Iterator[str]:
+    """Unknown fields are kept for others to read. One that was meant to restrict the workflow restricts nothing."""
+    fields = {field.alias or name: name for name, field in type(part).model_fields.items()}
+    for unknown in part.model_extra or ():
+        for meant in difflib.get_close_matches(unknown, fields, n=1, cutoff=_ALIKE):
+            yield f"{path}.{unknown}: is unknown and does nothing; did you mean {meant}?"
+    for alias, name in fields.items():
+        inside = getattr(part, name)
+        for number, each in enumerate(inside if isinstance(inside, list) else [inside]):
+            if isinstance(each, Model):
+                yield from _misspelt(each, path=f"{path}.{alias}" + (f"[{number}]" if inside is not each else ""))

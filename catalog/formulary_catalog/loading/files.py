@@ -77,8 +77,13 @@ def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> 
             (Path(entry.path), prefix + _readable(entry.name), entry.is_dir())
             for entry in sorted(entries, key=lambda entry: entry.name, reverse=True)
             if not entry.name.startswith(".")
-            and (entry.is_dir() or (entry.is_file() and entry.name.endswith(_ENDINGS)))
+            and (entry.is_dir() or (entry.name.endswith(_ENDINGS) and (entry.is_file() or _leads_nowhere(entry))))
         ]
+
+
+def _leads_nowhere(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is a link to nothing, which whoever reads it reports."""
+    return entry.is_symlink() and not os.path.exists(entry.path)
 
 
 def _readable(name: str) -> str:
