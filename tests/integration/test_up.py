@@ -123,8 +123,8 @@ def test_a_second_one_on_the_same_port_or_data_is_told_so(data_dir: Path, manife
         same_port = formulary_now("up", "--port", port, "--data-dir", str(data_dir.with_name("other")))
         assert (same_port.code, same_port.out) == (3, "")
         assert same_port.err == (
-            f"formulary: port {port} on 127.0.0.1 is in use; choose another with --port or stop process "
-            f"{up.process.pid}\n"
+            f"formulary: port {port} on 127.0.0.1 is in use; choose another with --port or FORMULARY_PORT, "
+            f"or stop process {up.process.pid}\n"
         )
         same_data = formulary_now("up", "--port", "0", "--data-dir", str(data_dir))
         assert same_data.code == 3
@@ -246,6 +246,7 @@ def test_a_second_signal_does_not_wait(data_dir: Path, manifests: Path) -> None:
             up.process.send_signal(signal.SIGINT)
             up.process.wait(SECONDS)
             assert time.monotonic() - started < 5
+    assert "Traceback" not in output(up)
 
 
 def accepts(host: str, port: int) -> bool:
@@ -265,6 +266,8 @@ def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(data_
         (manifests / "b.yaml").write_text("a: [")
         wait_until(lambda: "b.yaml: line 2: did not find" in output(up), what="the broken file to be reported")
         assert names(up) == {"a", "b"}
+        (manifests / "b.yaml").write_text(text(workflow("b", version="1.1.0", title="Second try")))
+        wait_until(lambda: "no_longer_rejected" in output(up), what="the mended file to be reported")
         (manifests / "b.yaml").unlink()
         wait_until(lambda: names(up) == {"a"}, what="the removed file")
 

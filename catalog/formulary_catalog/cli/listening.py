@@ -49,8 +49,8 @@ def _refusal(settings: Settings, error: OSError) -> str:
     if error.errno != errno.EADDRINUSE:
         return f"{place} cannot be used ({error.strerror}); choose another with --port or --host"
     holder = _holder(settings.port)
-    stop = f" or stop process {holder}" if holder else ""
-    return f"{place} is in use; choose another with --port{stop}"
+    stop = f", or stop process {holder}" if holder else ""
+    return f"{place} is in use; choose another with --port or FORMULARY_PORT{stop}"
 
 
 def _holder(port: int) -> int | None:

@@ -42,6 +42,8 @@ async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
     server = _Server(config, beside=lambda: beside(listening.getsockname()[1]))
     with contextlib.closing(listening):
         await server.serve(sockets=[listening])
+    if server.force_exit:  # uvicorn leaves it out then, and the lifespan would end with a traceback
+        await server.lifespan.shutdown()
     await server.settle()
 
 
