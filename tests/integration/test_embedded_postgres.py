@@ -35,7 +35,7 @@ PACKAGE = Path(LIBRARY.origin).parent
 PSQL = PACKAGE / "pginstall18" / "bin" / "psql"
 
 OWNER = """
-import os, select, signal, sys
+import os, signal, sys
 from pathlib import Path
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded import EmbeddedPostgres
@@ -45,12 +45,11 @@ if user := int(sys.argv[2]):
     os.setgid(user)
     os.setuid(user)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background pass on that it is ignored
 try:
     with EmbeddedPostgres(data_dir=Path(sys.argv[1])) as postgres:
         print(postgres.dsn(), flush=True)
-        # A signal that comes a moment before `select` is acted on a second later; `read` alone would never return.
-        while not select.select([sys.stdin], [], [], 1)[0]:
-            pass
+        sys.stdin.read()
 except StartupError as error:
     print(error, flush=True)
 """
