@@ -271,7 +271,8 @@ async def test_files_are_found_in_order_through_links_and_without_hidden_ones(ma
     os.mkdir(os.fsencode(manifests.directory) + b"/\xff")
     os.rename(manifests.directory / "b.yaml", os.fsencode(manifests.directory) + b"/\xff/b.yaml")
     found = find_manifests([manifests.directory])
-    assert [file.name for file in found.files] == ["a.yml", "sub/c.json", "\N{REPLACEMENT CHARACTER}/b.yaml"]
+    names = ["a.yml", "dangling.yaml", "sub/c.json", "\N{REPLACEMENT CHARACTER}/b.yaml"]
+    assert [file.name for file in found.files] == names
     assert (found.rejections, found.incomplete) == ([], False)
 
 
