@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from formulary_catalog.errors import StartupError
 
@@ -29,7 +29,7 @@ async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
     """
     listening = _listen(host=host, port=port)
     config = uvicorn.Config(
-        app,
+        _given_up_quietly(app),
         http="httptools",
         access_log=False,
         log_config=None,
@@ -82,6 +82,16 @@ class _Server(uvicorn.Server):
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
+
+
+def _given_up_quietly(app: ASGIApp) -> ASGIApp:
+    """The application, whose calls may be cancelled by an end that does not wait: uvicorn logs a traceback of each."""
+
+    async def called(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    return called
 
 
 def _listen(*, host: str, port: int) -> socket.socket:

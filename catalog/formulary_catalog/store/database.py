@@ -32,6 +32,7 @@ _CONNECTION_LOST = (
 DEADLINE = 1.8
 """Seconds: the server stays below the 2 s in which a caller expects an error."""
 _OPEN_TIMEOUT = 10.0
+_GOODBYE_SECONDS = 1.0
 _FRESH_SECONDS = 1.0
 # A machine that vanished leaves its connection behind; the server shall find out within a minute or so.
 _NOTICE_LOSS = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
@@ -184,7 +185,8 @@ class Database:
                 locked = await connection.fetchval("select pg_try_advisory_lock($1)", lock)
             yield bool(locked)
         finally:
-            connection.terminate()
+            with suppress(TimeoutError, *_CONNECTION_LOST):  # the lock is free when the server has said goodbye
+                await connection.close(timeout=_GOODBYE_SECONDS)
 
     def before_writes(self, check: Callable[[Connection], Awaitable[None]]) -> None:
         """Have every later write run `check` first, in the same transaction; what it raises ends the write."""
