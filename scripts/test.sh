@@ -3,11 +3,13 @@
 # print comes at the end, however that comes.
 #
 # What fails is tried once more, five seconds later, and shown with the reason: a shared machine may stand still for longer
-# than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on.
+# than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on in a half,
+# and whatever says that something forbidden was returned.
 set -euo pipefail
 
 pytest=(.venv/bin/pytest --maxfail=10 --durations=15 --reruns=1 --reruns-delay=5 --max-suite-reruns=10
-    --rerun-show-tracebacks)
+    --rerun-show-tracebacks --rerun-exclude-path=tests/property --rerun-exclude-path=tests/integration/test_adversarial.py
+    --rerun-exclude-path=tests/integration/test_tenancy.py --rerun-exclude-path=tests/integration/test_same_answers.py)
 printed=$(mktemp)
 
 "${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster >"$printed" 2>&1 &

@@ -200,6 +200,11 @@ async def test_an_input_that_is_no_object_is_refused_without_being_recorded(
     assert "s3cr3t" not in str(bodies) + str(error)
 
 
+async def test_a_quoted_input_with_a_member_twice_is_refused(http: httpx.AsyncClient) -> None:
+    error = error_of(await invoke(http, input='{"REPLICAS": 2, "REPLICAS": 9}'), status=400, code=-32002)
+    assert error["data"]["field"] == "input"
+
+
 async def test_the_input_may_be_the_json_text_of_an_object(http: httpx.AsyncClient, dsn: str) -> None:
     async with playing.operator(dsn):
         response = await invoke(http, input=json.dumps({"REPLICAS": "4", "SAY": None}))

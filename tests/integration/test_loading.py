@@ -276,6 +276,16 @@ async def test_files_are_found_in_order_through_links_and_without_hidden_ones(ma
     assert (found.rejections, found.incomplete) == ([], False)
 
 
+async def test_a_link_that_lost_its_directory_proves_nothing_of_what_was_there(manifests: Manifests) -> None:
+    manifests.write("a.yaml", workflow("x"))
+    (manifests.directory / "team").symlink_to("nowhere")
+    (manifests.directory / "loop.yaml").symlink_to("loop.yaml")
+    found = find_manifests([manifests.directory])
+    assert [file.name for file in found.files] == ["a.yaml", "loop.yaml"]
+    assert found.incomplete
+    assert [rejection.source for rejection in found.rejections] == ["team"]
+
+
 async def test_progress_of_both_phases_is_told_to_its_end(manifests: Manifests, embedder: Embedder) -> None:
     manifests.write("all.yaml", *(workflow(f"w{number}") for number in range(3)))
     told: list[tuple[str, int, int]] = []

@@ -215,8 +215,11 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
         (b'{"query": "x", "filters": {"severety": "high"}}', "filters.severety"),
         (b'{"query": "x", "embedding": [1, 2]}', "embedding"),
         (b'{"query": "x", "nearest": true}', "nearest"),
-        (b'{"query": "x", "exclude_keywords": "restart", "exclude_keywords": null}', "exclude_keywords"),
-        (b'{"query": "x", "filters": {"severity": "high", "severity": "high"}}', "severity"),
+        (b'{"query": "x", "exclude_keywords": "restart", "exclude_keywords": null}', "body"),
+        (b'{"query": "x", "filters": {"custom_labels": {"team": "red", "team": "blue"}}}', "body"),
+        (b'{"\\ud800": 1, "\\ud800": 2}', "body"),
+        (b'{"query": "x", "\\ud800": 1}', "?"),
+        (b'{"query": "x", "filters": ["team"]}', "filters"),
     ],
 )
 async def test_a_bad_body_is_refused_with_the_field_at_fault(
@@ -227,6 +230,7 @@ async def test_a_bad_body_is_refused_with_the_field_at_fault(
     assert response.status_code == 400
     assert error_of(response)["code"] == -32002
     assert error_of(response)["field"] == field
+    assert "team" not in response.text
 
 
 @pytest.mark.parametrize(
@@ -234,6 +238,7 @@ async def test_a_bad_body_is_refused_with_the_field_at_fault(
     [
         ("/api/v1/workflows/oom-scale-out?verison=1.0.0", "'verison'; did you mean 'version'? allowed are: version"),
         ("/api/v1/workflows?page=2", "unknown argument 'page'; allowed are: limit, offset"),
+        ("/api/v1/workflows?limit=1&limit=50", "query parameter 'limit' is given twice"),
     ],
 )
 async def test_an_unknown_query_parameter_is_refused(http: httpx.AsyncClient, path: str, saying: str) -> None:

@@ -8,8 +8,6 @@ import yaml
 from formulary_operator.api.names import Resource
 from support.control_plane import Cluster
 
-_SECONDS = 30
-
 
 def with_value(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     """The document with one value replaced; `path` is dotted."""

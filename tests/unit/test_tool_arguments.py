@@ -13,6 +13,7 @@ from formulary_catalog.errors import ContextError, InvalidInput
 from formulary_catalog.server.arguments import auditable, read_arguments, without_nulls
 from formulary_catalog.server.callers import LOCAL
 from formulary_catalog.server.incident import META_KEY, context_reference
+from formulary_catalog.server.json_text import parsed
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
 from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, offered, spelled
 from formulary_catalog.server.rest_search import auditable_search, read_search
@@ -353,3 +354,10 @@ def test_counting_depth_takes_no_longer_for_hostile_text(text: str) -> None:
     nested_too_deep(text.encode())
 
     assert time.perf_counter() - begun < 10  # minutes, if each quote were looked at for each before it
+
+
+def test_a_second_meta_counts_where_the_first_one_names_no_incident() -> None:
+    first = '{"_meta": {"progressToken": 1}, "_meta": {"kubernaut.ai/remediation-id": "rr-1"}}'
+    assert parsed(first) == {"_meta": {"kubernaut.ai/remediation-id": "rr-1"}}
+    with pytest.raises(InvalidInput, match="a member twice"):
+        parsed('{"_meta": {"kubernaut.ai/remediation-id": "rr-1"}, "_meta": {"progressToken": 1}}')

@@ -30,7 +30,8 @@ def _misspelt(part: Model, *, path: str) -> Iterator[str]:
     fields = {field.alias or name: name for name, field in type(part).model_fields.items()}
     for unknown in part.model_extra or ():
         for meant in difflib.get_close_matches(unknown, fields, n=1, cutoff=_ALIKE):
-            yield f"{path}.{unknown}: is unknown and does nothing; did you mean {meant}?"
+            named = unknown if unknown.isprintable() else repr(unknown)
+            yield f"{path}.{named}: is unknown and does nothing; did you mean {meant}?"
     for alias, name in fields.items():
         inside = getattr(part, name)
         for number, each in enumerate(inside if isinstance(inside, list) else [inside]):

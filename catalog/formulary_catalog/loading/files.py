@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -74,15 +75,27 @@ def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> 
     visited.add((status.st_dev, status.st_ino))
     with os.scandir(directory) as entries:
         return [
-            (Path(entry.path), prefix + _readable(entry.name), entry.is_dir())
+            (Path(entry.path), prefix + _readable(entry.name), _is_directory(entry))
             for entry in sorted(entries, key=lambda entry: entry.name, reverse=True)
             if not entry.name.startswith(".")
-            and (entry.is_dir() or (entry.name.endswith(_ENDINGS) and (entry.is_file() or _leads_nowhere(entry))))
+            and (_is_directory(entry) or (entry.name.endswith(_ENDINGS) and _is_file(entry)))
         ]
 
 
+def _is_directory(entry: "os.DirEntry[str]") -> bool:
+    """A link to nothing without an ending may have led to one: that it cannot be listed proves nothing of its files."""
+    with suppress(OSError):  # a link in a circle, or to where nobody may look
+        if entry.is_dir():
+            return True
+    return _leads_nowhere(entry) and not Path(entry.name).suffix
+
+
+def _is_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether it is one, or a link to nothing, which whoever reads it reports."""
+    return _leads_nowhere(entry) or entry.is_file()
+
+
 def _leads_nowhere(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is a link to nothing, which whoever reads it reports."""
     return entry.is_symlink() and not os.path.exists(entry.path)
 
 

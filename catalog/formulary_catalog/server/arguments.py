@@ -148,7 +148,7 @@ def _nested(value: Any, *, parameter: Parameter) -> Any:
     if isinstance(value, str) and not value.strip():
         return ""
     wanted, rule = (dict, "an object") if parameter.kind is Kind.OBJECT else (list, "a list")
-    read = _unquoted(value) if isinstance(value, str) else value
+    read = _unquoted(value, parameter=parameter) if isinstance(value, str) else value
     if not isinstance(read, wanted):
         raise _invalid(value, parameter=parameter, rule=rule)
     if not all_storable(read):
@@ -156,13 +156,17 @@ def _nested(value: Any, *, parameter: Parameter) -> Any:
     return read
 
 
-def _unquoted(text: str) -> Any:
+def _unquoted(text: str, *, parameter: Parameter) -> Any:
     if nested_too_deep(text.encode("utf-8", "replace")):
         return None
     try:
         return without_nulls(parsed(text))
     except ValueError:
         return None
+    except InvalidInput:
+        raise InvalidInput(
+            f"an object in {parameter.name} has a member twice; give each once", field=parameter.name
+        ) from None
 
 
 def _boolean(value: Any, *, parameter: Parameter) -> bool:

@@ -66,7 +66,7 @@ def failure_of(error: Exception) -> Failure:
             status=error.http_status,
             message=str(error),
             retryable=error.retryable,
-            field=error.field if isinstance(error, InvalidInput) else None,
+            field=_writable(error.field) if isinstance(error, InvalidInput) else None,
             details=_details(error),
             retry_after=error.retry_after if isinstance(error, RateLimited) else None,
         )
@@ -99,6 +99,11 @@ def _details(error: FormularyError) -> dict[str, Any]:
         case NotFound():
             return {"reference": error.reference}
     return {}
+
+
+def _writable(field: str | None) -> str | None:
+    """The name of a member is the caller's own, and may hold half of a surrogate pair, which no answer can."""
+    return field and field.encode(errors="replace").decode()
 
 
 def _internal(**logged: object) -> Failure:

@@ -5,8 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.incident import META_KEY
 
 _MAX_SHOWN = 60
+_META = "_meta"
+"""Some clients of MCP write it twice. Where nothing of weight is lost, the last one counts, as for the SDK."""
 
 
 def parsed(text: str, *, parse_constant: Callable[[str], Any] | None = None) -> Any:
@@ -14,7 +17,8 @@ def parsed(text: str, *, parse_constant: Callable[[str], Any] | None = None) -> 
 
     Raises:
         ValueError: it is no JSON.
-        InvalidInput: an object has a member twice; one of the two would be lost without a word.
+        InvalidInput: an object has a member twice; one of the two would be lost without a word. It is not named: it
+            may be a custom label.
     """
     return json.loads(text, object_pairs_hook=_object, parse_constant=parse_constant)
 
@@ -25,10 +29,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 2 * _MAX_SHOWN else text[: 2 * _MAX_SHOWN] + "..."
 
 
+def _names_no_incident(meta: object) -> bool:
+    return isinstance(meta, dict) and META_KEY not in meta
+
+
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     read: dict[str, Any] = {}
     for name, value in members:
-        if name in read:
-            raise InvalidInput(f"{shown(name)} is given twice; give it once", field=name)
+        if name in read and not (name == _META and _names_no_incident(read[name])):
+            raise InvalidInput("an object in the body has a member twice; give each once", field="body")
         read[name] = value
     return read

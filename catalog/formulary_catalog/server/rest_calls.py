@@ -1,6 +1,7 @@
 """What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -8,6 +9,7 @@ import structlog
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
 
 from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.request import ContextReference
@@ -60,10 +62,7 @@ async def checked_call(
     """
 
     def read_all(context: ContextReference) -> _T:
-        if request.query_params and not query:
-            name = next(iter(request.query_params))
-            raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
-        canonical(request.query_params, known={name: name for name in query})
+        _check_query(request.query_params, known=query)
         return read(context)
 
     return await checked(
@@ -97,8 +96,17 @@ async def object_body(request: Request) -> dict[str, Any]:
             'the body is not JSON; send an object such as {"query": "OOMKilled"}', field="body"
         ) from None
     if not isinstance(body, dict):
-        raise InvalidInput(f"the body is {shown(body)}, which is not a JSON object; send one", field="body")
+        raise InvalidInput("the body is not a JSON object; send one", field="body")
     return body
+
+
+def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
+    for name, count in Counter(name for name, _ in given.multi_items()).items():
+        if not known:
+            raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
+        if count > 1:
+            raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
+    canonical(given, known={name: name for name in known})
 
 
 def answered(answer: Answer) -> Response:

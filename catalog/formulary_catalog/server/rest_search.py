@@ -16,7 +16,6 @@ from formulary_catalog.server.arguments import (
     read_arguments,
 )
 from formulary_catalog.server.incident import reference_text
-from formulary_catalog.server.json_text import shown
 from formulary_catalog.server.parameters import LABEL_PREFIX, LABELS, SEARCH
 from formulary_catalog.server.tools import search_request_of
 
@@ -73,7 +72,7 @@ def auditable_search(body: Mapping[str, Any]) -> dict[str, Any]:
 def _filters(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise InvalidInput(
-            f'filters is {shown(given)}, which is not an object; give one such as {{"signal-type": "OOMKilled"}}',
+            'filters is not an object; give one such as {"signal-type": "OOMKilled"}',
             field="filters",
         )
     sent = {f"filters.{key}": value for key, value in given.items()}

@@ -88,8 +88,11 @@ def _given_up_quietly(app: ASGIApp) -> ASGIApp:
     """The application, whose calls may be cancelled by an end that does not wait: uvicorn logs a traceback of each."""
 
     async def called(scope: Scope, receive: Receive, send: Send) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await app(scope, receive, send)
+        except asyncio.CancelledError:
+            if scope["type"] != "http":
+                raise
 
     return called
 
