@@ -42,6 +42,13 @@ def away() -> Endpoint:
     return endpoint
 
 
+@pytest.fixture
+def embedding(writing: Database, away: Endpoint) -> Embedding:
+    """The operator's embedding, at that endpoint."""
+    settings = OperatorSettings(embedding_model=away.tei)
+    return Embedding(settings, models=ModelStore(writing), metrics=OperatorMetrics())
+
+
 def mode(up: Up, query: str) -> str:
     answer = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": query}, timeout=SECONDS)
     return str(answer.raise_for_status().json()["search_mode"])
@@ -128,11 +135,8 @@ async def test_the_operator_embeds_at_the_endpoint_and_says_why_it_cannot(writin
 
 
 async def test_an_endpoint_that_fails_holds_up_few_of_many_texts_and_those_briefly(
-    writing: Database, away: Endpoint
+    embedding: Embedding, away: Endpoint
 ) -> None:
-    embedding = Embedding(
-        OperatorSettings(embedding_model=away.tei), models=ModelStore(writing), metrics=OperatorMetrics()
-    )
     with running(away):
         model_id = await embedding.model_id()
         assert await embedding.vector("The first one.", model_id=model_id) is not None
@@ -147,11 +151,8 @@ async def test_an_endpoint_that_fails_holds_up_few_of_many_texts_and_those_brief
 
 
 async def test_while_one_text_finds_out_if_the_endpoint_works_again_no_other_one_waits(
-    writing: Database, away: Endpoint
+    embedding: Embedding, away: Endpoint
 ) -> None:
-    embedding = Embedding(
-        OperatorSettings(embedding_model=away.tei), models=ModelStore(writing), metrics=OperatorMetrics()
-    )
     with running(away):
         model_id = await embedding.model_id()
         away.answer = lambda handler, content: handler.send(b"{}", status=503)
