@@ -2,7 +2,8 @@
 
 The peers only look for the nearest vectors. Ours checks labels and rights, ranks by words as well, gives reasons, and
 writes each search into its audit trail before it answers. It is asked for an incident, as in production: it looks up
-what the incident demands, here nothing, so that it compares all documents as the others do.
+what the incident demands, here nothing, so that it compares all documents as the others do. A tool of ours that does
+nothing is asked as well: no search over MCP could be faster.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from itertools import count, cycle
 from pathlib import Path
 
 from bench_mcp import INCIDENT, REMEDIATION_ID, SEARCH, Client, seconds_of, server
+from bench_server import TRIVIAL_TOOL
 from catalogs import Catalog
 from mcp_sessions import KeptSession, SessionEachCall
 from mcp_stdio import stdio_session
@@ -36,7 +38,7 @@ from support.process import FORMULARY
 from support.serving import load
 from support.toolcache import installed, run_installer
 
-OURS = "formulary"
+OURS, NOTHING = "formulary", "formulary, a tool that does nothing"
 GOAL = 3.0
 _WARM_UP = 5
 _REPEATED = "pods of the checkout service use more and more memory until they are killed"
@@ -103,6 +105,8 @@ def _start_ours(subjects: Mapping[str, list[Subject]], *, catalog: Catalog, dire
         subjects[session].append(
             Subject(name=OURS, client=client, call=lambda query: (SEARCH, {"query": query, "top_k": TOP}))
         )
+    for session in (WHOLE, KEPT):
+        subjects[session].append(Subject(name=NOTHING, client=clients[session], call=lambda _: (TRIVIAL_TOOL, {})))
 
 
 def _start_peers(
@@ -163,15 +167,16 @@ def report(measured: list[Asked]) -> None:
     """Print the table."""
     table = Table("a search over MCP", "", "query", "p50 ms", "p95 ms", "to ours", "goal")
     for asked in measured:
-        ours = asked.name == OURS
+        compared = "" if asked.name == OURS else f"{asked.slower:.1f}x"
+        peer = asked.name not in (OURS, NOTHING)
         table.add_row(
             asked.session,
             asked.name,
             asked.query,
             f"{asked.p50:.1f}",
             f"{asked.p95:.1f}",
-            "" if ours else f"{asked.slower:.1f}x slower",
-            "" if ours else f">= {GOAL:g}x",
+            f"{compared} slower" if peer else compared,
+            f">= {GOAL:g}x" if peer else "",
         )
     Console(width=110).print(table)
 

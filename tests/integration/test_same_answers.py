@@ -1,4 +1,5 @@
-"""The same catalog and request give the same bytes: in every process, after a restart, however the rows came to lie.
+"""The same catalog and request give the same bytes: in every process, after a restart, however the rows came to lie,
+with an embedder and without.
 
 What a search is asked comes from the adversarial set and from words that many workflows share.
 """
@@ -10,19 +11,20 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import asyncpg
-import httpx2
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
@@ -31,6 +33,7 @@ from support.databases import migrated_database
 from support.filling import entry, starter_documents
 from support.services import open_service
 from support.serving import serving
+from support.wire import Reply, Wire
 
 Vectors: TypeAlias = dict[str, npt.NDArray[np.float32]]
 UNIT = np.eye(1, 384, dtype=np.float32)[0]
@@ -48,14 +51,38 @@ QUERIES = [
 NEARLY = 200
 """So many copies that, with the others, more are allowed than are ranked in full."""
 LABELS: list[dict[str, list[str]]] = [{}, {"environment": ["production"]}, {"severity": ["high"], "component": ["Pod"]}]
+INCIDENT = RequestContext(
+    namespace="formulary",
+    name="same",
+    remediation_id="rr-same",
+    environment="staging",
+    custom_labels={"team": ("shop", "payments")},
+    detected_labels={"gitOpsManaged": "false"},
+)
 
 
 def requests() -> list[dict[str, Any]]:
-    """What is asked."""
+    """What is asked, some of it for an incident."""
     return [
-        {"query": query, "labels": LABELS[position % len(LABELS)], "top_k": 10 if position % 2 else 50}
+        {
+            "query": query,
+            "labels": LABELS[position % len(LABELS)],
+            "top_k": 10 if position % 2 else 50,
+            "incident": "" if position % 4 else INCIDENT.remediation_id,
+        }
         for position, query in enumerate(QUERIES)
     ]
+
+
+async def by_rest(wire: Wire, query: str) -> Reply:
+    return await wire.post("/api/v1/workflows/search", {"query": query})
+
+
+async def by_mcp(wire: Wire, query: str) -> Reply:
+    return await wire.tool("search_workflow_catalog", {"query": query})
+
+
+Ask: TypeAlias = Callable[[Wire, str], Awaitable[Reply]]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +111,7 @@ async def load(
     else:
         known = [vectors[each.text_hash] for each in entries]
         await store_embedded(entries, vectors=known, writer=writer, model_id=embedder.model_id)
+    await ContextWriter(writing).save(INCIDENT)
     await writing.close()
 
 
@@ -126,7 +154,8 @@ async def first(dsn: str) -> list[str]:
     """The answers that all others must equal."""
     found = await answers(dsn, seed="0")
     answered = [json.loads(line) for line in found]
-    assert {each["search_mode"] for each in answered} == {"hybrid", "labels-only"}
+    assert {each["search_mode"] for each in answered} == {"hybrid", "lexical", "labels-only"}
+    assert any("set by the incident's context" in note for each in answered for note in each["notes"])
     assert max(each["total_results"] for each in answered) == 271
     return found
 
@@ -137,10 +166,11 @@ async def test_every_process_answers_alike(dsn: str, first: list[str], seed: str
 
 
 async def test_other_searches_at_the_same_time_and_before_change_nothing(dsn: str, first: list[str]) -> None:
-    order = list(range(len(first))) * 2
+    order = list(range(len(QUERIES))) * 2
     random.Random(3).shuffle(order)
     asked = [requests()[position] for position in order]
-    assert await answers(dsn, "--together", asked=asked) == [first[position] for position in order]
+    by_words = [len(QUERIES) + position for position in order]
+    assert await answers(dsn, "--together", asked=asked) == [first[position] for position in [*order, *by_words]]
 
 
 @pytest.mark.parametrize(
@@ -203,20 +233,20 @@ async def test_a_restart_of_the_database_changes_nothing(
             assert await answers(dsn) == first
 
 
-async def test_what_is_sent_is_the_same_but_for_the_id_of_the_search(dsn: str, embedder: Embedder) -> None:
+@pytest.mark.parametrize("ask", [by_rest, by_mcp], ids=["REST", "MCP"])
+async def test_what_is_sent_is_the_same_but_for_the_id_of_the_search(dsn: str, embedder: Embedder, ask: Ask) -> None:
     sent: list[list[bytes]] = []
     for _ in range(2):
         service = await open_service(dsn, embedder=embedder)
-        async with serving(service) as url, httpx2.AsyncClient(base_url=url, timeout=30) as http:
-            sent += [[await body(http, query=query) for query in QUERIES] for _ in range(2)]
+        async with serving(service) as url, Wire(url) as wire:
+            sent += [[without_id(await ask(wire, query)) for query in QUERIES] for _ in range(2)]
         await service.close()
     assert sent == [sent[0]] * 4
 
 
-async def body(http: httpx2.AsyncClient, *, query: str) -> bytes:
-    """The body of an answer over REST, without the value of its search_id."""
-    response = await http.post("/api/v1/workflows/search", json={"query": query})
-    assert response.status_code == 200, response.text
-    without, ids = re.subn(rb'"search_id":"[0-9a-f-]{36}"', b"", response.content)
-    assert ids == 1
+def without_id(reply: Reply) -> bytes:
+    """The body of an answer without the value of its search_id, which MCP sends twice, once as text in text."""
+    assert reply.status == 200, reply.body
+    without, ids = re.subn(rb'search_id(\\?":\\?")[0-9a-f-]{36}', rb"search_id\1", reply.body)
+    assert ids
     return without

@@ -3,9 +3,10 @@
 Every shrunk answer is still valid against its output schema, and says in its notes what is missing.
 """
 
-import json
 from dataclasses import dataclass
 from typing import Any
+
+from pydantic_core import to_json
 
 DEFAULT_SEARCH_BYTES = 4000
 MAX_ANSWER_BYTES = 25_000
@@ -43,12 +44,12 @@ _CUTS = (
 
 def compact(answer: Any) -> str:
     """The answer as JSON without spaces, with every character as itself."""
-    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+    return to_json(answer).decode()
 
 
 def size(answer: Any) -> int:
     """Bytes of the compact form."""
-    return len(compact(answer).encode())
+    return len(to_json(answer))
 
 
 def fit_search(answer: Json, *, budget: int, advice: str) -> Json:
