@@ -26,7 +26,7 @@ def observed(metrics: Metrics) -> dict[tuple[str, str], float]:
         (sample.name, sample.labels.get("reason", "")): sample.value
         for family in text_string_to_metric_families(metrics.exposition().decode())
         for sample in family.samples
-        if sample.name.startswith("formulary_calls") and not sample.name.endswith("_created")
+        if sample.name.startswith("formulary_calls")
     }
 
 

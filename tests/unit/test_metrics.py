@@ -66,6 +66,12 @@ def test_every_defined_metric_is_served_under_its_name_and_kind() -> None:
         assert f"# TYPE {metric.name} {metric.kind}\n" in exposed
 
 
+def test_nothing_is_served_that_is_not_defined() -> None:
+    served = {line.split()[2] for line in observed().exposition().decode().splitlines() if line.startswith("# TYPE")}
+
+    assert served == {metric.name for metric in DEFINITIONS}
+
+
 def test_a_status_that_is_gone_from_the_catalog_is_gone_from_the_metric() -> None:
     metrics = observed()
     metrics.set_workflows({"Active": 50})
