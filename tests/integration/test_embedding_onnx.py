@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -193,6 +194,14 @@ def test_what_lies_beyond_256_tokens_is_cut_off(embedder: Embedder) -> None:
     limit = "word " * 254  # and the two marks that frame every text: 256
     np.testing.assert_array_equal(embedder.embed_query(limit + "ignored"), embedder.embed_query(limit + "as well"))
     assert (embedder.embed_query(limit) != embedder.embed_query("word " * 253)).any()
+
+
+def test_an_embedder_that_nobody_uses_any_more_gives_its_memory_back_at_once() -> None:
+    embedder = load_embedder()
+    embedder.embed_query("the last one")
+    remains = weakref.ref(embedder)
+    del embedder
+    assert remains() is None
 
 
 def test_nothing_is_gathered_for_anybody(tmp_path: Path) -> None:

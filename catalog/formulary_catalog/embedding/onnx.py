@@ -1,6 +1,7 @@
 """The embedder of the serving process: a fused fp32 export run by onnxruntime, one thread a call."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ class OnnxEmbedder:
         """Load the export in `directory`; `EmbedderUnavailable` if onnxruntime or tokenizers cannot."""
         self.model_id = model_id
         try:
-            self._session: Any = _open_session(directory / MODEL_FILE)
+            session = _open_session(directory / MODEL_FILE)
             self._tokenizer = Tokenizer.from_file(str(directory / TOKENIZER_FILE))
         except Exception as error:  # both libraries raise types of their own, without a common base
             raise EmbedderUnavailable(
                 f"The export of {model_id} in {directory} does not load ({type(error).__name__}); "
                 f"delete it, so that it is made anew."
             ) from error
+        # Nothing here refers to the embedder itself: its 100 MB shall be free as soon as nobody uses it.
+        self._run = partial(_run, session, model_id=model_id)
         self._batcher = Batcher(self._run, at_once=_QUERIES_AT_ONCE)
 
     def embed_documents(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Vectors:
@@ -68,15 +71,14 @@ class OnnxEmbedder:
         valid = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         return self._tokenizer.encode(valid).ids
 
-    def _run(self, rows: list[Tokens]) -> Vectors:
-        try:
-            (vectors,) = self._session.run([OUTPUT], {INPUT: np.array(rows, np.int64)})
-        except Exception as error:  # onnxruntime's types have no common base
-            raise EmbedderUnavailable(
-                f"The embedding model {self.model_id} failed ({type(error).__name__})."
-            ) from error
-        result: Vectors = vectors
-        return result
+
+def _run(session: Any, rows: list[Tokens], *, model_id: str) -> Vectors:
+    try:
+        (vectors,) = session.run([OUTPUT], {INPUT: np.array(rows, np.int64)})
+    except Exception as error:  # onnxruntime's types have no common base
+        raise EmbedderUnavailable(f"The embedding model {model_id} failed ({type(error).__name__}).") from error
+    result: Vectors = vectors
+    return result
 
 
 def _open_session(model: Path) -> Any:
