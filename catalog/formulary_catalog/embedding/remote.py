@@ -53,6 +53,8 @@ class RemoteEmbedder:
         self._breaker = CircuitBreaker(
             failure_threshold=_FAILURES, recovery_timeout=_LEFT_ALONE_SECONDS, expected_exception=EndpointFailed
         )
+        self._failure = ""
+        """Why the endpoint failed last."""
         self._dimensions: int | None = None
         self._probe: Vectors | None = None
         self.model_id, self._most_texts = _wait(self._introduce())
@@ -134,12 +136,13 @@ class RemoteEmbedder:
     async def _guarded(self, texts: Sequence[str], *, seconds: float) -> Vectors:
         """The vectors, unless the endpoint has failed too often just now."""
         if self._breaker.opened:
-            raise EndpointFailed(
-                f"The embedding endpoint {self._endpoint.url} has failed and is left alone for a few seconds.",
-                passes=True,
-                retry_after=max(0.0, self._breaker.open_remaining),
-            )
-        vectors: Vectors = await self._breaker.call_async(self._ask, texts, seconds=seconds)
+            # Left alone for a few seconds. The reason is still the same, and so is what is told.
+            raise EndpointFailed(self._failure, passes=True, retry_after=max(0.0, self._breaker.open_remaining))
+        try:
+            vectors: Vectors = await self._breaker.call_async(self._ask, texts, seconds=seconds)
+        except EndpointFailed as error:
+            self._failure = str(error)
+            raise
         return vectors
 
     async def _ask(self, texts: Sequence[str], *, seconds: float) -> Vectors:
@@ -151,7 +154,7 @@ class RemoteEmbedder:
             most_bytes=_VECTOR_BYTES * (len(texts) + 1),
         )
         try:
-            rows = np.array(self._endpoint.rows(answer), np.float64)
+            rows = _numbers(self._endpoint.rows(answer))
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise self._unusable("something else than vectors of numbers") from error
         vectors = self._checked(rows, count=len(texts) + 1)
@@ -189,6 +192,13 @@ class RemoteEmbedder:
 
     def _unusable(self, problem: str) -> EndpointFailed:
         return EndpointFailed(f"The embedding endpoint {self._endpoint.url} gives {problem}.")
+
+
+def _numbers(rows: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Raises `TypeError` or `ValueError` for what is none: numpy would read numbers out of texts and booleans."""
+    if any(type(value) not in (int, float) for row in rows for value in row):
+        raise TypeError
+    return np.array(rows, np.float64)
 
 
 def _shortened(text: str, *, refusal: TextsRefused) -> str:
