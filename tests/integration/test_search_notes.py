@@ -28,6 +28,8 @@ async def test_a_label_value_that_nobody_declares_is_named_even_where_it_exclude
     known = await service.search(search_request(query="restart", labels={"severity": ["CRITICAL"]}), caller=CALLER)
     assert known.total_results == 1
     assert not _says(known, "check the spelling")
+    anything = await service.search(search_request(query="restart", labels={"severity": ["*"]}), caller=CALLER)
+    assert not _says(anything, "check the spelling")
 
 
 async def test_a_weak_match_is_said_to_be_one_even_where_some_are_left_out(

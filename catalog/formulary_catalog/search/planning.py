@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
-from formulary_catalog.domain.labels import Constraints, fold_all
+from formulary_catalog.domain.labels import WILDCARD, Constraints, fold_all
 from formulary_catalog.domain.query import ParsedQuery, parse_query
 from formulary_catalog.domain.request import SearchRequest, wire_name
 from formulary_catalog.domain.terms import Term, query_terms
@@ -14,7 +14,8 @@ from formulary_catalog.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlan:
-    """A request made concrete. `asked` are the labels that came from the caller, folded; `notes` are for the answer."""
+    """A request made concrete. `asked` are the label values that came from the caller, folded; `notes` are for the
+    answer."""
 
     parsed: ParsedQuery
     terms: tuple[Term, ...]
@@ -70,6 +71,10 @@ def plan_search(
             detected=appended.detected,
             excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),
         ),
-        asked={dimension: values for dimension, values in asked.items() if dimension not in appended.values},
+        asked={
+            dimension: values
+            for dimension, values in asked.items()
+            if dimension not in appended.values and values != {WILDCARD}
+        },
         notes=tuple(notes),
     )
