@@ -191,6 +191,9 @@ async def test_a_second_one_is_refused_while_the_first_runs_and_cancelling_ends_
         assert (second.code, second.out) == (3, "")
         assert "another process is re-embedding this catalog" in second.err
 
+        unclear = await formulary("reembed", "--cancel", "--to", "bundled", "--database-url", database)
+        assert unclear.code == 2
+        assert "leave out --to" in unclear.err
         cancelled = await formulary("reembed", "--cancel", "--database-url", database)
         assert (cancelled.code, cancelled.out) == (0, f"{locate(str(model)).id} is no longer being prepared\n")
         output, _ = await asyncio.to_thread(process.communicate, timeout=30)

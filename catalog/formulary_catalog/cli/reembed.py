@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     "--notice",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long running servers have at least to load the new model before searches need it; 30 by default.",
+    help="How long running servers have at least to load the new model before searches need it; 30 by default. They "
+    "look every 5 seconds: with less than 15 some may rank by words for a moment.",
 )
 @click.option("--cancel", is_flag=True, help="Give up a change that is not complete.")
 @database_option
@@ -53,6 +54,8 @@ def command(
       formulary reembed --to bundled --database-url postgresql://owner@db/formulary
       formulary reembed --cancel
     """
+    if cancel and model is not None:
+        raise click.UsageError("--cancel gives up whatever model is being prepared; leave out --to")
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     if cancel:
         given_up = asyncio.run(_cancel(settings))
