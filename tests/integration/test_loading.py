@@ -141,7 +141,8 @@ async def test_a_model_that_breaks_costs_only_the_vectors(manifests: Manifests, 
     manifests.write("a.yaml", workflow("a"))
     report = await manifests.load(CountingEmbedder(embedder, failing=True))
     assert report.created == ["formulary/a@1.0.0"]
-    assert report.notes == ["The model broke. Workflows found by their words alone until a load with the model: 1"]
+    assert report.unembedded == "The model broke. Workflows found by their words alone meanwhile: 1"
+    assert (await manifests.load(embedder)).unembedded == ""
 
 
 async def test_a_deleted_file_ends_serving_of_what_came_from_files_only(

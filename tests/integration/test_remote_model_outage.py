@@ -1,6 +1,7 @@
 """Processes whose embedding model is at an endpoint: they go on while it is away, and use it once it is there."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from formulary_operator.embedding import Embedding
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from support.commands import formulary_now
-from support.embedding_endpoint import Endpoint, running
+from support.embedding_endpoint import Endpoint, Handler, running
 from support.manifest import text, workflow
 from support.process import Up, formulary_up
 from support.waiting import wait_until
@@ -98,6 +99,28 @@ def test_a_catalog_with_vectors_of_the_endpoint_is_served_again_when_the_endpoin
             assert f"served with the embedding model {MODEL}. The embedding endpoint" in ready(up)["detail"]
             with running(away):
                 wait_until(lambda: mode(up, "restart") == "hybrid", what="the endpoint to be used")
+
+
+def test_what_was_loaded_while_the_endpoint_took_queries_only_gets_its_vectors_without_a_restart(
+    data_dirs: Path, tmp_path: Path, manifests: Path, away: Endpoint
+) -> None:
+    for name in "bcd":
+        (manifests / f"{name}.yaml").write_text(text(workflow(f"restart-{name}", what=f"Frees {name}.")))
+
+    def refuses_many(handler: Handler, content: bytes) -> None:
+        many = content.startswith(b"[") and len(json.loads(content)) > 2
+        handler.send(b"{}" if many else content, status=403 if many else 200)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORMULARY_EMBEDDING_MODEL", away.tei)
+        away.answer = refuses_many
+        with running(away), formulary_up(data_dir=data_dirs / tmp_path.name, manifests=[manifests]) as up:
+            assert mode(up, "restart") == "lexical"
+            assert ready(up)["status"] == "degraded"
+            assert ready(up)["detail"].endswith("found by their words alone meanwhile: 4")
+            away.answer = None
+            wait_until(lambda: mode(up, "restart") == "hybrid", what="the workflows to be embedded")
+            wait_until(lambda: ready(up)["status"] == "ready", what="the server to be ready")
 
 
 def test_the_key_is_not_sent_to_an_endpoint_that_only_the_catalog_names() -> None:

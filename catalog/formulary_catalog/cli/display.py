@@ -56,7 +56,7 @@ class Display:
         """Say what was refused and what is worth knowing."""
         for rejection in report.rejections:
             self.problem(f"rejected: {rejection.message}")
-        for note in report.notes:
+        for note in filter(None, [*report.notes, report.unembedded]):
             self.step(f"note: {note}")
         if report.ignored:
             self.step(f"ignored: {counted(report.ignored, 'document')} of other kinds")

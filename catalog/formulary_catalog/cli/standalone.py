@@ -37,6 +37,7 @@ from formulary_catalog.store.models import ModelStore
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
 _CHECKPOINT_SECONDS = 60.0
+_MOST_SECONDS_BETWEEN = 60.0
 _OWNER = "postgres"
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +75,7 @@ class Standalone:
         display.report(report)
         self.metrics.set_contexts(report.contexts)
         await self.beside.enter_async_context(background(embedders.keep_fresh()))
+        await self.beside.enter_async_context(background(self._embed_the_rest()))
         if not isinstance(own, EmbedderUnavailable):
             await self._change_to(own, display=display)
         elif is_remote(self.settings.embedding_model):
@@ -103,6 +105,23 @@ class Standalone:
             if not self.settings.database_url:
                 await change_model(self.writer_dsn, embedder=own, source=self._source)
             return
+
+    async def _embed_the_rest(self) -> None:
+        """Load again while workflows have no vector because the model failed: later each time, if it works at all."""
+        pause = LOOK_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            embedder = self.service.embedder
+            if not self.loader.unembedded or embedder is None or not await asyncio.to_thread(_works, embedder):
+                pause = LOOK_SECONDS
+                continue
+            try:
+                report = await self.loader.load(embedder=embedder)
+            except FormularyError as error:
+                _log.warning("load_failed", reason=str(error))
+                continue
+            _log.info("embedded_later", workflows=report.embedded, problem=report.unembedded)
+            pause = min(2 * pause, _MOST_SECONDS_BETWEEN)
 
     async def _change_to(self, own: Embedder, *, display: Display) -> None:
         """Have the catalog changed to the model of the settings, if it is ours to change."""
@@ -175,6 +194,15 @@ async def _database(settings: Settings, *, stack: AsyncExitStack, display: Displ
     await databases.start(postgres, stack=stack)
     await stack.enter_async_context(background(_supervise(postgres)))
     return lambda user: postgres.dsn(user=user)
+
+
+def _works(embedder: Embedder) -> bool:
+    """Whether it is worth asking for many vectors: that may take its patience, and other loads wait meanwhile."""
+    try:
+        embedder.embed_query("Does it work again?")
+    except EmbedderUnavailable:
+        return False
+    return True
 
 
 async def _supervise(postgres: EmbeddedPostgres) -> None:

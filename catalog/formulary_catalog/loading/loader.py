@@ -38,6 +38,8 @@ class Loader:
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
         self._default_namespace = default_namespace
         self._loading = asyncio.Lock()
+        self.unembedded = ""
+        """How many workflows have no vector since the last load because the model failed, and why; empty if none."""
 
     async def load(self, *, embedder: Embedder | None, progress: Progress | None = None) -> LoadReport:
         """Read all files and make the catalog what they say.
@@ -73,6 +75,7 @@ class Loader:
             )
             workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)
         await workflows.apply(manifests, progress=tell)
+        self.unembedded = report.unembedded
         return report
 
     async def _sync(self, *, broken_files: frozenset[str], model_id: str, report: LoadReport) -> WorkflowSync:

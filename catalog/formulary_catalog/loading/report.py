@@ -14,7 +14,8 @@ class LoadReport:
     """What one load did. Workflows are named `namespace/name@version`, removed ones and contexts `namespace/name`.
 
     `contexts` counts those described by the files, `embedded` the texts for which a vector was made, `ignored` the
-    documents of other kinds.
+    documents of other kinds. `unembedded` says how many workflows have no vector because the model failed, and why;
+    it is empty where none has to wait for one.
     """
 
     created: list[str] = field(default_factory=list)
@@ -25,6 +26,7 @@ class LoadReport:
     removed_contexts: list[str] = field(default_factory=list)
     contexts: int = 0
     embedded: int = 0
+    unembedded: str = ""
     ignored: int = 0
     rejections: list[Rejection] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -44,8 +44,6 @@ async def store_missing_vectors(
                 embedder.embed_documents, [texts[text_hash] for text_hash in portion], progress=embedded
             )
         except EmbedderUnavailable as error:
-            report.notes.append(
-                f"{error} Workflows found by their words alone until a load with the model: {len(missing) - start}"
-            )
+            report.unembedded = f"{error} Workflows found by their words alone meanwhile: {len(missing) - start}"
             return
         await catalog.save_vectors(dict(zip(portion, vectors, strict=True)), model_id=embedder.model_id)

@@ -42,7 +42,8 @@ class ReadinessReport(BaseModel):
         default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
     )
     detail: str | None = Field(
-        default=None, description="why the database or the embedding model cannot be used, and what to do"
+        default=None,
+        description="why the database or the embedding model cannot be used, or was not when workflows were loaded",
     )
 
     @property
@@ -54,15 +55,22 @@ class Readiness:
     """What `/readyz` reports. Whoever loads the catalog says when the first load is done.
 
     `callers_checked` is None where nobody is asked who calls. `database_problem` says why the database has not been
-    usable since the start; it is empty from when it is.
+    usable since the start; it is empty from when it is. `unembedded` tells how many workflows have no vector because
+    the model failed when they were loaded, and why; empty where that is none.
     """
 
     def __init__(
-        self, *, catalog_loaded: bool = True, callers_checked: bool | None = None, database_problem: str = ""
+        self,
+        *,
+        catalog_loaded: bool = True,
+        callers_checked: bool | None = None,
+        database_problem: str = "",
+        unembedded: Callable[[], str] = str,
     ) -> None:
         self.catalog_loaded = catalog_loaded
         self.callers_checked = callers_checked
         self.database_problem = database_problem
+        self._unembedded = unembedded
         self._asking: asyncio.Task[bool] | None = None
 
     def require_loaded(self) -> None:
@@ -108,16 +116,16 @@ class Readiness:
     async def report(self, service: CatalogService) -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
         reachable = not self.database_problem and await self._database_answers(service)
-        embedder = service.embedder
+        embedder, unembedded = service.embedder, self._unembedded()
         return ReadinessReport(
-            status=self._status(reachable=reachable, embedding=service.ranks_by_meaning),
+            status=self._status(reachable=reachable, embedding=service.ranks_by_meaning and not unembedded),
             database="ok" if reachable else "unavailable",
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
             mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
             reembedding=_progress(service.models.preparing, problem=service.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
-            detail=self.database_problem or service.embedder_problem or None,
+            detail=self.database_problem or service.embedder_problem or unembedded or None,
         )
 
     async def _database_answers(self, service: CatalogService) -> bool:
