@@ -55,6 +55,15 @@ async def test_a_query_of_one_endless_word_is_answered_like_any_other(
     assert [hit.workflow_id for hit in answer.workflows] == ["restart"]
 
 
+async def test_a_long_query_without_spaces_is_ranked_by_meaning(
+    service: CatalogService, workflows: CatalogWriter, embedder: Embedder
+) -> None:
+    await fill(workflows, [manifest.workflow("restart")], embedder=embedder)
+    answer = await service.search(search_request(query="容器内存不足被杀死" * 120), caller=CALLER)
+    assert answer.search_mode == "hybrid"
+    assert not _says(answer, "no usable word")
+
+
 async def test_copies_in_other_namespaces_do_not_make_a_good_match_a_weak_one(
     service: CatalogService, workflows: CatalogWriter, embedder: Embedder
 ) -> None:
