@@ -154,11 +154,11 @@ def semantic_statement(asked: Asked) -> tuple[str, list[object]]:
     """The least that a semantic search has to do: enter, the same filter, the exact order, the count, and no words."""
     arguments = Arguments()
     entering = entered_table(arguments, namespaces=asked.namespaces)
-    conditions, generic = label_conditions(asked.plan.constraints, arguments)
+    rules = label_conditions(asked.plan.constraints, arguments)
     distance = f"emb <=> {arguments.add(asked.vector, 'vector')}"
     allowed = " union all ".join(
-        f"select version_id, ({' + '.join(generic) or '0'})::integer as generic, {distance} as distance "
-        f"from workflow_search where {slim} and entered.word_in_use is not null and {' and '.join(conditions)}"
+        f"select version_id, {rules.counts}, {distance} as distance "
+        f"from workflow_search where {slim} and entered.word_in_use is not null and {' and '.join(rules.allowed)}"
         for slim in ("slim", "not slim")
     )
     return (

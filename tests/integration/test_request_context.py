@@ -324,6 +324,22 @@ async def test_detected_labels_of_the_incident_exclude_what_they_contradict(
     assert sorted(await _found(service, _header("rr-1"))) == ["for-argocd", "for-stateful"]
 
 
+async def test_a_workflow_that_requires_what_the_incident_has_stands_above_its_equals_and_says_why(
+    workflows: CatalogWriter, service: CatalogService, contexts: ContextWriter
+) -> None:
+    documents = [
+        manifest.workflow("a-for-any"),
+        manifest.workflow("b-for-stateful", detectedLabels={"stateful": True}),
+        manifest.workflow("c-for-gitops", detectedLabels={"gitOpsTool": "*", "hpaEnabled": True}),
+    ]
+    await fill(workflows, documents)
+    await contexts.save(_context("oom", detected_labels={"gitOpsTool": "argocd", "pdbProtected": "true"}))
+    answer = await service.search(_request(_header("rr-1")), caller=CALLER)
+    assert [hit.workflow_id for hit in answer.workflows] == ["c-for-gitops", "a-for-any", "b-for-stateful"]
+    why = [[why for why in hit.match_reasons if "detected" in why] for hit in answer.workflows]
+    assert why == [["requires what was detected: gitOpsTool"], [], []]
+
+
 async def test_labels_of_the_caller_narrow_further_and_may_not_touch_those_of_the_incident(
     catalog: None, service: CatalogService, contexts: ContextWriter
 ) -> None:

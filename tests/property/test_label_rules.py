@@ -3,7 +3,7 @@
 import pytest
 
 from formulary_catalog.domain.labels import DIMENSIONS, Constraints, WorkflowLabels, fold, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed, detected_holds, generic_count
+from formulary_catalog.domain.matching import allowed, confirmed_count, detected_holds, generic_count
 from formulary_catalog.domain.text import exclusion_phrase, exclusion_text
 
 GENERIC = WorkflowLabels()
@@ -123,6 +123,14 @@ def test_a_detected_label_must_hold_as_far_as_the_incident_says(
     assert allowed(workflow, Constraints(detected={"gitOpsTool": seen})) is holds
     assert allowed(workflow, Constraints(detected={"hpaEnabled": "true"}))
     assert allowed(GENERIC, Constraints(detected={"gitOpsTool": seen}))
+
+
+def test_each_requirement_that_the_incident_confirms_counts() -> None:
+    workflow = WorkflowLabels(detected={"gitOpsTool": "*", "hpaEnabled": "false", "stateful": "true"})
+    seen = {"gitOpsTool": "argocd", "hpaEnabled": "false", "pdbProtected": "true"}
+    assert confirmed_count(workflow, Constraints(detected=seen)) == 2
+    assert confirmed_count(workflow, Constraints()) == 0
+    assert confirmed_count(GENERIC, Constraints(detected=seen)) == 0
 
 
 def test_one_excluded_phrase_is_enough() -> None:

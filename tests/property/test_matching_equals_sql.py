@@ -12,7 +12,7 @@ from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed, generic_count
+from formulary_catalog.domain.matching import allowed, confirmed_count, generic_count
 from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.database import Database, Role
@@ -171,11 +171,14 @@ async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store
         constraints = request.constraints
         visible = frozenset(f"{tenant}{number}" for tenant in request.tenants)
         expected = {
-            (entry.namespace, entry.name): generic_count(entry.labels, constraints)
+            (entry.namespace, entry.name): (
+                generic_count(entry.labels, constraints),
+                confirmed_count(entry.labels, constraints),
+            )
             for entry in entries
             if entry.namespace in visible and allowed(entry.labels, constraints)
         }
         pool = await store.pool(constraints, visible=visible)
-        found = {(each.namespace, each.name): each.generic_labels for each in pool.evidence}
+        found = {(each.namespace, each.name): (each.generic_labels, each.confirmed_labels) for each in pool.evidence}
         assert found == expected
         assert pool.total == len(pool.evidence) == len(expected)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.confidence import BY_MEANING, BY_WORDS, Hints, confidences, hints, of_labels_only
 from formulary_catalog.domain.evidence import Evidence, Place
-from formulary_catalog.domain.fitting import MEANING_WEIGHT, WORDS_WEIGHT, Fit, fits, standardized, telling
+from formulary_catalog.domain.fitting import (
+    CONFIRMED_WEIGHT,
+    MEANING_WEIGHT,
+    WORDS_WEIGHT,
+    Fit,
+    fits,
+    standardized,
+    telling,
+)
 from formulary_catalog.domain.scoring import Scored, SearchMode, rank, scaled
 from formulary_catalog.domain.terms import Term
 
@@ -30,6 +38,7 @@ evidence = st.builds(
     namespace=st.sampled_from("ab"),
     name=st.sampled_from("abcdefgh"),
     generic_labels=st.integers(0, 2),
+    confirmed_labels=st.integers(0, 2),
     cosine=st.none() | st.sampled_from([-1.0, 0.0, 0.25, 1.0]) | st.floats(-1, 1),
     places=PLACES,
 )
@@ -37,11 +46,22 @@ pools = st.lists(evidence, max_size=12, unique_by=lambda one: (one.namespace, on
 
 
 def found(
-    name: str, *, cosine: float | None = None, places: tuple[Place, ...] = NOWHERE, generic_labels: int = 0
+    name: str,
+    *,
+    cosine: float | None = None,
+    places: tuple[Place, ...] = NOWHERE,
+    generic_labels: int = 0,
+    confirmed_labels: int = 0,
 ) -> Evidence:
     """Evidence about a workflow of that name."""
     return Evidence(
-        version_id=name, namespace="a", name=name, generic_labels=generic_labels, cosine=cosine, places=places
+        version_id=name,
+        namespace="a",
+        name=name,
+        generic_labels=generic_labels,
+        confirmed_labels=confirmed_labels,
+        cosine=cosine,
+        places=places,
     )
 
 
@@ -147,12 +167,19 @@ def test_two_words_for_the_same_part_of_the_query_count_once() -> None:
     assert measured["c"] == WORDS_WEIGHT * (telling(3, of=3) + telling(1, of=3))
 
 
-def test_the_odds_are_meaning_plus_words_as_documented() -> None:
-    pool = [found("a", cosine=0.2, places=(Place.NAME, *NOWHERE[1:])), found("b", cosine=0.4)]
+def test_the_more_of_what_it_requires_the_incident_has_the_higher_a_candidate_stands() -> None:
+    pool = [found("a"), found("b", confirmed_labels=1), found("c", confirmed_labels=2)]
+    for mode in SearchMode:
+        assert names(pool, mode=mode) == ["c", "b", "a"]
+
+
+def test_the_odds_are_meaning_plus_words_plus_confirmed_labels_as_documented() -> None:
+    places = (Place.NAME, *NOWHERE[1:])
+    pool = [found("a", cosine=0.2, places=places), found("b", cosine=0.4, confirmed_labels=2)]
     first, second = fits(pool, terms=TERMS, usable=USABLE, by_meaning=True)
     deviation = math.sqrt((2 * 0.1**2 + 20 * 0.1**2) / 22)
     assert first.log_odds == pytest.approx(MEANING_WEIGHT * -0.1 / deviation + WORDS_WEIGHT * 1.4 * telling(1, of=2))
-    assert second.log_odds == pytest.approx(MEANING_WEIGHT * 0.1 / deviation)
+    assert second.log_odds == pytest.approx(MEANING_WEIGHT * 0.1 / deviation + CONFIRMED_WEIGHT * 2)
 
 
 def test_of_the_parts_of_a_query_those_count_as_held_of_which_some_word_is_found() -> None:

@@ -59,13 +59,15 @@ def indexed_text(*, namespace: str, name: str, lexemes: Mapping[Place, Iterable[
 class Evidence:
     """One allowed workflow and how it meets the query.
 
-    `cosine` is None where no vector of the serving model is stored. `places` has one entry for each term of the query,
-    in the order of the terms.
+    `generic_labels` are those on which it says nothing, `confirmed_labels` the detected ones that it requires and that
+    the incident has. `cosine` is None where no vector of the serving model is stored. `places` has one entry for each
+    term of the query, in the order of the terms.
     """
 
     version_id: str
     namespace: str
     name: str
     generic_labels: int
+    confirmed_labels: int
     cosine: float | None
     places: tuple[Place, ...]

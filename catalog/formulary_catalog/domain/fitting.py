@@ -13,6 +13,8 @@ WORDS_WEIGHT = 0.53
 """What a part of the query that is found adds to them, for each unit of how telling it is."""
 PLACE_WEIGHTS = (0.0, 0.5, 1.0, 1.0, 1.4)
 """What it counts where a part of the query is found, by `Place`: nowhere, signal type, what, when to use, name."""
+CONFIRMED_WEIGHT = 1.0
+"""What each detected label adds to them that it requires and that the incident has."""
 USUAL_DEVIATION = 0.1
 USUAL_COUNT = 20
 """Standard deviation of the cosines of so many candidates that are taken to be there beside the real ones: two or three
@@ -58,9 +60,11 @@ def fits(evidence: Sequence[Evidence], *, terms: Sequence[Term], usable: Sequenc
         Fit(
             held=len(found) - found.count(0),
             parts=len(parts),
-            log_odds=MEANING_WEIGHT * nearness + WORDS_WEIGHT * math.fsum(found),
+            log_odds=MEANING_WEIGHT * nearness
+            + WORDS_WEIGHT * math.fsum(found)
+            + CONFIRMED_WEIGHT * one.confirmed_labels,
         )
-        for found, nearness in zip(by_candidate, meaning, strict=True)
+        for one, found, nearness in zip(evidence, by_candidate, meaning, strict=True)
     ]
 
 

@@ -46,6 +46,11 @@ def generic_count(workflow: WorkflowLabels, constraints: Constraints) -> int:
     return dimensions + custom
 
 
+def confirmed_count(workflow: WorkflowLabels, constraints: Constraints) -> int:
+    """How many of an allowed workflow's detected labels the incident confirms; the more, the better it fits."""
+    return sum(1 for key in constraints.detected if key in workflow.detected)
+
+
 def detected_holds(*, required: str, observed: str) -> bool:
     """Whether a declared requirement holds for what was observed; `*` asks for any value but none and false."""
     return required == observed or (required == WILDCARD and observed not in FALSY_DETECTED)

@@ -86,7 +86,13 @@ def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -
             wildcard.append(wire_name(dimension))
         elif not declared:
             generic.append(wire_name(dimension))
-    found = {"declared for ": exact, "any ": wildcard, "not limited by ": generic}
+    detected = [key for key in workflow.spec.detected_labels if key in constraints.detected]
+    found = {
+        "declared for ": exact,
+        "any ": wildcard,
+        "not limited by ": generic,
+        "requires what was detected: ": detected,
+    }
     return [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
 
 

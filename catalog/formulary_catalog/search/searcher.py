@@ -168,6 +168,7 @@ def _audited(
                 "workflow": f"{scored.evidence.namespace}/{scored.evidence.name}@{hit.version}",
                 "version_id": hit.version_id,
                 "generic_labels": scored.evidence.generic_labels,
+                "confirmed_labels": scored.evidence.confirmed_labels,
                 "cosine": scored.evidence.cosine,
                 "places": "".join(f"{place:d}" for place in scored.evidence.places),
                 "score": scored.score,

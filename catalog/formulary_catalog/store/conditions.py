@@ -3,6 +3,7 @@
 A property test holds the two equal. Every value is a parameter; only the names of columns are in the text.
 """
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from formulary_catalog.domain.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
@@ -20,10 +21,28 @@ class Arguments:
         return f"${len(self.values)}::{kind}"
 
 
-def label_conditions(constraints: Constraints, arguments: Arguments) -> tuple[list[str], list[str]]:
-    """The conditions, and for each constrained label the expression that is 1 where the workflow is generic."""
-    conditions: list[str] = []
-    generic: list[str] = []
+@dataclass(frozen=True, slots=True)
+class LabelConditions:
+    """The rules in SQL.
+
+    `allowed` are conditions. `generic` has for each constrained label an expression that is 1 where the workflow says
+    nothing of it, `confirmed` for each detected label one that is 1 where an allowed workflow requires it.
+    """
+
+    allowed: list[str] = field(default_factory=list)
+    generic: list[str] = field(default_factory=list)
+    confirmed: list[str] = field(default_factory=list)
+
+    @property
+    def counts(self) -> str:
+        """The columns `generic` and `confirmed`."""
+        return f"({_sum(self.generic)})::integer as generic, ({_sum(self.confirmed)})::integer as confirmed"
+
+
+def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelConditions:
+    """The rules for these constraints, whose values become arguments."""
+    rules = LabelConditions()
+    conditions, generic = rules.allowed, rules.generic
     wanted_signals = constraints.values.get("signal_type", frozenset())
     if len(wanted_signals) == 1:
         (signal,) = wanted_signals
@@ -58,14 +77,20 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> tuple[li
         generic.append(f"(not custom ? {name})::integer")
     for key, observed in sorted(constraints.detected.items()):
         accepted = [observed] if observed in FALSY_DETECTED else [observed, WILDCARD]
-        required = f"detected ->> {arguments.add(key, 'text')} = any ({arguments.add(accepted, 'text[]')})"
+        name = arguments.add(key, "text")
+        required = f"detected ->> {name} = any ({arguments.add(accepted, 'text[]')})"
         conditions.append(f"coalesce({required}, true)")
+        rules.confirmed.append(f"(detected ? {name})::integer")
     if constraints.excluded_phrases:
         phrases = arguments.add(list(constraints.excluded_phrases), "text[]")
         conditions.append(
             f"not exists (select from unnest({phrases}) as phrase where strpos(exclusion_text, phrase) > 0)"
         )
-    return conditions, generic
+    return rules
+
+
+def _sum(terms: list[str]) -> str:
+    return " + ".join(terms) or "0"
 
 
 def column_of(dimension: str) -> str:

@@ -99,6 +99,7 @@ async def read_pool(
                 namespace=text.namespace,
                 name=text.name,
                 generic_labels=candidates[version_id]["generic"],
+                confirmed_labels=candidates[version_id]["confirmed"],
                 cosine=candidates[version_id]["cosine"],
                 places=found,
             )
@@ -116,7 +117,7 @@ async def read_pool(
 
 def pool_statement(plan: Plan, *, entering: str, when: str, stems: Mapping[str, Stem], arguments: Arguments) -> str:
     """The statement, which begins with `entering` and looks for workflows `when` that holds; adds its arguments."""
-    conditions, generic = label_conditions(plan.constraints, arguments)
+    rules = label_conditions(plan.constraints, arguments)
     declared = {
         dimension: f"{column_of(dimension)} && {arguments.add(sorted(values), 'text[]')}"
         for dimension, values in sorted(plan.asked.items())
@@ -127,8 +128,8 @@ def pool_statement(plan: Plan, *, entering: str, when: str, stems: Mapping[str, 
         f"case when not coalesce(bool_or(declares_{name}), false) then '{name}' end" for name in declared
     )
     selected = f"""
-        select version_id, ({" + ".join(generic) or "0"})::integer as generic, {", ".join(columns)}
-        from workflow_search where {" and ".join(conditions)}"""
+        select version_id, {rules.counts}, {", ".join(columns)}
+        from workflow_search where {" and ".join(rules.allowed)}"""
     statement = f"""
 with {entering}, allowed as materialized (
     select found.* from entered, lateral (
@@ -142,10 +143,10 @@ with {entering}, allowed as materialized (
     select count(*) as total, count(distance) as compared, array_remove(array[{undeclared}]::text[], null) as undeclared
     from allowed
 ), pool as materialized (
-    select version_id, generic, distance from allowed order by generic, {order} limit {POOL}
+    select version_id, generic, confirmed, distance from allowed order by generic, {order} limit {POOL}
 )
 select (select word_in_use from entered), (select revision from word_revision), summary.total, summary.compared,
-       summary.undeclared, pool.version_id, pool.generic, 1 - pool.distance as cosine, page.*
+       summary.undeclared, pool.version_id, pool.generic, pool.confirmed, 1 - pool.distance as cosine, page.*
 from summary left join pool on true left join lateral (
     -- OFFSET makes it one look-up for each row of the pool, whatever the planner thinks of how many there are.
     select {page_columns("version")} from workflow_version version

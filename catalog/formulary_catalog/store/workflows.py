@@ -90,8 +90,7 @@ class WorkflowReader:
             Unavailable: the database does not answer.
         """
         arguments = Arguments()
-        conditions, _ = label_conditions(constraints, arguments)
-        where = " and ".join(conditions)
+        where = " and ".join(label_conditions(constraints, arguments).allowed)
         page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
 
         async def read(connection: Connection) -> tuple[list[StoredVersion], int]:
