@@ -53,6 +53,14 @@ async def test_a_name_that_two_visible_namespaces_have_is_answered_with_its_name
         assert chosen.workflow_id == workflow_id
 
 
+async def test_a_workflow_named_after_an_alert_is_found_by_the_alert(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    for name in ("api-down-kube", "down-kube-api", "kube-api-down"):
+        await _store(workflows, name)
+    assert (await _ids(service, "KubeAPIDown: target disappeared"))[0] == "kube-api-down"
+
+
 async def test_a_name_is_not_ambiguous_to_a_caller_who_sees_only_one_of_them(
     workflows: CatalogWriter, service: CatalogService
 ) -> None:

@@ -78,7 +78,7 @@ def _claims(hit: WorkflowHit, *, workflow: RemediationWorkflow, request: SearchR
 
 
 def _texts(spec: WorkflowSpec, *, name: str) -> dict[str, str]:
-    headings = [name.replace("-", " "), spec.title, *spec.keywords, spec.action_type]
+    headings = [name.replace("-", " "), name.replace("-", ""), spec.title, *spec.keywords, spec.action_type]
     return {
         "headings": with_split_words(" ".join(headings)),
         "when to use": with_split_words(spec.description.when_to_use),

@@ -241,7 +241,7 @@ def test_only_name_use_and_purpose_are_embedded_and_nothing_negative_is_ranked()
     accepted = entry(document)
     assert accepted.embedding_text == ("oom restart. When oom-restart helps. Frees KubeMemory. Kube Memory")
     assert accepted.lexical_texts == {
-        Place.NAME: "oom restart Grand title Restart Pod exit 137",
+        Place.NAME: "oom restart oomrestart Grand title Restart Pod exit 137",
         Place.WHEN_TO_USE: "When oom-restart helps.",
         Place.WHAT: "Frees KubeMemory. Kube Memory",
         Place.SIGNAL: "OOMKilled OOM Killed",

@@ -349,10 +349,14 @@ def embedding_text(spec: WorkflowSpec, *, name: str) -> str:
 
 
 def lexical_texts(spec: WorkflowSpec, *, name: str) -> dict[Place, str]:
-    """What the lexical index holds, by field: the embedded texts, the author's own words, the declared signal types."""
+    """What the lexical index holds, by field: the embedded texts, the author's own words, the declared signal types.
+
+    The name is also held as one word: `kube-api-down` is what an object named after KubeAPIDown has to be called.
+    """
+    readable = _readable(name)
     action = " ".join(split_camel_case(spec.action_type))
     texts = {
-        Place.NAME: " ".join([_readable(name), spec.title, action, *spec.keywords]),
+        Place.NAME: " ".join([readable, readable.replace(" ", ""), spec.title, action, *spec.keywords]),
         Place.WHEN_TO_USE: spec.description.when_to_use,
         Place.WHAT: spec.description.what,
         Place.SIGNAL: " ".join(spec.labels.signal_type),
