@@ -10,8 +10,8 @@ from typing import Any
 _WORD = re.compile(r"\w+")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
-_LONGEST_WORD = 511
-"""Characters. PostgreSQL indexes no word above 2,046 bytes, and scripts without spaces make a sentence one word."""
+_LONGEST_WORD = 2046
+"""Bytes. PostgreSQL indexes no longer word, and scripts without spaces make a sentence one word."""
 
 
 def words(text: str) -> list[str]:
@@ -36,10 +36,14 @@ def with_split_words(text: str) -> str:
 def searchable_words(text: str, *, limit: int) -> list[str]:
     """The distinct words of a query, lower case, compound words followed by their parts, at most `limit`.
 
-    Of a word that is too long for the lexical index its beginning stands for it.
+    A word that is too long for the lexical index, which cannot hold it, is cut: the query still says something.
     """
-    expanded = (part.casefold()[:_LONGEST_WORD] for word in words(text) for part in (word, *split_camel_case(word)))
+    expanded = (_cut(part.casefold()) for word in words(text) for part in (word, *split_camel_case(word)))
     return list(dict.fromkeys(expanded))[:limit]
+
+
+def _cut(word: str) -> str:
+    return word.encode("utf-8", "replace")[:_LONGEST_WORD].decode("utf-8", "ignore")
 
 
 def storable(text: str) -> bool:
