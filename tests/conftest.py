@@ -12,7 +12,7 @@ import asyncpg
 import pytest
 from hypothesis import Phase, settings
 
-from formulary_catalog.domain.terms import query_terms
+from formulary_catalog.domain import spelling, synonyms, terms
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
@@ -42,7 +42,10 @@ settings.load_profile("formulary")
 def pytest_configure() -> None:
     """What runs in the background is ended by a signal, and has to stop what it has started."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    query_terms.cache_clear()  # mutants are forked from a process that has filled it, and would go unnoticed
+    for remembering in (spelling, synonyms, terms):  # mutants are forked from a process that has filled their caches
+        for each in vars(remembering).values():
+            if hasattr(each, "cache_clear"):
+                each.cache_clear()
 
 
 @pytest.fixture(scope="session")
