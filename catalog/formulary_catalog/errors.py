@@ -164,6 +164,10 @@ class EmbedderUnavailable(Unavailable):
     """The embedding model cannot be loaded or run; searches go on in `lexical` mode."""
 
 
+class TextsRefused(EmbedderUnavailable):
+    """The model works but does not take these texts: too many at once, or one that it will not have."""
+
+
 class StartupError(FormularyError):
     """The process cannot start as asked; the message says the way out."""
 

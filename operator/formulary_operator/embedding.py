@@ -16,10 +16,9 @@ import structlog
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.embedding.exchange import TextsRefused
 from formulary_catalog.embedding.finding import find_embedder, source_to_keep
 from formulary_catalog.embedding.model import locate
-from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
 from formulary_catalog.store.models import Model, ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings

@@ -87,8 +87,8 @@ class _Failing:
             raise EmbedderUnavailable("the model does not answer")
         return self._real.embed_query(text)
 
-    def embed_documents(self, texts: Sequence[str], *, progress: Any = None) -> Any:
-        return self._real.embed_documents(texts, progress=progress)
+    def embed_documents(self, texts: Sequence[str]) -> Any:
+        return self._real.embed_documents(texts)
 
 
 async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_works_again(

@@ -137,13 +137,6 @@ def test_meaning_decides_which_document_is_nearest(embedder: Embedder) -> None:
     assert [int((documents @ embedder.embed_query(query)).argmax()) for query in queries] == [0, 1, 2]
 
 
-def test_progress_accounts_for_every_text(embedder: Embedder) -> None:
-    done: list[int] = []
-    embedder.embed_documents(["one text, many times"] * 70 + ["another"], progress=done.append)
-    assert sum(done) == 71
-    assert max(done) <= 32
-
-
 @pytest.mark.parametrize(
     "embed",
     [lambda embedder: embedder.embed_query("shared"), lambda embedder: embedder.embed_documents(["shared"])],

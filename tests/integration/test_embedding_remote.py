@@ -76,10 +76,11 @@ def test_queries_and_documents_have_the_vectors_of_the_endpoint(
 
 
 @BOTH
-def test_progress_accounts_for_every_text(endpoint: Endpoint, address: Callable[[Endpoint], str]) -> None:
-    done: list[int] = []
-    load(address(endpoint)).embed_documents(["a text"] * 70, progress=done.append)
-    assert done == [31, 31, 8]  # and each time the fixed text by which the model is recognised
+def test_no_request_has_more_than_32_texts(endpoint: Endpoint, address: Callable[[Endpoint], str]) -> None:
+    embedder = load(address(endpoint))
+    before = endpoint.asked()
+    embedder.embed_documents(["a text"] * 70)
+    assert endpoint.asked() == before + 3  # 31, 31 and 8, each with the fixed text by which the model is recognised
 
 
 def test_vectors_are_read_only(endpoint: Endpoint) -> None:
@@ -281,6 +282,17 @@ def test_after_a_few_failures_the_endpoint_is_left_alone_for_a_while(endpoint: E
     with pytest.raises(EmbedderUnavailable, match="status 500"):  # the reason, and not that nobody asks
         embedder.embed_query("one more")
     assert endpoint.asked() == 1 + 3
+
+
+def test_an_endpoint_that_fails_with_documents_only_is_not_left_alone_with_queries(endpoint: Endpoint) -> None:
+    embedder = load_embedder(endpoint.tei, query_seconds=10, patience_seconds=0)
+    endpoint.answer = status(503)
+    for _ in range(5):
+        with pytest.raises(EmbedderUnavailable, match="status 503"):
+            embedder.embed_documents(["a document"])
+    assert endpoint.texts().count("a document") == 3
+    endpoint.answer = None
+    assert works(embedder, "a query")
 
 
 def test_a_query_survives_the_loss_of_a_kept_connection(endpoint: Endpoint) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import EmbedderUnavailable, StartupError, Unavailable
+from formulary_catalog.errors import EmbedderUnavailable, StartupError, TextsRefused, Unavailable
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.report import LoadReport
@@ -39,11 +39,11 @@ class CountingEmbedder:
     def model_id(self) -> str:
         return self._embedder.model_id
 
-    def embed_documents(self, texts: Sequence[str], *, progress: Any = None) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if self._failing:
             raise EmbedderUnavailable("The model broke.")
         self.texts += texts
-        return self._embedder.embed_documents(texts, progress=progress)
+        return self._embedder.embed_documents(texts)
 
     def embed_query(self, text: str) -> npt.NDArray[np.float32]:
         return self._embedder.embed_query(text)
@@ -143,6 +143,37 @@ async def test_a_model_that_breaks_costs_only_the_vectors(manifests: Manifests, 
     assert report.created == ["formulary/a@1.0.0"]
     assert report.unembedded == "The model broke. Workflows found by their words alone meanwhile: 1"
     assert (await manifests.load(embedder)).unembedded == ""
+
+
+async def test_a_text_that_the_model_refuses_costs_no_other_its_vector(manifests: Manifests) -> None:
+    def check(texts: Sequence[str]) -> None:
+        if any("poison" in text for text in texts):
+            raise TextsRefused("Not this one.")
+
+    manifests.write("a.yaml", *(workflow(f"w{number}") for number in range(40)))
+    # The same text in two namespaces is one that is refused, and two workflows without a vector.
+    poison = [workflow("poison"), workflow("poison")]
+    poison[1]["metadata"]["namespace"] = "other"
+    manifests.write("b.yaml", *poison)
+    report = await manifests.load(Formula("one@1", before=check))
+    assert report.embedded == 40
+    assert report.unembedded == "Not this one. Workflows found by their words alone meanwhile: 2"
+
+
+async def test_what_the_model_gave_before_it_failed_is_kept(manifests: Manifests) -> None:
+    asked = 0
+
+    def fails_later(texts: Sequence[str]) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            raise EmbedderUnavailable("No more today.")
+
+    manifests.write("a.yaml", *(workflow(f"w{number}") for number in range(40)))
+    report = await manifests.load(Formula("one@1", before=fails_later))
+    assert report.embedded == 31
+    assert report.unembedded == "No more today. Workflows found by their words alone meanwhile: 9"
+    assert (await manifests.load(Formula("one@1"))).embedded == 9
 
 
 async def test_a_deleted_file_ends_serving_of_what_came_from_files_only(
@@ -354,17 +385,6 @@ async def test_what_is_suspended_or_removed_and_incidents_wait_for_no_embedder(m
     held.go_on.set()
     assert (await slow).created == ["formulary/new@1.0.0"]
     assert {stored.name: stored.model_id for stored in await manifests.catalog.served()} == {"a": "", "new": "slow@1"}
-
-
-async def test_the_watch_loads_again_with_another_embedder(manifests: Manifests) -> None:
-    manifests.write("a.yaml", workflow("a"))
-    embedders = [Formula("one@1")]
-    async with aclosing(watch(manifests.loader, embedder=lambda: embedders[-1])) as reports:
-        assert (await _next_change(reports)).embedded == 1
-        embedders.append(Formula("two@1"))
-        again = await asyncio.wait_for(anext(reports), timeout=30)
-        assert isinstance(again, LoadReport)
-        assert again.embedded == 1
 
 
 async def test_the_watch_sees_added_changed_broken_and_removed_files_and_a_replaced_directory(

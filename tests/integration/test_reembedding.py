@@ -1,7 +1,7 @@
 """From one embedding model to another on a real database: what is served meanwhile, what happens when it ends early."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import asyncpg
 import numpy as np
@@ -12,7 +12,7 @@ from pgvector.asyncpg import register_vector
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.request import search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import EmbedderUnavailable, Unavailable
+from formulary_catalog.errors import EmbedderUnavailable, TextsRefused, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -97,8 +97,18 @@ async def until_cancelled(store: ReembeddingStore, model_id: str) -> None:
     raise AssertionError(f"{model_id} is not being prepared")
 
 
-def failing_after(texts: int) -> Formula:
-    """Model b, which fails once so many texts are embedded."""
+def refusing(word: str) -> Callable[[Sequence[str]], None]:
+    """For a model that does not take texts with this word."""
+
+    def check(texts: Sequence[str]) -> None:
+        if any(word in text for text in texts):
+            raise TextsRefused("not this one")
+
+    return check
+
+
+def failing_after(texts: int, *, model_id: str = B) -> Formula:
+    """A model that fails once so many texts are embedded."""
     left = texts
 
     def count(portion: Sequence[str]) -> None:
@@ -107,7 +117,7 @@ def failing_after(texts: int) -> Formula:
         if left < 0:
             raise EmbedderUnavailable("the model failed")
 
-    return Formula(B, before=count)
+    return Formula(model_id, before=count)
 
 
 def many() -> list[dict[str, object]]:
@@ -132,7 +142,7 @@ async def test_old_vectors_are_served_until_all_new_ones_are_there_and_then_only
 
     preparing = (await models.models()).preparing
     assert preparing is not None
-    assert (preparing.model_id, preparing.done, preparing.total) == (B, 128, MANY)
+    assert (preparing.model_id, preparing.done, preparing.total) == (B, 124, MANY)
     assert await served_models(database) == {A}
 
     held.go_on.set()
@@ -159,8 +169,8 @@ async def test_one_that_failed_midway_goes_on_where_it_stopped(
 
     again = Formula(B)
     report = await reembedding(writing, again).run()
-    assert len(again.embedded) == MANY - 64
-    assert (report.embedded, report.workflows) == (MANY - 64, MANY)
+    assert len(again.embedded) == MANY - 93
+    assert (report.embedded, report.workflows) == (MANY - 93, MANY)
     assert await served_models(database) == {B}
 
 
@@ -254,7 +264,7 @@ async def test_a_third_model_takes_the_place_of_one_whose_preparation_was_abando
     report = await reembedding(writing, Formula(C)).run()
     assert (report.before, await served_models(database)) == (A, {C})
     assert await kept_models(database) == {A, C}
-    assert report.purged == 64
+    assert report.purged == 93
 
 
 async def test_going_back_to_the_model_before_embeds_nothing(
@@ -339,6 +349,48 @@ async def test_a_workflow_that_this_release_cannot_read_holds_nothing_up_and_is_
     assert len(report.unreadable) == 1
     served = {name: model_id for name, (model_id, _) in (await served_vectors(database)).items()}
     assert served == {"fine": B, "strange": None}
+
+
+async def test_a_workflow_that_the_new_model_refuses_holds_nothing_up_and_is_found_by_its_words(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    entries = await fill(workflows, many(), embedder=Formula(A))
+    report = await reembedding(writing, Formula(B, before=refusing("w007"))).run()
+    (refused,) = (each for each in entries if each.name == "w007")
+    assert (report.refused, report.refusal, report.embedded) == ({refused.version_id}, "not this one", MANY - 1)
+    served = await served_vectors(database)
+    assert [name for name, (model_id, _) in served.items() if model_id != B] == ["w007"]
+
+
+async def test_a_model_that_refuses_everything_has_failed(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    with pytest.raises(TextsRefused):
+        await reembedding(writing, Formula(B, before=refusing("w"))).run()
+    assert await served_models(database) == {A}
+
+
+async def test_what_has_no_vector_of_the_serving_model_gets_one_as_far_as_the_model_works(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many())
+    with pytest.raises(EmbedderUnavailable):
+        await reembedding(writing, failing_after(100, model_id=A)).complete()
+    assert [model_id for model_id, _ in (await served_vectors(database)).values()].count(A) == 93
+    report = await reembedding(writing, Formula(A)).complete()
+    assert (report.embedded, report.changed) == (MANY - 93, False)
+    assert await served_models(database) == {A}
+
+
+async def test_only_the_model_that_serves_is_completed(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, [workflow("only")], embedder=Formula(A))
+    with pytest.raises(PreparationEnded):
+        await reembedding(writing, Formula(B)).complete()
+    assert await served_models(database) == {A}
+    assert (await models.models()).preparing is None
 
 
 async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_that_of_this_one(

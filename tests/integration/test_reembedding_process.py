@@ -170,6 +170,7 @@ async def test_killed_it_leaves_the_old_vectors_served_and_run_again_it_finishes
         "workflows": MANY,
         "embedded": MANY - left.done,
         "unreadable": [],
+        "refused": [],
         "purged": 0,
     }
     assert await served_models(database) == {other: MANY}

@@ -55,6 +55,11 @@ def mode(up: Up, query: str) -> str:
     return str(answer.raise_for_status().json()["search_mode"])
 
 
+def similarities(up: Up) -> list[float | None]:
+    answer = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": "restart", "top_k": 50}, timeout=SECONDS)
+    return [hit["similarity_score"] for hit in answer.raise_for_status().json()["workflows"]]
+
+
 def ready(up: Up) -> Any:
     return httpx.get(f"{up.url}/readyz", timeout=SECONDS).raise_for_status().json()
 
@@ -99,6 +104,35 @@ def test_a_catalog_with_vectors_of_the_endpoint_is_served_again_when_the_endpoin
             assert f"served with the embedding model {MODEL}. The embedding endpoint" in ready(up)["detail"]
             with running(away):
                 wait_until(lambda: mode(up, "restart") == "hybrid", what="the endpoint to be used")
+        (manifests / "b.yaml").write_text(text(workflow("restart-b", what="Frees b.")))
+        with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+            assert mode(up, "restart") == "lexical"
+            with running(away):
+                wait_until(lambda: None not in similarities(up), what="what came without the endpoint to be embedded")
+                wait_until(lambda: ready(up)["status"] == "ready", what="the server to be ready")
+
+
+def test_a_text_that_is_never_taken_keeps_no_other_from_its_vector(
+    data_dirs: Path, tmp_path: Path, manifests: Path, away: Endpoint
+) -> None:
+    for name in "bcd":
+        (manifests / f"{name}.yaml").write_text(text(workflow(f"restart-{name}", what=f"Frees {name}.")))
+
+    def refuses_one(handler: Handler, content: bytes) -> None:
+        _, body, _ = away.requests[-1]
+        refused = any("Frees c." in each for each in (body or {}).get("inputs", ()))
+        handler.send(content, status=422 if refused else 200)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORMULARY_EMBEDDING_MODEL", away.tei)
+        away.answer = refuses_one
+        with running(away), formulary_up(data_dir=data_dirs / tmp_path.name, manifests=[manifests]) as up:
+            assert mode(up, "restart") == "hybrid"
+            assert similarities(up).count(None) == 1
+            assert "does not take these texts" in ready(up)["detail"]
+            assert ready(up)["detail"].endswith("found by their words alone meanwhile: 1")
+            away.answer = None
+            wait_until(lambda: None not in similarities(up), what="the last workflow to be embedded")
 
 
 def test_what_was_loaded_while_the_endpoint_took_queries_only_gets_its_vectors_without_a_restart(
@@ -118,9 +152,11 @@ def test_what_was_loaded_while_the_endpoint_took_queries_only_gets_its_vectors_w
             assert mode(up, "restart") == "lexical"
             assert ready(up)["status"] == "degraded"
             assert ready(up)["detail"].endswith("found by their words alone meanwhile: 4")
+            (manifests / "b.yaml").unlink()
             away.answer = None
             wait_until(lambda: mode(up, "restart") == "hybrid", what="the workflows to be embedded")
             wait_until(lambda: ready(up)["status"] == "ready", what="the server to be ready")
+            assert len(similarities(up)) == 4  # files are read again only where somebody asks for it
 
 
 def test_the_key_is_not_sent_to_an_endpoint_that_only_the_catalog_names() -> None:

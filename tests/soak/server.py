@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,11 +31,9 @@ class FailingOnCommand:
     def model_id(self) -> str:
         return self._embedder.model_id
 
-    def embed_documents(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         self._check()
-        return self._embedder.embed_documents(texts, progress=progress)
+        return self._embedder.embed_documents(texts)
 
     def embed_query(self, text: str) -> npt.NDArray[np.float32]:
         self._check()

@@ -55,14 +55,10 @@ class Formula:
         self.embedded: list[str] = []
         self._before = before
 
-    def embed_documents(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Unit vectors of shape (n, 384)."""
         self._before(texts)
         self.embedded += texts
-        if progress is not None:
-            progress(len(texts))
         return np.array([self.embed_query(text) for text in texts], dtype=np.float32)
 
     def embed_query(self, text: str) -> npt.NDArray[np.float32]:

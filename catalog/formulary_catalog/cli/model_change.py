@@ -27,7 +27,6 @@ async def change_model(dsn: str, *, embedder: Embedder, source: str) -> None:
                     embedder=embedder,
                     source=source,
                     notice_seconds=2 * LOOK_SECONDS,
-                    progress=lambda phase, done, total: None,  # `/readyz` and the metrics tell it
                 ).run()
             _log.info("model_changed", model=report.model_id, before=report.before, workflows=report.workflows)
             return

@@ -18,13 +18,17 @@ _EXIT_SECONDS = 3.0
 _log = structlog.get_logger(__name__)
 
 
-def start_loading(settings: Settings, *, source: str = "") -> Awaitable[Loaded]:
+def start_loading(settings: Settings, *, source: str = "", patience_seconds: float = 0) -> Awaitable[Loaded]:
     """Begin to load the model at a place as in the setting, by default that of the settings."""
-    return loading(lambda: load_model(source or settings.embedding_model, settings=settings))
+    asked = source or settings.embedding_model
+    return loading(lambda: load_model(asked, settings=settings, patience_seconds=patience_seconds))
 
 
-def load_model(source: str, *, settings: Settings) -> Embedder:
+def load_model(source: str, *, settings: Settings, patience_seconds: float = 0) -> Embedder:
     """The model at a place as in the setting, blocking.
+
+    An endpoint is asked for documents again for `patience_seconds`. A process that serves has none: others would wait
+    behind it, and it comes back later anyway.
 
     Raises:
         EmbedderUnavailable: it cannot be loaded.
@@ -35,6 +39,7 @@ def load_model(source: str, *, settings: Settings) -> Embedder:
         # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
         api_key=settings.embedding_api_key if source == settings.embedding_model else "",
         query_seconds=settings.embedding_timeout_ms / 1000,
+        patience_seconds=patience_seconds,
     )
 
 

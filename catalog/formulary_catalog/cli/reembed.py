@@ -54,8 +54,8 @@ def command(
       formulary reembed --to bundled --database-url postgresql://owner@db/formulary
       formulary reembed --cancel
     """
-    if cancel and model is not None:
-        raise click.UsageError("--cancel gives up whatever model is being prepared; leave out --to")
+    if cancel and (model is not None or notice is not None):
+        raise click.UsageError("--cancel gives up whatever model is being prepared; leave out --to and --notice")
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     if cancel:
         given_up = asyncio.run(_cancel(settings))
@@ -87,6 +87,7 @@ async def _reembed(settings: "Settings", *, model: str, notice: float | None) ->
     from formulary_catalog.cli import databases
     from formulary_catalog.cli.display import Display
     from formulary_catalog.cli.models import start_loading
+    from formulary_catalog.embedding.embedder import PATIENCE_SECONDS
     from formulary_catalog.embedding.finding import source_to_keep
     from formulary_catalog.errors import EmbedderUnavailable
     from formulary_catalog.loading.reembedding import NOTICE_SECONDS, Reembedding
@@ -99,7 +100,7 @@ async def _reembed(settings: "Settings", *, model: str, notice: float | None) ->
         async with databases.existing_database(settings, role=Role.WRITER) as dsn:
             await require_current_schema(dsn)
             display.step("loading the model")
-            embedder = await start_loading(settings, source=model)
+            embedder = await start_loading(settings, source=model, patience_seconds=PATIENCE_SECONDS)
             if isinstance(embedder, EmbedderUnavailable):
                 raise embedder
             async with Database.opened(dsn, role=Role.WRITER, size=1, deadline=SWITCH_SECONDS) as database:
@@ -129,6 +130,12 @@ def _show(report: "ReembeddingReport") -> None:
             "alone: `formulary validate` says what is wrong with a manifest",
             style="yellow",
         )
+    if report.refused:
+        page.line(
+            f"{counted(len(report.refused), 'workflow')} cannot be embedded and are found by words alone: "
+            f"{report.refusal}",
+            style="yellow",
+        )
     if report.purged:
         page.line(f"{counted(report.purged, 'vector')} of models that served earlier deleted")
 
@@ -141,5 +148,6 @@ def _as_json(report: "ReembeddingReport") -> dict[str, object]:
         "workflows": report.workflows,
         "embedded": report.embedded,
         "unreadable": sorted(report.unreadable),
+        "refused": sorted(report.refused),
         "purged": report.purged,
     }

@@ -12,6 +12,7 @@ from formulary_catalog.cli import databases
 from formulary_catalog.cli.background import background
 from formulary_catalog.cli.display import Display
 from formulary_catalog.cli.embedders import LOOK_SECONDS, Embedders
+from formulary_catalog.cli.filling import Filling
 from formulary_catalog.cli.model_change import change_model
 from formulary_catalog.cli.models import Loaded, start_loading
 from formulary_catalog.embedding import Embedder
@@ -37,7 +38,6 @@ from formulary_catalog.store.models import ModelStore
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
 _CHECKPOINT_SECONDS = 60.0
-_MOST_SECONDS_BETWEEN = 60.0
 _OWNER = "postgres"
 
 _log = structlog.get_logger(__name__)
@@ -50,6 +50,7 @@ class Standalone:
     service: CatalogService
     metrics: Metrics
     loader: Loader
+    filling: Filling
     model: Awaitable[Loaded]
     writing: Database
     writer_dsn: str = field(repr=False)
@@ -75,7 +76,8 @@ class Standalone:
         display.report(report)
         self.metrics.set_contexts(report.contexts)
         await self.beside.enter_async_context(background(embedders.keep_fresh()))
-        await self.beside.enter_async_context(background(self._embed_the_rest()))
+        self.filling.problem = report.unembedded
+        await self.beside.enter_async_context(background(self.filling.keep_filling()))
         if not isinstance(own, EmbedderUnavailable):
             await self._change_to(own, display=display)
         elif is_remote(self.settings.embedding_model):
@@ -87,7 +89,7 @@ class Standalone:
         return source_to_keep(self.settings.embedding_model)
 
     async def _use_late_model(self, embedders: Embedders) -> None:
-        """Use the endpoint of the settings when it answers at last, and embed what was loaded without it."""
+        """Use the endpoint of the settings when it answers at last."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             own = await start_loading(self.settings)
@@ -97,31 +99,13 @@ class Standalone:
             try:
                 await ModelStore(self.writing).adopt(own.model_id, source=self._source)
                 await embedders.refresh()
-                await self.loader.load(embedder=self.service.embedder)
             except FormularyError as error:
-                _log.warning("load_failed", reason=str(error))
+                _log.warning("model_waits", reason=str(error))
                 continue
             _log.info("model_loaded", model=own.model_id)
             if not self.settings.database_url:
                 await change_model(self.writer_dsn, embedder=own, source=self._source)
             return
-
-    async def _embed_the_rest(self) -> None:
-        """Load again while workflows have no vector because the model failed: later each time, if it works at all."""
-        pause = LOOK_SECONDS
-        while True:
-            await asyncio.sleep(pause)
-            embedder = self.service.embedder
-            if not self.loader.unembedded or embedder is None or not await asyncio.to_thread(_works, embedder):
-                pause = LOOK_SECONDS
-                continue
-            try:
-                report = await self.loader.load(embedder=embedder)
-            except FormularyError as error:
-                _log.warning("load_failed", reason=str(error))
-                continue
-            _log.info("embedded_later", workflows=report.embedded, problem=report.unembedded)
-            pause = min(2 * pause, _MOST_SECONDS_BETWEEN)
 
     async def _change_to(self, own: Embedder, *, display: Display) -> None:
         """Have the catalog changed to the model of the settings, if it is ours to change."""
@@ -177,6 +161,7 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
             service=service,
             metrics=metrics,
             loader=loader,
+            filling=Filling(service, writing=writing),
             model=model,
             writing=writing,
             writer_dsn=dsn_of(Role.WRITER),
@@ -194,15 +179,6 @@ async def _database(settings: Settings, *, stack: AsyncExitStack, display: Displ
     await databases.start(postgres, stack=stack)
     await stack.enter_async_context(background(_supervise(postgres)))
     return lambda user: postgres.dsn(user=user)
-
-
-def _works(embedder: Embedder) -> bool:
-    """Whether it is worth asking for many vectors: that may take its patience, and other loads wait meanwhile."""
-    try:
-        embedder.embed_query("Does it work again?")
-    except EmbedderUnavailable:
-        return False
-    return True
 
 
 async def _supervise(postgres: EmbeddedPostgres) -> None:

@@ -79,7 +79,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
             standalone(settings, manifests=manifests, display=display) as catalog,
             AsyncExitStack() as following,
         ):
-            readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.loader.unembedded)
+            readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)
             app = create_app(service=catalog.service, settings=settings, readiness=readiness, metrics=catalog.metrics)
 
             async def load(port: int) -> None:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -32,12 +32,10 @@ class Embedder(Protocol):
     def model_id(self) -> str:
         """`name@revision`: vectors are comparable only under the same id."""
 
-    def embed_documents(
-        self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None
-    ) -> npt.NDArray[np.float32]:
+    def embed_documents(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
 
-        `progress` is told the number of texts just done. Raises `EmbedderUnavailable` if the model fails.
+        Raises `TextsRefused` if the model does not take one of them, `EmbedderUnavailable` if it fails.
         """
 
     def embed_query(self, text: str) -> npt.NDArray[np.float32]:
@@ -57,8 +55,8 @@ def load_embedder(
     A missing or damaged export is made first, in a child process, so that this one never loads torch (DESIGN
     section 1: in-process embedding). `cache_dir` replaces the user's cache directory. Blocks for about 0.5 s,
     or some 15 s if the export has to be made. An endpoint is asked who it is, with `api_key` if there is one; a query
-    waits for it `query_seconds`, and documents are asked for again for `patience_seconds`; with 0 there is one short
-    attempt. Raises `EmbedderUnavailable`, whatever goes wrong.
+    waits for it `query_seconds`, and documents are asked for again for `patience_seconds`; with 0 there is one attempt.
+    Raises `EmbedderUnavailable`, whatever goes wrong.
     """
     if is_remote(model):
         # Imported here, like the other one below: who runs the model itself needs no HTTP client.

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
 
 _MOST_SECONDS_OFF = 30.0
 _REFUSED = (400, 413, 422)
@@ -26,10 +26,6 @@ class EndpointFailed(EmbedderUnavailable):
         self.answered = answered
         self.passes = passes
         self.retry_after = retry_after
-
-
-class TextsRefused(EmbedderUnavailable):
-    """The endpoint works but does not take these texts: too many at once, or one is too long."""
 
 
 class Exchange:

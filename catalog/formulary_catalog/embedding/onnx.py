@@ -1,6 +1,6 @@
 """The embedder of the serving process: a fused fp32 export run by onnxruntime, one thread a call."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ class OnnxEmbedder:
         self._run = partial(_run, session, model_id=model_id)
         self._batcher = Batcher(self._run, at_once=_QUERIES_AT_ONCE)
 
-    def embed_documents(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Vectors:
-        """Vectors of shape (n, 384), read-only, in the order of the texts; `progress` is told how many were just done.
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape (n, 384), read-only, in the order of the texts.
 
         Each text is cut at the model's limit (256 tokens), as the reference implementation does.
         Raises `EmbedderUnavailable` if the model fails.
@@ -52,8 +52,6 @@ class OnnxEmbedder:
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
         for batch in batches(tokens):
             vectors[batch] = self._run([tokens[position] for position in batch])
-            if progress is not None:
-                progress(len(batch))
         vectors.flags.writeable = False
         return vectors
 

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,8 +13,9 @@ from circuitbreaker import CircuitBreaker  # type: ignore[import-untyped]  # it 
 
 from formulary_catalog.embedding.batching import Vectors
 from formulary_catalog.embedding.endpoint import Dialect, Endpoint
-from formulary_catalog.embedding.exchange import EndpointFailed, Exchange, TextsRefused
+from formulary_catalog.embedding.exchange import EndpointFailed, Exchange
 from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.errors import TextsRefused
 
 _SHORT_SECONDS, _DOCUMENTS_SECONDS = 5.0, 15.0
 _DOCUMENTS_AT_ONCE = 32
@@ -50,26 +51,22 @@ class RemoteEmbedder:
         self._patience_seconds = patience_seconds
         self._exchange = Exchange(endpoint.url, api_key=api_key)
         weakref.finalize(self, _close, self._exchange).atexit = False
-        self._breaker = CircuitBreaker(
-            failure_threshold=_FAILURES, recovery_timeout=_LEFT_ALONE_SECONDS, expected_exception=EndpointFailed
-        )
-        self._failure = ""
-        """Why the endpoint failed last."""
+        # Apart from each other: who takes no documents may well answer queries.
+        self._for_queries, self._for_documents = _breaker(), _breaker()
         self._dimensions: int | None = None
         self._probe: Vectors | None = None
         self.model_id, self._most_texts = _wait(self._introduce())
 
-    def embed_documents(self, texts: Sequence[str], *, progress: Callable[[int], None] | None = None) -> Vectors:
-        """Vectors of shape (n, 384), read-only, in the order of the texts; `progress` is told how many were just done.
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of shape (n, 384), read-only, in the order of the texts.
 
-        Asks again, later and later, while its patience lasts. Raises `EmbedderUnavailable` after that.
+        Asks again, later and later, while its patience lasts. Raises `EmbedderUnavailable` after that, `TextsRefused`
+        if it does not take one of the texts.
         """
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
         for start in range(0, len(texts), self._most_texts):
             portion = texts[start : start + self._most_texts]
             vectors[start : start + len(portion)] = _wait(self._portion(portion))
-            if progress is not None:
-                progress(len(portion))
         vectors.flags.writeable = False
         return vectors
 
@@ -100,15 +97,16 @@ class RemoteEmbedder:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._query_seconds
         try:
-            vectors = await self._guarded([text], seconds=self._query_seconds)
+            vectors = await self._guarded([text], by=self._for_queries, seconds=self._query_seconds)
         except TextsRefused as refusal:
-            vectors = await self._guarded([_shortened(text, refusal=refusal)], seconds=deadline - loop.time())
+            shortened = _shortened(text, refusal=refusal)
+            vectors = await self._guarded([shortened], by=self._for_queries, seconds=deadline - loop.time())
         except EndpointFailed as error:
             left = deadline - loop.time()
             if error.answered or left < self._query_seconds / 2:
                 raise
             # A kept connection may have been closed by the other side: that says nothing about the endpoint.
-            vectors = await self._guarded([text], seconds=left)
+            vectors = await self._guarded([text], by=self._for_queries, seconds=left)
         vectors.flags.writeable = False
         vector: Vectors = vectors[0]
         return vector
@@ -130,19 +128,15 @@ class RemoteEmbedder:
             stop=tenacity.stop_before_delay(self._patience_seconds),
             reraise=True,
         )
-        seconds = _DOCUMENTS_SECONDS if self._patience_seconds else _SHORT_SECONDS
-        return await retrying(self._guarded, texts, seconds=seconds)
+        seconds = _DOCUMENTS_SECONDS if len(texts) > 1 else _SHORT_SECONDS
+        return await retrying(self._guarded, texts, by=self._for_documents, seconds=seconds)
 
-    async def _guarded(self, texts: Sequence[str], *, seconds: float) -> Vectors:
+    async def _guarded(self, texts: Sequence[str], *, by: CircuitBreaker, seconds: float) -> Vectors:
         """The vectors, unless the endpoint has failed too often just now."""
-        if self._breaker.opened:
+        if by.opened:
             # Left alone for a few seconds. The reason is still the same, and so is what is told.
-            raise EndpointFailed(self._failure, passes=True, retry_after=max(0.0, self._breaker.open_remaining))
-        try:
-            vectors: Vectors = await self._breaker.call_async(self._ask, texts, seconds=seconds)
-        except EndpointFailed as error:
-            self._failure = str(error)
-            raise
+            raise EndpointFailed(str(by.last_failure), passes=True, retry_after=max(0.0, by.open_remaining))
+        vectors: Vectors = await by.call_async(self._ask, texts, seconds=seconds)
         return vectors
 
     async def _ask(self, texts: Sequence[str], *, seconds: float) -> Vectors:
@@ -174,8 +168,6 @@ class RemoteEmbedder:
     def _checked(self, vectors: np.ndarray[Any, np.dtype[np.float64]], *, count: int) -> Vectors:
         if len(vectors) != count:
             raise self._unusable(f"{len(vectors)} vectors for {count} texts")
-        if vectors.ndim != 2:
-            raise self._unusable("something else than vectors of numbers")
         if vectors.shape[1] != DIMENSIONS:
             raise WrongDimensions(
                 f"Vectors of {self._endpoint.url} have {vectors.shape[1]} dimensions, the catalog stores {DIMENSIONS}; "
@@ -192,6 +184,12 @@ class RemoteEmbedder:
 
     def _unusable(self, problem: str) -> EndpointFailed:
         return EndpointFailed(f"The embedding endpoint {self._endpoint.url} gives {problem}.")
+
+
+def _breaker() -> CircuitBreaker:
+    return CircuitBreaker(
+        failure_threshold=_FAILURES, recovery_timeout=_LEFT_ALONE_SECONDS, expected_exception=EndpointFailed
+    )
 
 
 def _numbers(rows: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.float64]]:

@@ -9,7 +9,7 @@ from formulary_catalog.loading.documents import file_of, read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.incidents import ContextSync
 from formulary_catalog.loading.manifests import Manifests, sort_out
-from formulary_catalog.loading.report import LoadReport, Progress
+from formulary_catalog.loading.report import LoadReport, Progress, silent
 from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
 from formulary_catalog.store.catalog import CatalogWriter
@@ -38,10 +38,8 @@ class Loader:
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
         self._default_namespace = default_namespace
         self._loading = asyncio.Lock()
-        self.unembedded = ""
-        """How many workflows have no vector since the last load because the model failed, and why; empty if none."""
 
-    async def load(self, *, embedder: Embedder | None, progress: Progress | None = None) -> LoadReport:
+    async def load(self, *, embedder: Embedder | None, progress: Progress = silent) -> LoadReport:
         """Read all files and make the catalog what they say.
 
         What cannot be accepted is reported and skipped; what its file gave us earlier stays served. Without an
@@ -53,7 +51,7 @@ class Loader:
             Unavailable: the database does not answer; another load finishes the work.
         """
         async with self._loading:
-            return await self._load(embedder=embedder, tell=progress or _silent)
+            return await self._load(embedder=embedder, tell=progress)
 
     async def _load(self, *, embedder: Embedder | None, tell: Progress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
@@ -75,7 +73,6 @@ class Loader:
             )
             workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)
         await workflows.apply(manifests, progress=tell)
-        self.unembedded = report.unembedded
         return report
 
     async def _sync(self, *, broken_files: frozenset[str], model_id: str, report: LoadReport) -> WorkflowSync:
@@ -91,7 +88,3 @@ class Loader:
         documents = [document for file in found.files for document in read_documents(file.path, name=file.name)]
         manifests = sort_out([*found.rejections, *documents], default_namespace=self._default_namespace)
         return manifests, not found.incomplete
-
-
-def _silent(phase: str, done: int, total: int) -> None:
-    """For callers who show no progress."""

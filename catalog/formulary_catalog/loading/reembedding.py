@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import InvalidManifest
-from formulary_catalog.loading.report import Progress
+from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
+from formulary_catalog.loading.report import Progress, silent
+from formulary_catalog.loading.vectors import EMBEDDED_AT_ONCE, vectors_of
 from formulary_catalog.store.models import ModelStore
 from formulary_catalog.store.reembedding import ReembeddingStore, Unembedded
 
@@ -22,13 +23,12 @@ NOTICE_SECONDS = 30.0
 """How long before the change the servers are told of the new model, by default: they look every few seconds, and
 may have to load it from a slow disk."""
 
-_EMBEDDED_AT_ONCE = 64
-
 
 @dataclass(slots=True, kw_only=True)
 class ReembeddingReport:
     """What was done. `embedded` counts texts; `unreadable` names, by version id, workflows that this release cannot
-    read: they are found by their words alone. `purged` counts vectors of models that served earlier."""
+    read, `refused` those that the model does not take, `refusal` says why: they are found by their words alone.
+    `purged` counts vectors of models that served earlier."""
 
     model_id: str
     before: str = ""
@@ -36,6 +36,8 @@ class ReembeddingReport:
     workflows: int = 0
     embedded: int = 0
     unreadable: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+    refusal: str = ""
     purged: int = 0
 
 
@@ -50,7 +52,7 @@ class Reembedding:
         embedder: Embedder,
         source: str,
         notice_seconds: float = NOTICE_SECONDS,
-        progress: Progress,
+        progress: Progress = silent,
     ) -> None:
         self._models = models
         self._store = store
@@ -82,16 +84,33 @@ class Reembedding:
                 await self._embed_missing()
                 if report.changed and report.before:
                     await self._give_notice(began=began)
-                switched = await self._store.switch(self._model_id, without=sorted(report.unreadable))
+                switched = await self._store.switch(self._model_id, without=sorted(report.unreadable | report.refused))
             report.purged = await self._store.purge()
         return report
+
+    async def complete(self) -> ReembeddingReport:
+        """Embed what has no vector of the model, which has to be the one that serves, and change nothing else.
+
+        Raises:
+            Unavailable: another process re-embeds, or the database does not answer.
+            EmbedderUnavailable: the model failed; what it gave before is used.
+            PreparationEnded: it does not serve any more.
+        """
+        async with self._store.alone():
+            try:
+                await self._embed_missing()
+            except EmbedderUnavailable:
+                await self._store.use(self._model_id)
+                raise
+            await self._store.use(self._model_id)
+        return self._report
 
     async def _embed_missing(self) -> None:
         """One pass over what has no vector; what comes in behind it is left to the next."""
         done, self._report.workflows = await self._store.count(self._model_id)
         await self._save({}, text_hashes={}, done=done)  # which tells how far an earlier run came
         after = ""
-        while portion := await self._store.unembedded(self._model_id, after=after, limit=_EMBEDDED_AT_ONCE):
+        while portion := await self._store.unembedded(self._model_id, after=after, limit=EMBEDDED_AT_ONCE):
             after = portion[-1].version_id
             entries = self._entries(portion)
             done += len(entries)
@@ -111,11 +130,14 @@ class Reembedding:
 
     async def _embed(self, entries: Mapping[str, CatalogEntry], *, done: int) -> None:
         texts = {entry.text_hash: entry.embedding_text for entry in entries.values()}
-        vectors = await asyncio.to_thread(self._embedder.embed_documents, list(texts.values()))
+        vectors, refusals = await vectors_of(texts, embedder=self._embedder)
         # Another release may have made another text of the same document; from here on it is this one's.
         text_hashes = {version_id: entry.text_hash for version_id, entry in entries.items()}
-        await self._save(dict(zip(texts, vectors, strict=True)), text_hashes=text_hashes, done=done)
-        self._report.embedded += len(texts)
+        await self._save(vectors, text_hashes=text_hashes, done=done)
+        self._report.embedded += len(vectors)
+        if refusals:
+            self._report.refused |= {id_ for id_, text_hash in text_hashes.items() if text_hash not in vectors}
+            self._report.refusal = str(refusals[0])
 
     async def _save(
         self, vectors: Mapping[str, npt.NDArray[np.float32]], *, text_hashes: Mapping[str, str], done: int

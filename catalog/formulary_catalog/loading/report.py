@@ -9,6 +9,10 @@ Progress = Callable[[str, int, int], None]
 """Told the phase (`embedding` or `loading`), how much of it is done and how much there is; from any thread."""
 
 
+def silent(phase: str, done: int, total: int) -> None:
+    """For callers who show no progress."""
+
+
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
     """What one load did. Workflows are named `namespace/name@version`, removed ones and contexts `namespace/name`.

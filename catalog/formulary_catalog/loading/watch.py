@@ -22,22 +22,17 @@ async def watch(
     """The report, or the error, of a load for each change of the files, until the iteration is cancelled.
 
     Changes in quick succession are one. A load that failed is tried again every 5 s, because what made it fail, such
-    as a database that was away, changes no file. So is one that was made with another embedder than the present one:
-    what it wrote while the catalog changed its model has no vector of the new one. The first report covers what
-    changed before the watch began.
+    as a database that was away, changes no file. The first report covers what changed before the watch began.
     """
     stale = True
-    used: Embedder | None = None
     while True:
         changes = awatch(*loader.roots, debounce=_DEBOUNCE_MS, rust_timeout=_RETRY_MS, yield_on_timeout=True)
         try:
             async with aclosing(changes):
                 async for changed in changes:
-                    present = embedder()
-                    if not changed and not stale and present in (None, used):
+                    if not changed and not stale:
                         continue
-                    outcome = await _load(loader, embedder=present)
-                    used = present
+                    outcome = await _load(loader, embedder=embedder())
                     # A watch ends with its directory; a new one is needed for what has taken its place.
                     stale = isinstance(outcome, FormularyError) or _lost_root(changed, roots=loader.roots)
                     yield outcome

@@ -34,7 +34,9 @@ class ReadinessReport(BaseModel):
     database: str = Field(description="ok or unavailable")
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
-    mode: str = Field(description="how searches are ranked now: hybrid or lexical")
+    mode: str = Field(
+        description="what the model lets searches be ranked by now: hybrid or lexical; each answer tells its own"
+    )
     reembedding: str | None = Field(
         default=None, description="the embedding model that is being prepared, and how far that is; absent without one"
     )

@@ -196,6 +196,23 @@ class ReembeddingStore:
 
         return await self._database.write(write)
 
+    async def use(self, model_id: str) -> None:
+        """Give search rows the vectors of this model, as far as there are any.
+
+        Raises:
+            PreparationEnded: it is not the one that serves.
+        """
+
+        async def write(connection: Connection) -> None:
+            await begin_switch(connection)
+            if not await connection.fetchval(
+                "select exists (select from embedding_model where state = 'serving' and model_id = $1)", model_id
+            ):
+                raise _ended(model_id)
+            await _write_search_rows(connection, model_id=model_id)
+
+        await self._database.write(write)
+
     async def cancel(self) -> str:
         """Give up what is being prepared. Its id, empty if there was nothing.
 
