@@ -21,5 +21,10 @@ def test_a_short_word_with_two_mistakes_and_a_long_one_with_three_stay(word: str
     assert corrected(word) is None
 
 
+@pytest.mark.parametrize("misspelt", ["kubernetez", "kubernetesq", "qubernetes", "ubernetes"])
+def test_the_mistake_may_be_in_the_first_letter_or_the_last(misspelt: str) -> None:
+    assert corrected(misspelt) == "kubernetes"
+
+
 def test_letters_too_many_are_counted_one_by_one() -> None:
     assert distance("aaa", "a") == 2

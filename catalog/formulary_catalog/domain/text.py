@@ -43,7 +43,7 @@ def searchable_words(text: str, *, limit: int) -> list[str]:
 
 
 def _cut(word: str) -> str:
-    return word.encode("utf-8", "replace")[:_LONGEST_WORD].decode("utf-8", "ignore")
+    return word.encode()[:_LONGEST_WORD].decode(errors="ignore")
 
 
 def storable(text: str) -> bool:
