@@ -372,15 +372,28 @@ async def test_a_model_that_refuses_everything_has_failed(
 
 
 async def test_what_has_no_vector_of_the_serving_model_gets_one_as_far_as_the_model_works(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
 ) -> None:
     await fill(workflows, many())
+    assert await store.unranked(A) == MANY
     with pytest.raises(EmbedderUnavailable):
         await reembedding(writing, failing_after(100, model_id=A)).complete()
-    assert [model_id for model_id, _ in (await served_vectors(database)).values()].count(A) == 93
+    assert await store.unranked(A) == MANY - 93
     report = await reembedding(writing, Formula(A)).complete()
     assert (report.embedded, report.changed) == (MANY - 93, False)
     assert await served_models(database) == {A}
+    assert await store.unranked(A) == 0
+
+
+async def test_a_vector_that_was_stored_and_never_used_is_used_without_embedding_again(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
+) -> None:
+    (entry,) = await fill(workflows, [workflow("only")])
+    vectors = {entry.text_hash: Formula(A).embed_query(entry.embedding_text)}
+    await store.save(A, vectors=vectors, text_hashes={}, done=1, total=1)
+    assert await store.unranked(A) == 1
+    assert (await reembedding(writing, Formula(A)).complete()).embedded == 0
+    assert await store.unranked(A) == 0
 
 
 async def test_only_the_model_that_serves_is_completed(

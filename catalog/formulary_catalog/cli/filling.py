@@ -5,7 +5,7 @@ import asyncio
 import structlog
 
 from formulary_catalog.cli.embedders import LOOK_SECONDS
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.loading.vectors import unembedded
 from formulary_catalog.search.service import CatalogService
@@ -14,6 +14,7 @@ from formulary_catalog.store.models import ModelStore
 from formulary_catalog.store.reembedding import ReembeddingStore
 
 _MOST_SECONDS_BETWEEN = 60.0
+_UNREADABLE = "This release cannot read some manifests that an earlier one took; `formulary validate` says why."
 _log = structlog.get_logger(__name__)
 
 
@@ -47,15 +48,15 @@ class Filling:
         if embedder is None:
             return ""
         try:
-            if not await self._missing(embedder.model_id):
+            if not await self._store.unranked(embedder.model_id):
                 return ""
             reason = await self._complete(
                 Reembedding(models=self._models, store=self._store, embedder=embedder, source="")
             )
-            missing = await self._missing(embedder.model_id)
-        except FormularyError as error:
-            return str(error)
-        return unembedded(missing, because=reason) if missing else ""
+            missing = await self._store.unranked(embedder.model_id)
+        except Unavailable:  # the database, which is told elsewhere
+            return self.problem
+        return unembedded(missing, because=reason) if missing and reason else ""
 
     async def _complete(self, reembedding: Reembedding) -> str:
         """Why not all could be embedded; empty if they could."""
@@ -63,9 +64,6 @@ class Filling:
             report = await reembedding.complete()
         except FormularyError as error:
             return str(error)
-        _log.info("embedded_later", texts=report.embedded)
-        return report.refusal
-
-    async def _missing(self, model_id: str) -> int:
-        done, total = await self._store.count(model_id)
-        return total - done
+        if report.embedded:
+            _log.info("embedded_later", texts=report.embedded)
+        return report.refusal or (_UNREADABLE if report.unreadable else "")

@@ -100,6 +100,15 @@ class ReembeddingStore:
 
         return await self._database.read(read)
 
+    async def unranked(self, model_id: str) -> int:
+        """How many of the workflows that searches find they cannot rank by the vectors of this model."""
+
+        async def read(connection: Connection) -> int:
+            count = "select count(*) from workflow_search where leading_row and model_id is distinct from $1"
+            return int(await connection.fetchval(count, model_id))
+
+        return await self._database.read(read)
+
     async def unembedded(self, model_id: str, *, after: str, limit: int) -> list[Unembedded]:
         """Served workflows without a vector of the model, those after a version id, in the order of ids."""
 
