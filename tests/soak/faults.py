@@ -16,6 +16,7 @@ from formulary_catalog.store.embedded import EmbeddedPostgres
 
 HARM_SECONDS = 5.0
 _PATIENCE = 12
+_KILLS = 20
 _CHUNK = bytes(1024**2)
 
 
@@ -102,12 +103,15 @@ class Faults:
         assert await asyncio.to_thread(self._postgres.restart_if_dead)
 
     async def _kill_connections(self) -> None:
+        failures = self._failures()
         async with _connected(self._dsn) as connection:
-            for _ in range(20):
+            for kill in range(_KILLS * _PATIENCE):
+                if kill >= _KILLS and self._failures() > failures:  # reads are repeated: few calls notice at all
+                    break
                 await connection.execute(
                     "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'formulary_%'"
                 )
-                await asyncio.sleep(HARM_SECONDS / 20)
+                await asyncio.sleep(HARM_SECONDS / _KILLS)
 
     async def _lock_tables(self) -> None:
         """Nothing can be read from the catalog, as behind a long migration."""
