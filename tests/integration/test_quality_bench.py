@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from bench_quality import MANIFESTS, QUERIES, as_json, measure
 from quality_baselines import DENSE, HYBRID, LEXICAL, RRF
-from quality_judgements import Judgement, read_judgements
+from quality_judgements import Judgement, read_entries, read_judgements
 from quality_report import report, report_misses
 from quality_summary import OURS, Answered, summarise
 
@@ -88,3 +88,29 @@ async def test_another_set_is_measured_in_the_same_way(
 
     assert (found.rankings[OURS], found.allowed) == ([name], 1)
     assert (excluded.rankings[OURS], excluded.allowed) == ([], 0)
+
+
+async def test_the_name_of_a_signal_in_another_case_finds_the_workflows_for_it(
+    postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    workflows = [entry.workflow for entry in read_entries(MANIFESTS)]
+    signals = sorted({signal for workflow in workflows for signal in workflow.spec.labels.signal_type})
+    asked = [
+        Judgement(
+            id=query,
+            kind="pager",
+            part="held",
+            query=query,
+            best=tuple(each.metadata.name for each in workflows if signal in each.spec.labels.signal_type),
+            acceptable=(),
+            labels={},
+        )
+        for signal in signals
+        for query in (f"{signal.lower()} critical", f"{signal.upper()} in namespace shop")
+    ]
+
+    answers = await measure(asked, manifests=MANIFESTS, embedder=embedder, postgres=postgres)
+
+    assert len(answers) > 100
+    right = sum(each.grades(OURS)[0] > 0 for each in answers)
+    assert right >= 0.9 * len(answers)

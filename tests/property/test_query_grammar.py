@@ -1,5 +1,7 @@
 """The query grammar: signal type, severity, keywords, or natural language."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,7 +49,31 @@ def test_a_second_word_that_is_no_severity_stays_in_the_text(second: str) -> Non
 def test_natural_language_infers_nothing_and_keeps_every_word(query: str) -> None:
     parsed = parse_query(query, first_word_is_signal=False)
     assert (parsed.signal_type, parsed.severity) == ("", "")
-    assert parsed.text.startswith(" ".join(query.split()))
+    assert parsed.text.casefold().startswith(" ".join(query.split()).casefold())
+
+
+@given(signal=st.sampled_from(CANONICAL_SIGNAL_TYPES), in_case=st.sampled_from([str.lower, str.upper, str.capitalize]))
+def test_a_name_in_another_case_infers_nothing_and_is_ranked_by_as_the_name(
+    signal: str, in_case: Callable[[str], str]
+) -> None:
+    assert not is_canonical(in_case(signal)) or signal == "Evicted"
+    parsed = parse_query(f"the pod: {in_case(signal)}, since 3", first_word_is_signal=False)
+    named = parse_query(f"the pod: {signal}, since 3", first_word_is_signal=False)
+    assert parsed.signal_type == ""
+    assert parsed.text == (named.text if signal != "Evicted" else f"the pod: {in_case(signal)}, since 3")
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("kubehpamaxedout", "KubeHpaMaxedOut Kube Hpa Maxed Out"),
+        ("ImagePullBackoff", "ImagePullBackOff Image Pull Back Off"),
+        ("backoff limit of a statefulset", "backoff limit of a statefulset"),  # one word each in the vocabulary
+        ("notoomkilled oomkilleds", "notoomkilled oomkilleds"),
+    ],
+)
+def test_names_of_the_synonyms_are_restored_and_other_words_kept(query: str, text: str) -> None:
+    assert parse_query(query, first_word_is_signal=False).text == text
 
 
 @given(query=queries)

@@ -1,8 +1,10 @@
 """The query grammar: `<signal_type> <severity> [keywords]`, or natural language (DESIGN section 5)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.domain.labels import WILDCARD
+from formulary_catalog.domain.synonyms import with_names
 from formulary_catalog.domain.text import with_split_words
 
 CANONICAL_SIGNAL_TYPES = (
@@ -50,8 +52,12 @@ def parse_query(query: str, *, first_word_is_signal: bool) -> ParsedQuery:
     """
     parts = query.split()
     if not first_word_is_signal:
-        return ParsedQuery(signal_type="", severity="", text=with_split_words(" ".join(parts)))
+        return ParsedQuery(signal_type="", severity="", text=_readable(parts))
     second = parts[1].rstrip(_TRAILING_PUNCTUATION).casefold() if len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
     ranked = [parts[0], *parts[2 if severity else 1 :]]
-    return ParsedQuery(signal_type=first_word(query), severity=severity, text=with_split_words(" ".join(ranked)))
+    return ParsedQuery(signal_type=first_word(query), severity=severity, text=_readable(ranked))
+
+
+def _readable(parts: Sequence[str]) -> str:
+    return with_split_words(with_names(" ".join(parts)))

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from formulary_catalog.domain.text import split_camel_case, words
 
+_WORD = re.compile(r"\w+")
 _ENDINGS = re.compile(r"(?:ing|ed|es|(?<!s)s|e)$")
 _MIN_STEM = 3
 _Phrase = tuple[str, ...]
@@ -71,6 +72,21 @@ def folded(word: str) -> str:
     if len(stem) < _MIN_STEM:
         return lower
     return stem[:-1] if stem != lower and stem[-1] == stem[-2] else stem
+
+
+def with_names(text: str) -> str:
+    """The text with the names of the data as they are written, such as `OOMKilled` for `oomkilled`, so that they can be
+    taken apart."""
+    return _WORD.sub(lambda found: _names().get(found[0].casefold(), found[0]), text)
+
+
+@cache
+def _names() -> Mapping[str, str]:
+    """The compound words of the data, by what they are in lower case; not those that the vocabulary has as one word."""
+    data = synonyms()
+    texts = (text for each in data.concepts for text in (each.concept, *each.said, *each.words))
+    names = {word.casefold(): word for text in texts for word in words(text) if len(split_camel_case(word)) > 1}
+    return {lower: name for lower, name in names.items() if lower not in data.vocabulary}
 
 
 @cache
