@@ -51,6 +51,7 @@ def test_splitting_loses_no_character_of_the_text(text: str) -> None:
 def test_query_words_are_distinct_lower_case_and_bounded() -> None:
     assert searchable_words("OOMKilled: killed, OOMKilled!", limit=10) == ["oomkilled", "oom", "killed"]
     assert searchable_words("one two three", limit=2) == ["one", "two"]
+    assert searchable_words("nf_conntrack __ _a", limit=10) == ["nf", "conntrack", "a"]  # the index has no underscores
     assert searchable_words("… !? --", limit=10) == []
     assert searchable_words("a" + "容" * 3000, limit=10) == ["a" + "容" * 681]  # 2,044 bytes, and no part of another
 

@@ -75,18 +75,22 @@ def folded(word: str) -> str:
 
 
 def with_names(text: str) -> str:
-    """The text with the names of the data as they are written, such as `OOMKilled` for `oomkilled`, so that they can be
-    taken apart."""
-    return _WORD.sub(lambda found: _names().get(found[0].casefold(), found[0]), text)
+    """The text with the names of the data as they are written, such as `OOMKilled` for `oomkilled` and `OOM_KILLED`, so
+    that they can be taken apart."""
+    return _WORD.sub(lambda found: _names().get(_in_one(found[0]), found[0]), text)
 
 
 @cache
 def _names() -> Mapping[str, str]:
-    """The compound words of the data, by what they are in lower case; not those that the vocabulary has as one word."""
+    """The compound words of the data, by what they are in one; not those that the vocabulary has as one word."""
     data = synonyms()
     texts = (text for each in data.concepts for text in (each.concept, *each.said, *each.words))
-    names = {word.casefold(): word for text in texts for word in words(text) if len(split_camel_case(word)) > 1}
-    return {lower: name for lower, name in names.items() if lower not in data.vocabulary}
+    names = {_in_one(word): word for text in texts for word in words(text) if len(split_camel_case(word)) > 1}
+    return {in_one: name for in_one, name in names.items() if in_one not in data.vocabulary}
+
+
+def _in_one(word: str) -> str:
+    return word.casefold().replace("_", "")
 
 
 @cache

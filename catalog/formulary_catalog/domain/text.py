@@ -38,8 +38,14 @@ def searchable_words(text: str, *, limit: int) -> list[str]:
 
     A word that is too long for the lexical index, which cannot hold it, is cut: the query still says something.
     """
-    expanded = (_cut(part.casefold()) for word in words(text) for part in (word, *split_camel_case(word)))
+    expanded = (_cut(part.casefold()) for word in words(text) for part in _forms(word))
     return list(dict.fromkeys(expanded))[:limit]
+
+
+def _forms(word: str) -> list[str]:
+    # The lexical index holds no underscores: it would find the parts anywhere and call that the word.
+    parts = split_camel_case(word)
+    return parts if "_" in word else [word, *parts]
 
 
 def _cut(word: str) -> str:
