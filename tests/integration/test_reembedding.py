@@ -362,6 +362,18 @@ async def test_a_workflow_that_the_new_model_refuses_holds_nothing_up_and_is_fou
     assert [name for name, (model_id, _) in served.items() if model_id != B] == ["w007"]
 
 
+async def test_workflows_that_the_model_refuses_keep_no_later_run_from_its_end(
+    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
+) -> None:
+    await fill(workflows, many(), embedder=Formula(A))
+    first = await reembedding(writing, Formula(B, before=refusing("w0"))).run()
+    assert (len(first.refused), first.changed) == (100, True)
+    again = await reembedding(writing, Formula(B, before=refusing("w0"))).run()
+    assert (len(again.refused), again.embedded) == (100, 0)
+    await fill(workflows, [workflow("late")])
+    assert (await reembedding(writing, Formula(B, before=refusing("w0"))).complete()).embedded == 1
+
+
 async def test_a_model_that_refuses_everything_has_failed(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
@@ -383,6 +395,7 @@ async def test_what_has_no_vector_of_the_serving_model_gets_one_as_far_as_the_mo
     assert (report.embedded, report.changed) == (MANY - 93, False)
     assert await served_models(database) == {A}
     assert await store.unranked(A) == 0
+    assert await store.unranked(B) == 0, "what does not serve ranks nothing, and lacks nothing"
 
 
 async def test_a_vector_that_was_stored_and_never_used_is_used_without_embedding_again(

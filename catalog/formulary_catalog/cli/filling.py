@@ -5,13 +5,13 @@ import asyncio
 import structlog
 
 from formulary_catalog.cli.embedders import LOOK_SECONDS
-from formulary_catalog.errors import FormularyError, Unavailable
+from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.loading.vectors import unembedded
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database import Database
 from formulary_catalog.store.models import ModelStore
-from formulary_catalog.store.reembedding import ReembeddingStore
+from formulary_catalog.store.reembedding import PreparationEnded, ReembeddingStore
 
 _MOST_SECONDS_BETWEEN = 60.0
 _UNREADABLE = "This release cannot read some manifests that an earlier one took; `formulary validate` says why."
@@ -54,7 +54,9 @@ class Filling:
                 Reembedding(models=self._models, store=self._store, embedder=embedder, source="")
             )
             missing = await self._store.unranked(embedder.model_id)
-        except Unavailable:  # the database, which is told elsewhere
+        except PreparationEnded:  # another model serves now, and its embedder comes with the next look at the models
+            return ""
+        except Unavailable:  # the database, which is told elsewhere, or somebody else is at it
             return self.problem
         return unembedded(missing, because=reason) if missing and reason else ""
 
@@ -62,7 +64,7 @@ class Filling:
         """Why not all could be embedded; empty if they could."""
         try:
             report = await reembedding.complete()
-        except FormularyError as error:
+        except EmbedderUnavailable as error:
             return str(error)
         if report.embedded:
             _log.info("embedded_later", texts=report.embedded)

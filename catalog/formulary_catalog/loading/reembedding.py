@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
+from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, TextsRefused
 from formulary_catalog.loading.report import Progress, silent
 from formulary_catalog.loading.vectors import EMBEDDED_AT_ONCE, vectors_of
 from formulary_catalog.store.models import ModelStore
@@ -106,8 +106,13 @@ class Reembedding:
         return self._report
 
     async def _embed_missing(self) -> None:
-        """One pass over what has no vector; what comes in behind it is left to the next."""
+        """One pass over what has no vector; what comes in behind it is left to the next.
+
+        Raises:
+            EmbedderUnavailable: the model failed, or has never taken any text.
+        """
         done, self._report.workflows = await self._store.count(self._model_id)
+        takes_some = done > 0
         await self._save({}, text_hashes={}, done=done)  # which tells how far an earlier run came
         after = ""
         while portion := await self._store.unembedded(self._model_id, after=after, limit=EMBEDDED_AT_ONCE):
@@ -115,6 +120,8 @@ class Reembedding:
             entries = self._entries(portion)
             done += len(entries)
             await self._embed(entries, done=done)
+            if len(self._report.refused) > 1 and not (takes_some or self._report.embedded):
+                raise TextsRefused(self._report.refusal)
 
     def _entries(self, portion: Sequence[Unembedded]) -> dict[str, CatalogEntry]:
         """What can be read, by version id."""

@@ -23,12 +23,10 @@ async def vectors_of(texts: Mapping[str, str], *, embedder: Embedder) -> tuple[_
     about the others.
 
     Raises:
-        EmbedderUnavailable: the model failed, or refuses all of several texts.
+        EmbedderUnavailable: the model failed.
     """
     refusals: list[TextsRefused] = []
     vectors = await asyncio.to_thread(_taken, list(texts.items()), embedder=embedder, refusals=refusals)
-    if not vectors and len(refusals) > 1:
-        raise refusals[0]
     return vectors, refusals
 
 
@@ -63,6 +61,8 @@ async def store_missing_vectors(
         without -= vectors.keys()
         problem = str(refusals[0]) if refusals else problem
         report.embedded += len(vectors)
+        if len(refusals) > 1 and not report.embedded and len(missing) == len(texts):
+            break  # it takes nothing at all, so far as anybody knows
         progress("embedding", start + len(portion), len(missing))
     if without:
         report.unembedded = unembedded(sum(entry.text_hash in without for entry in served), because=problem)

@@ -55,8 +55,9 @@ class ReembeddingStore:
         async with self._database.exclusively(_REEMBEDDING) as alone:
             if not alone:
                 raise Unavailable(
-                    "another process is re-embedding this catalog; `formulary doctor` shows how far it is. Wait until "
-                    "it is done, or stop it and try again"
+                    "another process is re-embedding this catalog, or embeds what had no vector, as `formulary up` "
+                    "does; `formulary doctor` shows how far a change of the model is. Wait until it is done, or stop "
+                    "it and try again"
                 )
             yield
 
@@ -101,10 +102,13 @@ class ReembeddingStore:
         return await self._database.read(read)
 
     async def unranked(self, model_id: str) -> int:
-        """How many of the workflows that searches find they cannot rank by the vectors of this model."""
+        """How many of the workflows that searches find they cannot rank by meaning; 0 unless this model serves."""
 
         async def read(connection: Connection) -> int:
-            count = "select count(*) from workflow_search where leading_row and model_id is distinct from $1"
+            count = """
+            select count(*) from workflow_search where leading_row and model_id is distinct from $1
+            and exists (select from embedding_model where state = 'serving' and model_id = $1)
+            """
             return int(await connection.fetchval(count, model_id))
 
         return await self._database.read(read)
