@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextReader, ContextWriter
 from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.pool import POOL
 from support import manifest
 from support.filling import fill
 from support.services import open_service
@@ -337,7 +339,26 @@ async def test_a_workflow_that_requires_what_the_incident_has_stands_above_its_e
     answer = await service.search(_request(_header("rr-1")), caller=CALLER)
     assert [hit.workflow_id for hit in answer.workflows] == ["c-for-gitops", "a-for-any", "b-for-stateful"]
     why = [[why for why in hit.match_reasons if "detected" in why] for hit in answer.workflows]
-    assert why == [["requires what was detected: gitOpsTool"], [], []]
+    assert why == [["requires what was detected: gitOpsTool argocd"], [], []]
+
+
+async def test_what_is_required_and_detected_is_told_with_its_value(
+    workflows: CatalogWriter, service: CatalogService, contexts: ContextWriter
+) -> None:
+    await fill(workflows, [manifest.workflow("without-hpa", detectedLabels={"hpaEnabled": False})])
+    await contexts.save(_context("oom", detected_labels={"hpaEnabled": "false"}))
+    (hit,) = (await service.search(_request(_header("rr-1")), caller=CALLER)).workflows
+    assert "requires what was detected: hpaEnabled false" in hit.match_reasons
+
+
+async def test_a_workflow_that_requires_what_the_incident_has_is_among_the_candidates_of_a_query_without_words(
+    workflows: CatalogWriter, service: CatalogService, contexts: ContextWriter
+) -> None:
+    many = [manifest.workflow(f"a-{number}") for number in range(POOL)]
+    await fill(workflows, [*many, manifest.workflow("z-for-gitops", detectedLabels={"gitOpsManaged": True})])
+    await contexts.save(_context("oom", detected_labels={"gitOpsManaged": "true"}))
+    answer = await service.search(replace(_request(_header("rr-1")), query="!?"), caller=CALLER)
+    assert (answer.search_mode, answer.workflows[0].workflow_id) == ("labels-only", "z-for-gitops")
 
 
 async def test_labels_of_the_caller_narrow_further_and_may_not_touch_those_of_the_incident(

@@ -86,7 +86,8 @@ def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -
             wildcard.append(wire_name(dimension))
         elif not declared:
             generic.append(wire_name(dimension))
-    detected = [key for key in workflow.spec.detected_labels if key in constraints.detected]
+    observed = constraints.detected
+    detected = [f"{key} {observed[key]}" for key in workflow.spec.detected_labels if key in observed]
     found = {
         "declared for ": exact,
         "any ": wildcard,

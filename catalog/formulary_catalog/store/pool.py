@@ -161,7 +161,7 @@ def _order(plan: Plan, *, stems: Mapping[str, Stem], arguments: Arguments) -> tu
     distance = f"{_distance(plan.vectors, arguments)} as distance"
     words = [f"({query})" for word in plan.words if (query := stems[word].query)]
     if not words:
-        return [distance, "name", "namespace"], "name, namespace"
+        return [distance, "name", "namespace"], "confirmed desc, name, namespace"
     if plan.vectors:
         return [distance], "distance, version_id"
     question = arguments.add(" | ".join(words), "text")
