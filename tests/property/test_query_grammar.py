@@ -69,7 +69,7 @@ def test_a_name_in_another_case_infers_nothing_and_is_ranked_by_as_the_name(
         ("kubehpamaxedout", "KubeHpaMaxedOut Kube Hpa Maxed Out"),
         ("ImagePullBackoff", "ImagePullBackOff Image Pull Back Off"),
         ("CRASH_LOOP_BACK_OFF", "CrashLoopBackOff Crash Loop Back Off"),
-        ("backoff limit of a statefulset", "backoff limit of a statefulset"),  # one word each in the vocabulary
+        ("backoff, setup and cleanup of a statefulset", "backoff, setup and cleanup of a statefulset"),
         ("notoomkilled oomkilleds", "notoomkilled oomkilleds"),
     ],
 )
