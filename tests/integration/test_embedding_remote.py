@@ -1,5 +1,6 @@
 """A remote model: the same promises as one that runs here, and a clean, quick failure however the endpoint fails."""
 
+import asyncio
 import gc
 import itertools
 import json
@@ -13,6 +14,7 @@ import pytest
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.loading.vectors import vectors_of
 from support.embedding_endpoint import Answer, Endpoint, Handler, cosines, running, seconds_of
 from support.waiting import wait_until
 
@@ -342,18 +344,31 @@ def test_a_bulk_does_not_ask_again_where_that_would_not_help(endpoint: Endpoint)
 def test_a_bulk_is_sent_in_smaller_parts_to_an_endpoint_that_takes_fewer(endpoint: Endpoint, refusal: int) -> None:
     endpoint.most_texts, endpoint.refusal = 5, refusal
     texts = [f"text {number}" for number in range(40)]
-    documents = load(endpoint.tei).embed_documents(texts)
-    assert cosines(documents, [endpoint.vector(text) for text in texts]).min() > 0.999999
+    documents, refusals = asyncio.run(vectors_of({text: text for text in texts}, embedder=load(endpoint.tei)))
+    assert (sorted(documents), refusals) == (sorted(texts), [])
+    assert cosines([documents[text] for text in texts], [endpoint.vector(text) for text in texts]).min() > 0.999999
 
 
 def test_a_text_that_is_too_long_for_the_model_is_cut(endpoint: Endpoint) -> None:
     endpoint.most_characters, endpoint.refusal = 1000, 400
     embedder = load(endpoint.openai)
     long = "word " * 800
-    documents = embedder.embed_documents(["short", long, "another"])
+    texts = ["short", long, "another"]
+    documents, refusals = asyncio.run(vectors_of({text: text for text in texts}, embedder=embedder))
     expected = [endpoint.vector(text) for text in ("short", long[:1000], "another")]
-    assert cosines(documents, expected).min() > 0.999999
-    np.testing.assert_array_equal(embedder.embed_query(long), documents[1])
+    assert refusals == []
+    assert cosines([documents[text] for text in texts], expected).min() > 0.999999
+    np.testing.assert_array_equal(embedder.embed_query(long), documents[long])
+
+
+def test_a_text_that_is_never_taken_costs_the_others_few_questions(endpoint: Endpoint) -> None:
+    embedder = load(endpoint.tei)
+    endpoint.most_characters, endpoint.refusal = 500, 422
+    texts = {**{f"{number}": f"text {number}" for number in range(30)}, "long": "word " * 800}
+    asked = endpoint.asked()
+    documents, refusals = asyncio.run(vectors_of(texts, embedder=embedder))
+    assert (texts.keys() - documents.keys(), len(refusals)) == ({"long"}, 1)
+    assert endpoint.asked() - asked <= 12  # halves, halves of halves, and the text alone, whole and cut
 
 
 def test_a_bulk_gives_up_on_a_text_that_is_never_taken(endpoint: Endpoint) -> None:

@@ -61,7 +61,7 @@ class RemoteEmbedder:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
 
         Asks again, later and later, while its patience lasts. Raises `EmbedderUnavailable` after that, `TextsRefused`
-        if it does not take one of the texts.
+        if it does not take one of the texts, or not so many.
         """
         vectors = np.empty((len(texts), DIMENSIONS), np.float32)
         for start in range(0, len(texts), self._most_texts):
@@ -115,10 +115,9 @@ class RemoteEmbedder:
         try:
             return await self._patiently(texts)
         except TextsRefused as refusal:
-            if len(texts) == 1:
-                return await self._patiently([_shortened(texts[0], refusal=refusal)])
-        middle = len(texts) // 2
-        return np.concatenate([await self._portion(texts[:middle]), await self._portion(texts[middle:])])
+            if len(texts) > 1:
+                raise  # who asked for them knows which are worth asking for apart
+            return await self._patiently([_shortened(texts[0], refusal=refusal)])
 
     async def _patiently(self, texts: Sequence[str]) -> Vectors:
         """The vectors, asked for again for as long as a bulk may wait."""
