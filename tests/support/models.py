@@ -33,7 +33,7 @@ def other_model(directory: Path, *, cache_dir: Path) -> Path:
     for source in (bundled, locate(str(directory))):
         copied = CachedExport.of(source, cache_dir=cache_dir)
         with copied.writing() as partial:
-            for file in ("model.onnx", "tokenizer.json"):
+            for file in ("model.xml", "model.bin", "tokenizer.json"):
                 _link(str(export.directory / file), str(partial / file))
             copied.publish(partial, cosine=export.cosine)
     return directory

@@ -1,13 +1,14 @@
 """Which texts share a run of the model: in a bulk, and when several threads ask at once."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
-from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches
+from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches, padded, width
 from support.waiting import wait_until
 
 
@@ -19,8 +20,8 @@ class Model:
         self.runs: list[list[Tokens]] = []
         self.error: BaseException | None = None
 
-    def run(self, texts: list[Tokens]) -> Vectors:
-        self.runs.append(texts)
+    def run(self, texts: Sequence[Tokens]) -> Vectors:
+        self.runs.append(list(texts))
         assert self.go.wait(timeout=60)
         if self.error is not None:
             raise self.error
@@ -30,14 +31,20 @@ class Model:
 class Threads:
     """Asks a batcher in threads, one after another: the next begins when this one computes or waits."""
 
-    def __init__(self, model: Model, *, at_once: int) -> None:
-        self.batcher = Batcher(model.run, at_once=at_once)
+    def __init__(self, model: Model) -> None:
+        self.batcher = Batcher(model.run)
         self._pool = ThreadPoolExecutor(max_workers=100)
         self._model = model
 
     def ask(self, tokens: Tokens) -> "Future[Vectors]":
+        return self._submit(partial(self.batcher.vector, tokens))
+
+    def ask_for_all(self, batch: list[Tokens]) -> "Future[Vectors]":
+        return self._submit(partial(self.batcher.vectors, batch))
+
+    def _submit(self, ask: Callable[[], Vectors]) -> "Future[Vectors]":
         before = self._under_way()
-        future = self._pool.submit(self.batcher.vector, tokens)
+        future = self._pool.submit(ask)
         wait_until(lambda: self._under_way() > before, what="it to compute or wait")
         return future
 
@@ -56,18 +63,30 @@ def model() -> Model:
 
 @pytest.fixture
 def threads(model: Model) -> Iterator[Threads]:
-    asking = Threads(model, at_once=1)
+    asking = Threads(model)
     yield asking
     asking.close()
 
 
-def test_a_bulk_runs_texts_of_equally_many_tokens_together_and_each_once() -> None:
-    texts = [[1] * length for length in (3, 5, 3, 4, 5, 3)]
+@pytest.mark.parametrize(("length", "filled_up_to"), [(0, 16), (2, 16), (16, 16), (17, 32), (250, 256), (256, 256)])
+def test_a_text_is_filled_up_to_a_multiple_of_sixteen_tokens(length: int, filled_up_to: int) -> None:
+    assert width(length) == filled_up_to
+
+
+def test_texts_are_filled_up_in_width_and_number_and_the_mask_tells_what_is_theirs() -> None:
+    ids, mask = padded([[7], [8, 9], [5, 6, 7]])
+    assert ids.shape == mask.shape == (4, 16)
+    assert [row[keep].tolist() for row, keep in zip(ids, mask == 1, strict=True)] == [[7], [8, 9], [5, 6, 7], [7]]
+
+
+def test_a_bulk_runs_texts_of_one_width_together_and_each_once() -> None:
+    texts = [[1] * length for length in (3, 40, 16, 17, 48, 5)]
     assert sorted(map(sorted, batches(texts))) == [[0, 2, 5], [1, 4], [3]]
 
 
 @pytest.mark.parametrize(
-    ("length", "sizes"), [(4, [32, 32, 6]), (32, [16] * 4 + [6]), (256, [2] * 35), (600, [1] * 70)]
+    ("length", "sizes"),
+    [(4, [32, 32, 6]), (32, [16] * 4 + [6]), (48, [8] * 8 + [6]), (256, [2] * 35), (600, [1] * 70)],
 )
 def test_a_batch_is_bounded_in_texts_and_tokens(length: int, sizes: list[int]) -> None:
     assert [len(batch) for batch in batches([[1] * length] * 70)] == sizes
@@ -79,13 +98,24 @@ def test_one_that_asks_alone_is_computed_at_once(model: Model, threads: Threads)
     assert model.runs == [[[1, 2, 3]]]
 
 
-def test_those_who_wait_with_equally_many_tokens_share_the_next_run(model: Model, threads: Threads) -> None:
-    first, *waiting = [threads.ask(tokens) for tokens in ([1], [1, 2], [1, 2, 3], [3, 4], [4, 5, 6], [5, 6])]
+def test_those_who_wait_with_texts_of_one_width_share_the_next_run(model: Model, threads: Threads) -> None:
+    long, longer = [1] * 20, [1] * 30
+    first, *waiting = [threads.ask(tokens) for tokens in ([1], [1, 2], long, [3, 4, 5], longer, [5, 6])]
     model.go.set()
 
     assert first.result().tolist() == [1]
-    assert [future.result().tolist() for future in waiting] == [[3], [6], [7], [15], [11]]
-    assert model.runs == [[[1]], [[1, 2], [3, 4], [5, 6]], [[1, 2, 3], [4, 5, 6]]]
+    assert [future.result().tolist() for future in waiting] == [[3], [20], [12], [30], [11]]
+    assert model.runs == [[[1]], [[1, 2], [3, 4, 5], [5, 6]], [long, longer]]
+
+
+def test_a_batch_of_a_bulk_waits_for_its_turn_and_queries_for_theirs(model: Model, threads: Threads) -> None:
+    first = threads.ask([1])
+    batch = threads.ask_for_all([[2], [3]])
+    query = threads.ask([4])
+    model.go.set()
+
+    assert [first.result().tolist(), batch.result().tolist(), query.result().tolist()] == [[1], [[2], [3]], [4]]
+    assert model.runs == [[[1]], [[2], [3]], [[4]]]
 
 
 def test_more_wait_than_a_batch_may_hold(model: Model, threads: Threads) -> None:
@@ -96,11 +126,10 @@ def test_more_wait_than_a_batch_may_hold(model: Model, threads: Threads) -> None
     assert [len(run) for run in model.runs] == [1, 32, 32, 5]
 
 
-def test_no_more_than_the_given_number_compute_at_once(model: Model) -> None:
-    threads = Threads(model, at_once=2)
-    futures = [threads.ask([0] * length) for length in (1, 2, 3, 4)]
-    assert len(model.runs) == 2
-    threads.close()
+def test_no_more_than_one_computes_at_once(model: Model, threads: Threads) -> None:
+    futures = [threads.ask([0] * length) for length in (1, 20, 40)]
+    assert len(model.runs) == 1
+    model.go.set()
     assert all(future.result().tolist() == [0] for future in futures)
 
 
@@ -114,3 +143,15 @@ def test_a_failed_run_fails_for_all_who_shared_it_and_for_nobody_else(model: Mod
 
     model.error = None
     assert threads.batcher.vector([4, 4]).tolist() == [8]
+
+
+def test_a_failed_batch_of_a_bulk_hands_its_place_over(model: Model, threads: Threads) -> None:
+    batch, query = threads.ask_for_all([[1]]), threads.ask([2])
+    model.error = RuntimeError("broken")
+    model.go.set()
+    for future in (batch, query):
+        with pytest.raises(RuntimeError, match="broken"):
+            future.result()
+
+    model.error = None
+    assert threads.batcher.vector([4]).tolist() == [4]

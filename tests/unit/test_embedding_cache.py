@@ -13,16 +13,17 @@ from formulary_catalog.embedding.model import ModelSource
 SOURCE = ModelSource(name="acme/tiny model", revision="0123456789ab", path=Path("unused"))
 
 
-def _publish(export: CachedExport, *, model: bytes = b"graph", tokenizer: bytes = b"words") -> None:
+def _publish(export: CachedExport, *, model: bytes = b"weights", tokenizer: bytes = b"words") -> None:
     with export.writing() as partial:
-        (partial / "model.onnx").write_bytes(model)
+        (partial / "model.xml").write_bytes(b"graph")
+        (partial / "model.bin").write_bytes(model)
         (partial / "tokenizer.json").write_bytes(tokenizer)
         export.publish(partial, cosine=0.99995)
 
 
 def _publish_without_a_tokenizer(export: CachedExport) -> None:
     with export.writing() as partial:
-        (partial / "model.onnx").write_bytes(b"half")
+        (partial / "model.bin").write_bytes(b"half")
         export.publish(partial, cosine=1.0)
 
 
@@ -38,7 +39,7 @@ def published(export: CachedExport) -> CachedExport:
 
 
 def test_the_directory_names_model_revision_and_format(export: CachedExport, tmp_path: Path) -> None:
-    assert export.directory == tmp_path / "models" / "acme--tiny--model-0123456789ab-1"
+    assert export.directory == tmp_path / "models" / "acme--tiny--model-0123456789ab-2"
 
 
 def test_the_users_cache_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -61,7 +62,7 @@ def test_an_export_of_another_model_is_not_taken_for_this_one(published: CachedE
 
 
 def _truncate(directory: Path) -> None:
-    (directory / "model.onnx").write_bytes(b"grap")
+    (directory / "model.bin").write_bytes(b"weight")
 
 
 def _flip_a_bit(directory: Path) -> None:
@@ -83,7 +84,7 @@ def _empty_the_manifest(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "defect"),
     [
-        (_truncate, "its model.onnx is truncated"),
+        (_truncate, "its model.bin is truncated"),
         (_flip_a_bit, "its tokenizer.json is corrupt"),
         (_lose_a_file, "its tokenizer.json is missing"),
         (_garble_the_manifest, "its manifest.json is damaged"),
@@ -97,9 +98,9 @@ def test_damage_is_noticed(published: CachedExport, damage: Callable[[Path], Non
 
 def test_publishing_replaces_a_damaged_export(published: CachedExport) -> None:
     _truncate(published.directory)
-    _publish(published, model=b"another graph")
+    _publish(published, model=b"other weights")
     assert published.defect() is None
-    assert (published.directory / "model.onnx").read_bytes() == b"another graph"
+    assert (published.directory / "model.bin").read_bytes() == b"other weights"
 
 
 def test_a_writer_that_fails_leaves_the_export_as_it_was(published: CachedExport) -> None:
@@ -110,7 +111,7 @@ def test_a_writer_that_fails_leaves_the_export_as_it_was(published: CachedExport
 
 
 def test_leftovers_of_a_killed_writer_are_swept(export: CachedExport) -> None:
-    leftover = export.directory.with_name(f"{export.directory.name}.partial") / "model.onnx.plain"
+    leftover = export.directory.with_name(f"{export.directory.name}.partial") / "model.onnx"
     leftover.parent.mkdir(parents=True)
     leftover.touch()
     with export.writing() as partial:

@@ -15,13 +15,14 @@ from platformdirs import user_cache_dir
 
 from formulary_catalog.embedding.model import ModelSource
 
-MODEL_FILE = "model.onnx"
+MODEL_FILE = "model.xml"
+WEIGHTS_FILE = "model.bin"
 TOKENIZER_FILE = "tokenizer.json"
 
 # Part of the directory's name: raise it when exports made before must no longer be used.
-_FORMAT = 1
+_FORMAT = 2
 _MANIFEST_FILE = "manifest.json"
-_FILES = (MODEL_FILE, TOKENIZER_FILE)
+_FILES = (MODEL_FILE, WEIGHTS_FILE, TOKENIZER_FILE)
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class CachedExport:
     def defect(self) -> str | None:
         """Why this export cannot be used, in a few words; None if it is present and intact.
 
-        Reads every byte (about 0.1 s for 86 MiB): onnxruntime loads some damaged files without a word.
+        Reads every byte (about 0.05 s for 44 MiB): damaged weights load without a word.
         """
         try:
             return self._defect()

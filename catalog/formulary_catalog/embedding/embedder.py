@@ -75,9 +75,9 @@ def load_embedder(
             )
 
     # Imported here: this takes 0.2 s, and whoever only names the protocol should not pay for it.
-    from formulary_catalog.embedding.onnx import OnnxEmbedder
+    from formulary_catalog.embedding.local import LocalEmbedder
 
-    return OnnxEmbedder(export.directory, model_id=source.id)
+    return LocalEmbedder(export.directory, model_id=source.id)
 
 
 def _make_export(*, model: str, source: ModelSource, cache_dir: Path | None) -> None:

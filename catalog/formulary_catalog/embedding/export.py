@@ -6,7 +6,6 @@ must never pay. Needs the `export` extra.
 
 import argparse
 import importlib.util
-import json
 import os
 import sys
 import time
@@ -17,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE, CachedExport
+from formulary_catalog.embedding.local import LocalEmbedder
 from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
-from formulary_catalog.embedding.onnx import OnnxEmbedder
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
 
 MIN_COSINE = 0.9999
@@ -93,11 +92,10 @@ def _export(source: ModelSource, *, directory: Path) -> float:
     from formulary_catalog.embedding.graph import load_reference, write_graph, write_tokenizer
 
     model = load_reference(source.path)
-    config = json.loads((source.path / "config.json").read_bytes())
-    write_graph(model, directory / MODEL_FILE, heads=config["num_attention_heads"])
+    write_graph(model, directory / MODEL_FILE)
     expected = model.encode(list(_CHECK_TEXTS), normalize_embeddings=True, show_progress_bar=False)
     write_tokenizer(model, directory / TOKENIZER_FILE)
-    cosine = _least_cosine(expected, OnnxEmbedder(directory, model_id=source.id).embed_documents(_CHECK_TEXTS))
+    cosine = _least_cosine(expected, LocalEmbedder(directory, model_id=source.id).embed_documents(_CHECK_TEXTS))
     if not cosine >= MIN_COSINE:  # so that NaN is refused as well
         raise EmbedderUnavailable(
             f"The export of {source.name} strays from the reference (cosine {cosine:.4f}, at least {MIN_COSINE} is "
