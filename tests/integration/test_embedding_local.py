@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.embedding import Embedder, load_embedder, local
+from formulary_catalog.embedding.batching import Tokens, Vectors
 from formulary_catalog.embedding.model import locate
 
 TEXTS = (
@@ -210,3 +213,30 @@ load_embedder(cache_dir=Path({str(kept)!r})).embed_query("pod was OOMKilled")
     subprocess.run([sys.executable, "-c", code], env=environment, check=True)
 
     assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_text_has_the_same_vector_in_every_shape_of_batch(embedder: Embedder) -> None:
+    words = "pod node disk memory image secret probe volume quota taint".split()
+    texts = {length: " ".join(islice(cycle(words), length)) for length in range(4, 254, 16)}
+    for text in texts.values():
+        alone = embedder.embed_query(text)
+        for number in (2, 3, 4, 8, 9):
+            assert (embedder.embed_documents([text] * number) == alone).all(), text
+
+
+def test_texts_run_one_by_one_where_more_would_be_rounded_in_another_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mock for processors without AVX-512, which this machine need not be."""
+    exact = local._run
+
+    def rounding(request: Any, texts: Sequence[Tokens], *, model_id: str) -> Vectors:
+        vectors = exact(request, texts, model_id=model_id)
+        return np.nextafter(vectors, np.float32(1)) if len(texts) > 1 else vectors
+
+    monkeypatch.setattr(local, "_run", rounding)
+    embedder = load_embedder()
+    queries = [f"disk pressure on node {number}" for number in range(40)]
+    alone = np.stack([embedder.embed_query(query) for query in queries])
+
+    np.testing.assert_array_equal(embedder.embed_documents(queries), alone)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        np.testing.assert_array_equal(list(pool.map(embedder.embed_query, queries)), alone)

@@ -86,7 +86,7 @@ def test_a_bulk_runs_texts_of_one_width_together_and_each_once() -> None:
 
 @pytest.mark.parametrize(
     ("length", "sizes"),
-    [(4, [32, 32, 6]), (32, [16] * 4 + [6]), (48, [8] * 8 + [6]), (256, [2] * 35), (600, [1] * 70)],
+    [(4, [8] * 8 + [6]), (32, [8] * 8 + [6]), (48, [4] * 17 + [2]), (128, [2] * 35), (600, [1] * 70)],
 )
 def test_a_batch_is_bounded_in_texts_and_tokens(length: int, sizes: list[int]) -> None:
     assert [len(batch) for batch in batches([[1] * length] * 70)] == sizes
@@ -123,7 +123,7 @@ def test_more_wait_than_a_batch_may_hold(model: Model, threads: Threads) -> None
     model.go.set()
 
     assert [future.result().tolist() for future in futures] == [[number] for number in range(70)]
-    assert [len(run) for run in model.runs] == [1, 32, 32, 5]
+    assert [len(run) for run in model.runs] == [1] + [8] * 8 + [5]
 
 
 def test_no_more_than_one_computes_at_once(model: Model, threads: Threads) -> None:

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 Vectors = npt.NDArray[np.float32]
-Tokens = list[int]
+Tokens = Sequence[int]
 
-_TEXTS = 32
-# More tokens at once are hardly faster, cost memory that is never given back, and let queries wait longer.
-_TOKENS = 512
+TEXTS = 8
+"""How many texts run together at most. More are hardly faster, cost memory, and let queries wait longer."""
+_TOKENS = 256
 _STEP = 16
 
 
@@ -28,15 +28,15 @@ def width(length: int) -> int:
     return max(1, -(-length // _STEP)) * _STEP
 
 
-def batches(texts: Sequence[Tokens]) -> Iterator[list[int]]:
-    """Positions of the texts to run together, all of them: of one width, at most 32 texts and 512 tokens at a time."""
+def batches(texts: Sequence[Tokens], *, most: int = TEXTS) -> Iterator[list[int]]:
+    """Positions of the texts to run together, all of them: of one width, at most so many and 256 tokens at a time."""
 
     def width_at(position: int) -> int:
         return width(len(texts[position]))
 
     for wide, group in groupby(sorted(range(len(texts)), key=width_at), key=width_at):
         positions = list(group)
-        size = _batch_size(wide)
+        size = _batch_size(wide, most=most)
         for start in range(0, len(positions), size):
             yield positions[start : start + size]
 
@@ -52,9 +52,9 @@ def padded(texts: Sequence[Tokens]) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     return ids, mask
 
 
-def _batch_size(wide: int) -> int:
-    most = min(_TEXTS, max(1, _TOKENS // wide))
-    return 1 << (most.bit_length() - 1)
+def _batch_size(wide: int, *, most: int) -> int:
+    size = min(most, max(1, _TOKENS // wide))
+    return 1 << (size.bit_length() - 1)
 
 
 @dataclass(eq=False, slots=True)
@@ -72,9 +72,10 @@ class Batcher:
     There is no thread of its own: whoever is done hands its place to the one that has waited longest.
     """
 
-    def __init__(self, run: Callable[[Sequence[Tokens]], Vectors]) -> None:
-        """Compute with `run`, in one of the asking threads at a time."""
+    def __init__(self, run: Callable[[Sequence[Tokens]], Vectors], *, most: int = TEXTS) -> None:
+        """Compute with `run`, in one of the asking threads at a time, for at most so many texts together."""
         self._run = run
+        self._most = most
         self._lock = Lock()
         self._busy = False
         self._queue: deque[_Waiting] = deque()
@@ -119,7 +120,7 @@ class Batcher:
 
     def _joining(self, wide: int) -> list[_Waiting]:
         with self._lock:
-            joining = [other for other in self._queue if other.width == wide][: _batch_size(wide) - 1]
+            joining = [other for other in self._queue if other.width == wide][: _batch_size(wide, most=self._most) - 1]
             for other in joining:
                 self._queue.remove(other)
             return joining

@@ -1,6 +1,6 @@
 """The embedder of the serving process: the model's export, run by OpenVINO on one thread."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,22 +9,23 @@ import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types; `_run` is the typed boundary
 from tokenizers import Tokenizer
 
-from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches, padded
+from formulary_catalog.embedding.batching import TEXTS, Batcher, Tokens, Vectors, batches, padded
 from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE
 from formulary_catalog.embedding.model import DIMENSIONS
 from formulary_catalog.errors import EmbedderUnavailable
 
 INPUT, MASK, OUTPUT = "input_ids", "attention_mask", "embedding"
 
-# The first run of each shape takes longer than the others: these are the ones of a query of up to 32 tokens.
-_WARMED = (32, 16)
+# Texts of both widths that most queries have: the first run of each shape takes longer than the others.
+_SHORT, _USUAL = range(1, 9), range(1, 25)
 
 
 class LocalEmbedder:
     """Unit vectors of 384 float32 from an intact export. Thread-safe.
 
-    A text has the same vector, bit for bit, alone or in any batch: how much is added to it depends on its length
-    alone, and what stands in other rows of a batch takes no part in its arithmetic.
+    A text has the same vector, bit for bit, alone or in any batch: how far it is filled up depends on its own length,
+    and what stands in other rows of a batch takes no part in its arithmetic. Where the processor rounds in another way
+    for more rows, texts run one by one.
     """
 
     def __init__(self, directory: Path, *, model_id: str) -> None:
@@ -39,9 +40,10 @@ class LocalEmbedder:
                 f"delete it, so that it is made anew."
             ) from error
         # Nothing here refers to the embedder itself: its 100 MB shall be free as soon as nobody uses it.
-        self._batcher = Batcher(partial(_run, request, model_id=model_id))
-        for length in _WARMED:
-            self._batcher.vector([0] * length)
+        run = partial(_run, request, model_id=model_id)
+        run([_SHORT])
+        self._together = TEXTS if _same_together(run) else 1
+        self._batcher = Batcher(run, most=self._together)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
@@ -51,7 +53,7 @@ class LocalEmbedder:
         """
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
-        for batch in batches(tokens):
+        for batch in batches(tokens, most=self._together):
             vectors[batch] = self._batcher.vectors([tokens[position] for position in batch])
         vectors.flags.writeable = False
         return vectors
@@ -78,6 +80,14 @@ def _run(request: Any, texts: Sequence[Tokens], *, model_id: str) -> Vectors:
     except Exception as error:  # OpenVINO's types have no common base
         raise EmbedderUnavailable(f"The embedding model {model_id} failed ({type(error).__name__}).") from error
     return vectors[: len(texts)]
+
+
+def _same_together(run: Callable[[Sequence[Tokens]], Vectors]) -> bool:
+    """Whether a text has the vector in the largest batch that it has alone: the kernels go by the number of rows.
+
+    Those of processors with AVX-512 do not mind how many there are, those of others do from some 100 rows on.
+    """
+    return bool((run([_USUAL] * TEXTS) == run([_USUAL])).all())
 
 
 def _compiled(model: Path) -> Any:

@@ -12,7 +12,7 @@ from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
 
-_CAPACITY = 512  # of 14 to 25 KB each
+_CAPACITY = 384  # of 14 to 25 KB each
 _log = structlog.get_logger(__name__)
 
 

@@ -12,7 +12,7 @@ from formulary_catalog.store.entering import entered_table
 
 WEIGHTS = {Place.NAME: "A", Place.WHEN_TO_USE: "B", Place.WHAT: "C", Place.SIGNAL: "D"}
 """How the index marks the lexemes of each field."""
-_CAPACITY = 16 * 1024**2
+_CAPACITY = 12 * 1024**2
 """Bytes of what is remembered, 3 to 6 KB of a usual workflow."""
 _BYTES_OF_A_LEXEME = 72
 _LONG = 500
