@@ -8,10 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.scoring import SearchMode
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.vectors import QueryVectors
+from formulary_catalog.store.catalog import CatalogWriter
+from support import manifest
+from support.filling import fill
 from support.models import Formula
+from support.services import open_service
 
 TEXTS = ("one", "two", "three")
 
@@ -158,3 +166,29 @@ async def test_who_gives_up_does_not_give_up_for_others(vectors: QueryVectors) -
     assert (await patient)["text"].keys() == {"a@1"}
     with pytest.raises(asyncio.CancelledError):
         await impatient
+
+
+async def test_a_query_is_embedded_as_its_first_word_was_understood_last(
+    workflows: CatalogWriter, database: str
+) -> None:
+    embedder = Counting("formula@1")
+    labels = manifest.workflow("")["spec"]["labels"] | {"signalType": ["Checkoutslow"]}
+    await fill(workflows, [manifest.workflow("own", labels=labels), manifest.workflow("other")], embedder=embedder)
+    service = await open_service(database, embedder=embedder)
+
+    async def answer(query: str, *, embedded: list[str]) -> SearchAnswer:
+        embedder.asked.clear()
+        given = await service.search(search_request(query=query), caller=Caller(name="test", access=EVERYTHING))
+        assert embedder.asked == embedded
+        assert given.search_mode == SearchMode.HYBRID
+        return given
+
+    first = await answer("Checkoutslow critical one", embedded=["Checkoutslow critical one", "Checkoutslow one"])
+    second = await answer("Checkoutslow critical two", embedded=["Checkoutslow two"])
+    assert [hit.workflow_id for hit in first.workflows] == [hit.workflow_id for hit in second.workflows] == ["own"]
+    assert len((await answer("restart critical two", embedded=["restart critical two"])).workflows) == 2
+    await workflows.suspend(namespace="formulary", name="own")
+    third = await answer("Checkoutslow critical three", embedded=["Checkoutslow three", "Checkoutslow critical three"])
+    fourth = await answer("Checkoutslow critical four", embedded=["Checkoutslow critical four"])
+    assert [hit.workflow_id for hit in third.workflows] == [hit.workflow_id for hit in fourth.workflows] == ["other"]
+    await service.close()

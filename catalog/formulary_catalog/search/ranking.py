@@ -1,6 +1,7 @@
 """One search on its way: what is planned, what was found, in which order, and what is known of the page."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import structlog
 
@@ -15,22 +16,23 @@ from formulary_catalog.store.search import Found
 _log = structlog.get_logger(__name__)
 
 
+class NotEmbedded(Exception):
+    """The catalog takes the first word for what was not expected, and the text to rank by then has no vector yet."""
+
+
 class Ranking:
     """Ranks the pool of one search. The store calls its methods in the middle of a read, perhaps more than once."""
 
     def __init__(
-        self,
-        *,
-        plans: Mapping[bool, SearchPlan],
-        vectors: Mapping[str, VectorsByModel],
-        parsed: ParsedWorkflows,
-        top_k: int,
+        self, *, plan: Callable[[bool], SearchPlan], expected: bool, parsed: ParsedWorkflows, top_k: int
     ) -> None:
-        self._plans = plans
-        self._vectors = vectors
+        """`plan` makes the plan for a first word that is a signal type or is none, `expected` is what it will be."""
+        self._plan = cache(plan)
         self._parsed = parsed
         self._top_k = top_k
-        self.chosen = next(iter(plans.values()))
+        self.vectors: dict[str, VectorsByModel] = {}
+        """Of the texts of the plans, those that were embedded."""
+        self.chosen = self._plan(expected)
         self.mode = SearchMode.LEXICAL
         self.scored: Sequence[Scored] = ()
         self.weights: list[float] = []
@@ -41,16 +43,26 @@ class Ranking:
     @property
     def models(self) -> list[str]:
         """The models that the query was embedded by."""
-        return sorted(self._vectors[self.chosen.parsed.text])
+        return sorted(self.vectors[self.chosen.parsed.text])
+
+    def text(self, first_word_is_signal: bool) -> str:
+        """What to embed if the first word is one, or is none."""
+        return self._plan(first_word_is_signal).parsed.text
 
     def plan(self, first_word_is_signal: bool) -> Plan:
-        """What to search for, now that the catalog has told what the first word is."""
-        self.chosen = self._plans.get(first_word_is_signal, self.chosen)
+        """What to search for, now that the catalog has told what the first word is.
+
+        Raises:
+            NotEmbedded: the text of that plan is missing in `vectors`.
+        """
+        self.chosen = self._plan(first_word_is_signal)
+        if self.chosen.parsed.text not in self.vectors:
+            raise NotEmbedded
         return Plan(
             constraints=self.chosen.constraints,
             asked=self.chosen.asked,
             words=[term.word for term in self.chosen.terms],
-            vectors=self._vectors[self.chosen.parsed.text],
+            vectors=self.vectors[self.chosen.parsed.text],
         )
 
     def page(self, pool: Pool) -> Sequence[str]:

@@ -1,7 +1,7 @@
 """One search from request to answer: context, plan, vector, pool, ranking, notes."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -12,20 +12,19 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 from formulary_catalog.domain.choosing import what_to_check
 from formulary_catalog.domain.presenting import match_reasons, not_invocable_notes, workflow_hit
-from formulary_catalog.domain.query import first_word, is_canonical
 from formulary_catalog.domain.request import SearchRequest
 from formulary_catalog.domain.scoring import Scored, SearchMode
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.notes import search_notes
 from formulary_catalog.search.parsed import ParsedWorkflow, ParsedWorkflows
-from formulary_catalog.search.planning import plan_search
-from formulary_catalog.search.ranking import Ranking
-from formulary_catalog.search.scope import Scoping
+from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.search.ranking import NotEmbedded, Ranking
+from formulary_catalog.search.scope import Scope, Scoping
 from formulary_catalog.search.trail import Record
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.store.page import PageRow
-from formulary_catalog.store.search import SearchStore
+from formulary_catalog.store.search import Found, SearchStore
 
 Fit = Callable[[SearchAnswer], SearchAnswer]
 """Makes an answer fit its edge. Applied before the audit row is written, so that the row tells what left."""
@@ -62,23 +61,22 @@ class Searcher:
         """
         with self._phase("context"):
             scope = await self._scoping.of(request.context, caller=caller, record=record)
-        plans = {
-            is_signal: plan_search(
-                request, context=scope.context, first_word_is_signal=is_signal, strict_keys=self._strict_keys
+
+        def plan(first_word_is_signal: bool) -> SearchPlan:
+            return plan_search(
+                request,
+                context=scope.context,
+                first_word_is_signal=first_word_is_signal,
+                strict_keys=self._strict_keys,
             )
-            for is_signal in ((True,) if is_canonical(first_word(request.query)) else (False, True))
-        }
-        with self._phase("embed"):
-            vectors = await self._vectors.of({plan.parsed.text for plan in plans.values()}, given=request.embedding)
-        ranking = Ranking(plans=plans, vectors=vectors, parsed=self._parsed, top_k=request.top_k)
-        with self._phase("sql"):
-            found = await self._store.search(
-                query=request.query,
-                plan=ranking.plan,
-                page=ranking.page,
-                known=ranking.known,
-                namespaces=scope.namespaces,
-            )
+
+        # As it was understood last, for most often it still is: to embed the query both ways takes twice as long.
+        expected = self._store.counts_as_signal(request.query, namespaces=scope.namespaces)
+        ranking = Ranking(plan=plan, expected=expected, parsed=self._parsed, top_k=request.top_k)
+        try:
+            found = await self._find(request, ranking=ranking, scope=scope, first_word=(expected,))
+        except NotEmbedded:
+            found = await self._find(request, ranking=ranking, scope=scope, first_word=(False, True))
         page = ranking.workflows(found)
         hits = [
             _hit(scored, workflow=parsed.workflow, ranking=ranking, row=found.rows[scored.evidence.version_id])
@@ -112,6 +110,22 @@ class Searcher:
             returned={hit.version_id for hit in answer.workflows},
         )
         return answer
+
+    async def _find(
+        self, request: SearchRequest, *, ranking: Ranking, scope: Scope, first_word: Iterable[bool]
+    ) -> Found:
+        """What the store finds, for a first word that is a signal type, is none, or may be either."""
+        with self._phase("embed"):
+            texts = {ranking.text(is_signal) for is_signal in first_word}
+            ranking.vectors = await self._vectors.of(texts, given=request.embedding)
+        with self._phase("sql"):
+            return await self._store.search(
+                query=request.query,
+                plan=ranking.plan,
+                page=ranking.page,
+                known=ranking.known,
+                namespaces=scope.namespaces,
+            )
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

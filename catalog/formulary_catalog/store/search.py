@@ -45,6 +45,11 @@ class SearchStore:
         Whether they still are is a guess, which the database checks.
         """
 
+    def counts_as_signal(self, query: str, *, namespaces: frozenset[str] | None) -> bool:
+        """Whether the query's first word counted as a signal type when it was asked for last: what to expect."""
+        word = first_word(query)
+        return is_canonical(word) or (namespaces, word) in self._in_use
+
     async def search(
         self,
         *,
@@ -73,7 +78,7 @@ class SearchStore:
             return planned, pool
 
         async def read(connection: Connection) -> tuple[Found, bool]:
-            guess = (namespaces, signal_word) in self._in_use
+            guess = signal_word != "" and self.counts_as_signal(query, namespaces=namespaces)
             planned, pool = await look(connection, in_use=guess)
             if pool.word_in_use is not guess:
                 self._remember(signal_word, namespaces=namespaces, in_use=pool.word_in_use)
