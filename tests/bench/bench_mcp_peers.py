@@ -1,9 +1,10 @@
 """A whole MCP search next to mcp-server-qdrant and chroma-mcp: the same documents, the same model, the same sessions.
 
 The peers only look for the nearest vectors. Ours checks labels and rights, ranks by words as well, gives reasons, and
-writes each search into its audit trail before it answers. It is asked for an incident, as in production: it looks up
-what the incident demands, here nothing, so that it compares all documents as the others do. A tool of ours that does
-nothing is asked as well: no search over MCP could be faster.
+writes each search into its audit trail before it answers. It is asked for an incident: it looks up what the incident
+demands, here nothing. It is asked twice: in words alone, so that it compares all documents as the others do, and as
+agents ask, with the signal and the severity of the alert before the same words, by which it leaves most of them out;
+the peers have nothing to do that with. A tool of ours that does nothing is asked as well: no search could be faster.
 """
 
 import argparse
@@ -12,18 +13,19 @@ import json
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import count, cycle
 from pathlib import Path
+from typing import Any
 
 from bench_mcp import INCIDENT, REMEDIATION_ID, SEARCH, Client, seconds_of, server
 from bench_server import TRIVIAL_TOOL
 from catalogs import Catalog
 from mcp_sessions import KeptSession, SessionEachCall
 from mcp_stdio import stdio_session
-from peer_servers import PEERS, TOP, Call
+from peer_servers import PEERS, TOP, Peer
 from quantiles import milliseconds
 from rich.console import Console
 from rich.progress import track
@@ -38,32 +40,50 @@ from support.process import FORMULARY
 from support.serving import load
 from support.toolcache import installed, run_installer
 
-OURS, NOTHING = "formulary", "formulary, a tool that does nothing"
+OURS, ALERT, NOTHING = "formulary", "formulary, with the alert", "formulary, a tool that does nothing"
 GOAL = 3.0
 _WARM_UP = 5
-_REPEATED = "pods of the checkout service use more and more memory until they are killed"
 WHOLE, KEPT, STDIO = "whole session, HTTP", "kept session, HTTP", "kept session, stdio"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A server, how it is asked, and what the searches take in milliseconds; `slower` than ours at p50."""
+    """A server, how it is asked, and what the searches take in milliseconds; `slower` than ours at p50, both ways."""
 
     name: str
     session: str
     query: str
     p50: float
     p95: float
-    slower: float = 1.0
+    slower: float
+    slower_than_alert: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked: the words, and the signal type that the alert gives for them."""
+
+    words: str
+    signal: str
+
+    @property
+    def alert(self) -> str:
+        """The query of an agent that follows the tool's description."""
+        return f"{self.signal} critical {self.words}"
+
+
+_REPEATED = Question(
+    words="pods of the checkout service use more and more memory until they are killed", signal="OOMKilled"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A client of a server, and how a query is a call of a tool there."""
+    """A client of a server, and how a question is a call of a tool there."""
 
     name: str
     client: Client
-    call: Call
+    call: Callable[[Question], tuple[str, dict[str, Any]]]
 
 
 def measure(*, documents: int, rounds: int) -> list[Asked]:
@@ -76,11 +96,11 @@ def measure(*, documents: int, rounds: int) -> list[Asked]:
         subjects: dict[str, list[Subject]] = {WHOLE: [], KEPT: [], STDIO: []}
         _start_ours(subjects, catalog=catalog, directory=directory, stack=stack)
         _start_peers(subjects, catalog=catalog, directory=directory, home=home, stack=stack)
-        queries = _queries(catalog)
+        questions = _questions(catalog)
         return [
             asked
             for session, members in subjects.items()
-            for asked in _asked(session, members, queries=queries, rounds=rounds)
+            for asked in _asked(session, members, questions=questions, rounds=rounds)
         ]
 
 
@@ -102,9 +122,10 @@ def _start_ours(subjects: Mapping[str, list[Subject]], *, catalog: Catalog, dire
         STDIO: stack.enter_context(stdio_session(command, environment={}, log=log, meta={META_KEY: REMEDIATION_ID})),
     }
     for session, client in clients.items():
-        subjects[session].append(
-            Subject(name=OURS, client=client, call=lambda query: (SEARCH, {"query": query, "top_k": TOP}))
-        )
+        subjects[session] += [
+            Subject(name=OURS, client=client, call=lambda asked: (SEARCH, {"query": asked.words, "top_k": TOP})),
+            Subject(name=ALERT, client=client, call=lambda asked: (SEARCH, {"query": asked.alert, "top_k": TOP})),
+        ]
     for session in (WHOLE, KEPT):
         subjects[session].append(Subject(name=NOTHING, client=clients[session], call=lambda _: (TRIVIAL_TOOL, {})))
 
@@ -120,36 +141,49 @@ def _start_peers(
             peer.fill(session, documents)
         if peer.http:
             url = stack.enter_context(peer.served(home=home, data=data, port=_free_port()))
-            subjects[WHOLE].append(Subject(name=peer.name, client=SessionEachCall(url), call=peer.call))
-            subjects[KEPT].append(Subject(name=peer.name, client=KeptSession(url), call=peer.call))
+            subjects[WHOLE].append(_subject(peer, client=SessionEachCall(url)))
+            subjects[KEPT].append(_subject(peer, client=KeptSession(url)))
         else:
-            client = stack.enter_context(peer.stdio(home=home, data=data))
-            subjects[STDIO].append(Subject(name=peer.name, client=client, call=peer.call))
+            subjects[STDIO].append(_subject(peer, client=stack.enter_context(peer.stdio(home=home, data=data))))
 
 
-def _asked(session: str, subjects: list[Subject], *, queries: Iterator[str], rounds: int) -> Iterator[Asked]:
+def _subject(peer: Peer, *, client: Client) -> Subject:
+    return Subject(name=peer.name, client=client, call=lambda asked: peer.call(asked.words))
+
+
+def _asked(session: str, subjects: list[Subject], *, questions: Iterator[Question], rounds: int) -> Iterator[Asked]:
     for kind in ("new", "repeated"):
         times: dict[str, list[float]] = {subject.name: [] for subject in subjects}
         for number in track(range(_WARM_UP + rounds), description=f"{session}, {kind}", transient=True):
-            query = next(queries) if kind == "new" else _REPEATED
+            question = next(questions) if kind == "new" else _REPEATED
             for subject in subjects:
-                taken = seconds_of(subject.client, subject.call(query))
+                taken = seconds_of(subject.client, subject.call(question))
                 if number >= _WARM_UP:
                     times[subject.name].append(taken)
         ours, _ = milliseconds(times[OURS])
+        alert, _ = milliseconds(times[ALERT])
         for name, taken_each in times.items():
             p50, p95 = milliseconds(taken_each)
-            yield Asked(name=name, session=session, query=kind, p50=p50, p95=p95, slower=p50 / ours)
+            yield Asked(
+                name=name,
+                session=session,
+                query=kind,
+                p50=p50,
+                p95=p95,
+                slower=p50 / ours,
+                slower_than_alert=p50 / alert,
+            )
 
 
-def _queries(catalog: Catalog) -> Iterator[str]:
-    """What is seen of each trouble, in words, none twice: many sentences say the same was seen.
+def _questions(catalog: Catalog) -> Iterator[Question]:
+    """What is seen of each trouble, none twice: many sentences say the same was seen.
 
-    None begins with a signal, so that all documents are compared.
+    The words of none begin with a signal, so that all documents are compared.
     """
     for number, sentence in zip(count(1), cycle(catalog.sentences)):
         _, _, seen = sentence.when_to_use.partition(": ")
-        yield f"{sentence.kind.rpartition('/')[2]} {number} in trouble: {seen}"
+        words = f"{sentence.kind.rpartition('/')[2]} {number} in trouble: {seen}"
+        yield Question(words=words, signal=sentence.signals[0])
 
 
 def _install_model(directory: Path) -> None:
@@ -165,20 +199,20 @@ def _free_port() -> int:
 
 def report(measured: list[Asked]) -> None:
     """Print the table."""
-    table = Table("a search over MCP", "", "query", "p50 ms", "p95 ms", "to ours", "goal")
+    table = Table("a search over MCP", "", "query", "p50 ms", "p95 ms", "to ours", "to ours with the alert", "goal")
     for asked in measured:
-        compared = "" if asked.name == OURS else f"{asked.slower:.1f}x"
-        peer = asked.name not in (OURS, NOTHING)
+        peer = asked.name not in (OURS, ALERT, NOTHING)
         table.add_row(
             asked.session,
             asked.name,
             asked.query,
             f"{asked.p50:.1f}",
             f"{asked.p95:.1f}",
-            f"{compared} slower" if peer else compared,
+            f"{asked.slower:.1f}x",
+            f"{asked.slower_than_alert:.1f}x",
             f">= {GOAL:g}x" if peer else "",
         )
-    Console(width=110).print(table)
+    Console(width=120).print(table)
 
 
 def main() -> None:
