@@ -13,7 +13,7 @@ setup: .venv/ready ## Install everything into .venv and export the embedding mod
 
 .venv/ready: pyproject.toml constraints.txt scripts/system.sh
 	@bash scripts/system.sh $(PYTHON)
-	@echo "installing into .venv: about 2 GB, a few minutes the first time"
+	@echo "installing into .venv: about 2.4 GB, a few minutes the first time"
 	$(PYTHON) -m venv .venv
 	@# torch first and pinned: any other version would bring gigabytes of accelerator libraries along
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
