@@ -133,3 +133,12 @@ async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, servic
 
     names = [span.name for span in exporter.get_finished_spans()]
     assert names == ["formulary.search.context", "formulary.search.embed", "formulary.search.sql"]
+
+    exporter.clear()
+    await _store(workflows, "own", labels={**workflow("x")["spec"]["labels"], "signalType": ["Checkoutslow"]})
+    await service.search(search_request(query="Checkoutslow critical"), caller=CALLER)
+
+    spans = exporter.get_finished_spans()
+    found_out = ["formulary.search.embed", "formulary.search.sql"]
+    assert [span.name for span in spans] == ["formulary.search.context", *found_out, *found_out]
+    assert all(span.status.is_ok for span in spans)

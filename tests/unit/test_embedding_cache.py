@@ -23,6 +23,7 @@ def _publish(export: CachedExport, *, model: bytes = b"weights", tokenizer: byte
 
 def _publish_without_a_tokenizer(export: CachedExport) -> None:
     with export.writing() as partial:
+        (partial / "model.xml").write_bytes(b"graph")
         (partial / "model.bin").write_bytes(b"half")
         export.publish(partial, cosine=1.0)
 
@@ -104,14 +105,14 @@ def test_publishing_replaces_a_damaged_export(published: CachedExport) -> None:
 
 
 def test_a_writer_that_fails_leaves_the_export_as_it_was(published: CachedExport) -> None:
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="tokenizer"):
         _publish_without_a_tokenizer(published)
     assert published.defect() is None
     assert not list(published.directory.parent.glob("*.partial"))
 
 
 def test_leftovers_of_a_killed_writer_are_swept(export: CachedExport) -> None:
-    leftover = export.directory.with_name(f"{export.directory.name}.partial") / "model.onnx"
+    leftover = export.directory.with_name(f"{export.directory.name}.partial") / "model.bin"
     leftover.parent.mkdir(parents=True)
     leftover.touch()
     with export.writing() as partial:

@@ -41,7 +41,6 @@ class LocalEmbedder:
             ) from error
         # Nothing here refers to the embedder itself: its 100 MB shall be free as soon as nobody uses it.
         run = partial(_run, request, model_id=model_id)
-        run([_SHORT])
         self._together = TEXTS if _same_together(run) else 1
         self._batcher = Batcher(run, most=self._together)
 
@@ -87,7 +86,7 @@ def _same_together(run: Callable[[Sequence[Tokens]], Vectors]) -> bool:
 
     Those of processors with AVX-512 do not mind how many there are, those of others do from some 100 rows on.
     """
-    return bool((run([_USUAL] * TEXTS) == run([_USUAL])).all())
+    return all((run([tokens] * TEXTS) == run([tokens])).all() for tokens in (_SHORT, _USUAL))
 
 
 def _compiled(model: Path) -> Any:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -70,13 +71,9 @@ class Searcher:
                 strict_keys=self._strict_keys,
             )
 
-        # As it was understood last, for most often it still is: to embed the query both ways takes twice as long.
         expected = self._store.counts_as_signal(request.query, namespaces=scope.namespaces)
         ranking = Ranking(plan=plan, expected=expected, parsed=self._parsed, top_k=request.top_k)
-        try:
-            found = await self._find(request, ranking=ranking, scope=scope, first_word=(expected,))
-        except NotEmbedded:
-            found = await self._find(request, ranking=ranking, scope=scope, first_word=(False, True))
+        found = await self._find(request, ranking=ranking, scope=scope, expected=expected)
         page = ranking.workflows(found)
         hits = [
             _hit(scored, workflow=parsed.workflow, ranking=ranking, row=found.rows[scored.evidence.version_id])
@@ -111,21 +108,34 @@ class Searcher:
         )
         return answer
 
-    async def _find(
-        self, request: SearchRequest, *, ranking: Ranking, scope: Scope, first_word: Iterable[bool]
-    ) -> Found:
-        """What the store finds, for a first word that is a signal type, is none, or may be either."""
+    async def _find(self, request: SearchRequest, *, ranking: Ranking, scope: Scope, expected: bool) -> Found:
+        """What the store finds, with the query embedded as its first word is `expected` to be: a signal type or none.
+
+        As it was understood last, for most often it still is: to embed the query both ways takes twice as long.
+        """
+        search = partial(
+            self._store.search,
+            query=request.query,
+            plan=ranking.plan,
+            page=ranking.page,
+            known=ranking.known,
+            namespaces=scope.namespaces,
+        )
+        await self._embed(request, ranking=ranking, first_word=(expected,))
+        with self._phase("sql"):
+            try:
+                return await search()
+            except NotEmbedded:
+                pass  # within the phase, which has not failed
+        await self._embed(request, ranking=ranking, first_word=(False, True))
+        with self._phase("sql"):
+            return await search()
+
+    async def _embed(self, request: SearchRequest, *, ranking: Ranking, first_word: Iterable[bool]) -> None:
+        """The vectors of the query whose first word is a signal type, is none, or may be either."""
         with self._phase("embed"):
             texts = {ranking.text(is_signal) for is_signal in first_word}
             ranking.vectors = await self._vectors.of(texts, given=request.embedding)
-        with self._phase("sql"):
-            return await self._store.search(
-                query=request.query,
-                plan=ranking.plan,
-                page=ranking.page,
-                known=ranking.known,
-                namespaces=scope.namespaces,
-            )
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:

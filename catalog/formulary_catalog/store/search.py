@@ -39,7 +39,7 @@ class SearchStore:
         self._database = database
         self._stems = Stems()
         self._texts = Texts()
-        self._in_use: LRUCache[tuple[frozenset[str] | None, str], None] = LRUCache(_WORDS)
+        self._in_use: LRUCache[tuple[frozenset[str] | None, str], bool] = LRUCache(_WORDS)
         """First words that were signal types in use in these namespaces when they were asked there last.
 
         Whether they still are is a guess, which the database checks.
@@ -48,7 +48,7 @@ class SearchStore:
     def counts_as_signal(self, query: str, *, namespaces: frozenset[str] | None) -> bool:
         """Whether the query's first word counted as a signal type when it was asked for last: what to expect."""
         word = first_word(query)
-        return is_canonical(word) or (namespaces, word) in self._in_use
+        return is_canonical(word) or self._was_in_use(word, namespaces=namespaces)
 
     async def search(
         self,
@@ -78,7 +78,7 @@ class SearchStore:
             return planned, pool
 
         async def read(connection: Connection) -> tuple[Found, bool]:
-            guess = signal_word != "" and self.counts_as_signal(query, namespaces=namespaces)
+            guess = self._was_in_use(signal_word, namespaces=namespaces)
             planned, pool = await look(connection, in_use=guess)
             if pool.word_in_use is not guess:
                 self._remember(signal_word, namespaces=namespaces, in_use=pool.word_in_use)
@@ -99,9 +99,12 @@ class SearchStore:
             found, _ = await self._database.read(read)
         return found
 
+    def _was_in_use(self, word: str, *, namespaces: frozenset[str] | None) -> bool:
+        return self._in_use.get((namespaces, word), False)
+
     def _remember(self, word: str, *, namespaces: frozenset[str] | None, in_use: bool) -> None:
         if in_use:
-            self._in_use[namespaces, word] = None
+            self._in_use[namespaces, word] = True
         else:
             self._in_use.pop((namespaces, word), None)
 
