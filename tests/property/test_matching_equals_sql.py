@@ -1,7 +1,7 @@
 """The search statement returns exactly what the pure label rules allow, over generated catalogs and requests."""
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
 from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
 from formulary_catalog.domain.matching import allowed, confirmed_count, generic_count
 from formulary_catalog.domain.text import exclusion_phrase
@@ -62,6 +62,11 @@ WORDS = [
 ]
 SOUGHT = [*WORDS, "pod", "kill", "strasse", "s", "izmir", "cpu c", "|", "kill title", "restartpod", "generated"]
 DETECTED: list[bool | str] = [True, False, "true", "False", " TRUE ", "*", "ArgoCD", "argocd", ""]
+LABELS = [
+    *(("values", dimension) for dimension in DIMENSIONS),
+    *(("custom", key) for key in ("a", "b", "c")),
+    *(("detected", key) for key in ("gitOpsTool", "hpaEnabled")),
+]
 DETECTED_KEYS = ["hpaEnabled", "gitOpsTool", "it's"]
 anything = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=5)
 
@@ -168,17 +173,58 @@ async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store
     for entry in entries:
         await store.writer.apply(entry)
     for request in scenario.requests:
-        constraints = request.constraints
         visible = frozenset(f"{tenant}{number}" for tenant in request.tenants)
-        expected = {
-            (entry.namespace, entry.name): (
-                generic_count(entry.labels, constraints),
-                confirmed_count(entry.labels, constraints),
+        await _finds_what_the_rules_allow(store, entries, constraints=request.constraints, visible=visible)
+
+
+async def test_each_label_decides_beside_any_other_one_and_beside_one_that_is_asked_for_without_values(
+    store: Store,
+) -> None:
+    namespace = f"pairs{next(catalog_numbers)}"
+    entries = [
+        catalog_entry(_declaring_otherwise(label, name=f"w{position}"), source="", default_namespace=namespace)
+        for position, label in enumerate([None, *LABELS])
+    ]
+    for entry in entries:
+        await store.writer.apply(entry)
+    for one, other in itertools.permutations(LABELS, 2):
+        for asked in ({one, other}, {other}):
+            constraints = Constraints(
+                values={name: _wanted((kind, name) in asked) for kind, name in (one, other) if kind == "values"},
+                custom={name: _wanted((kind, name) in asked) for kind, name in (one, other) if kind == "custom"},
+                strict_keys=frozenset({"a"}),
+                detected={name: "asked" for kind, name in asked if kind == "detected"},
             )
-            for entry in entries
-            if entry.namespace in visible and allowed(entry.labels, constraints)
-        }
-        pool = await store.pool(constraints, visible=visible)
-        found = {(each.namespace, each.name): (each.generic_labels, each.confirmed_labels) for each in pool.evidence}
-        assert found == expected
-        assert pool.total == len(pool.evidence) == len(expected)
+            await _finds_what_the_rules_allow(store, entries, constraints=constraints, visible=frozenset({namespace}))
+
+
+def _declaring_otherwise(label: tuple[str, str] | None, *, name: str) -> dict[str, Any]:
+    """A workflow that declares for each label what is asked for, but for this one."""
+    declared = {each: "other" if each == label else "asked" for each in LABELS}
+    return manifest.workflow(
+        name,
+        labels={FIELDS[key]: [value] for (kind, key), value in declared.items() if kind == "values"},
+        customLabels={key: [value] for (kind, key), value in declared.items() if kind == "custom"},
+        detectedLabels={key: value for (kind, key), value in declared.items() if kind == "detected"},
+    )
+
+
+def _wanted(asked: bool) -> frozenset[str]:
+    return frozenset({"asked"}) if asked else frozenset()
+
+
+async def _finds_what_the_rules_allow(
+    store: Store, entries: Sequence[CatalogEntry], *, constraints: Constraints, visible: frozenset[str]
+) -> None:
+    expected = {
+        (entry.namespace, entry.name): (
+            generic_count(entry.labels, constraints),
+            confirmed_count(entry.labels, constraints),
+        )
+        for entry in entries
+        if entry.namespace in visible and allowed(entry.labels, constraints)
+    }
+    pool = await store.pool(constraints, visible=visible)
+    found = {(each.namespace, each.name): (each.generic_labels, each.confirmed_labels) for each in pool.evidence}
+    assert found == expected
+    assert pool.total == len(pool.evidence) == len(expected)
