@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -40,11 +40,17 @@ class Settings(BaseSettings):
         description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
         "`openai+https://HOST/v1#MODEL`.",
     )
+    embedding_backend: Literal["openvino", "sentence-transformers"] = Field(
+        default="openvino",
+        description="What runs a model that is no endpoint: `openvino`, or `sentence-transformers` (an extra).",
+    )
     embedding_api_key: str = Field(default="", repr=False, description="Bearer token for that endpoint.")
     embedding_timeout_ms: int = Field(
         default=300, ge=10, le=10_000, description="How long a query waits for that endpoint, in milliseconds."
     )
-    model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
+    model_cache_dir: Path | None = Field(
+        default=None, description="Directory of exported models; only models outside the BERT family have an export."
+    )
     request_context: ContextPolicy | None = Field(
         default=None, description="`required` or `optional`; unset: optional alone, required in a cluster."
     )

@@ -177,7 +177,14 @@ class Embedding:
     def _load_from(self, source: str) -> Embedder:
         # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
         api_key = self._settings.embedding_api_key if source == self._settings.embedding_model else ""
-        return load_embedder(source, cache_dir=self._settings.model_cache_dir, api_key=api_key, patience_seconds=0)
+        return load_embedder(
+            source,
+            backend=self._settings.embedding_backend,
+            runs=1,  # objects are embedded one after another
+            cache_dir=self._settings.model_cache_dir,
+            api_key=api_key,
+            patience_seconds=0,
+        )
 
     async def _try(self, work: Callable[[], _T]) -> _T | None:
         try:

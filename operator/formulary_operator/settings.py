@@ -24,8 +24,14 @@ class OperatorSettings(BaseSettings):
         description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
         "`openai+https://HOST/v1#MODEL`.",
     )
+    embedding_backend: Literal["openvino", "sentence-transformers"] = Field(
+        default="openvino",
+        description="What runs a model that is no endpoint: `openvino`, or `sentence-transformers` (an extra).",
+    )
     embedding_api_key: str = Field(default="", repr=False, description="Bearer token for that endpoint.")
-    model_cache_dir: Path | None = Field(default=None, description="Where the exported model is kept.")
+    model_cache_dir: Path | None = Field(
+        default=None, description="Directory of exported models; only models outside the BERT family have an export."
+    )
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Namespaces to watch; empty: all of them."
     )

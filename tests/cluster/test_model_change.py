@@ -25,14 +25,11 @@ def model_of(cluster: Cluster, name: str, *, namespace: str) -> str:
 async def test_objects_are_embedded_by_the_model_that_serves_before_and_after_a_change(
     cluster: Cluster, namespace: str, dsn: str, operator_account: OperatorAccount, embedder: Embedder, tmp_path: Path
 ) -> None:
-    cache = tmp_path / "cache"
-    directory = other_model(tmp_path / "other", cache_dir=cache)
+    directory = other_model(tmp_path / "other")
     other = locate(str(directory)).id
     with (
-        operator(
-            dsn=dsn, kubeconfig=operator_account.kubeconfig, resync_seconds="3600", model_cache_dir=str(cache)
-        ) as running,
-        server(dsn=dsn, model_cache_dir=str(cache)) as serving,
+        operator(dsn=dsn, kubeconfig=operator_account.kubeconfig, resync_seconds="3600") as running,
+        server(dsn=dsn) as serving,
     ):
         running.start().wait_ready()
         serving.start().wait_ready()
@@ -41,7 +38,7 @@ async def test_objects_are_embedded_by_the_model_that_serves_before_and_after_a_
         assert model_of(cluster, "before", namespace=namespace) == embedder.model_id
 
         arguments = ("--to", str(directory), "--database-url", dsn, "--notice", "30")
-        changed = formulary_now("reembed", *arguments, FORMULARY_MODEL_CACHE_DIR=str(cache))
+        changed = formulary_now("reembed", *arguments)
         assert changed.code == 0, changed.err
         assert search(serving.url, "restart")["search_mode"] == "hybrid"
 

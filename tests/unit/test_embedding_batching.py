@@ -1,15 +1,18 @@
 """Which texts share a run of the model: in a bulk, and when several threads ask at once."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
 import pytest
 
-from formulary_catalog.embedding.batching import Batcher, Tokens, Vectors, batches, padded, width
+from formulary_catalog.embedding.batching import Batcher, Ids, Shapes, Vectors
 from support.waiting import wait_until
+
+SHAPES = Shapes(step=16)
+Tokens = list[int]
 
 
 class Model:
@@ -20,8 +23,9 @@ class Model:
         self.runs: list[list[Tokens]] = []
         self.error: BaseException | None = None
 
-    def run(self, texts: Sequence[Tokens]) -> Vectors:
-        self.runs.append(list(texts))
+    def run(self, ids: Ids, mask: Ids) -> Vectors:
+        texts = [row[keep].tolist() for row, keep in zip(ids, mask == 1, strict=True)]
+        self.runs.append(texts)
         assert self.go.wait(timeout=60)
         if self.error is not None:
             raise self.error
@@ -31,8 +35,8 @@ class Model:
 class Threads:
     """Asks a batcher in threads, one after another: the next begins when this one computes or waits."""
 
-    def __init__(self, model: Model) -> None:
-        self.batcher = Batcher(model.run)
+    def __init__(self, model: Model, *, runs: int = 1) -> None:
+        self.batcher = Batcher([model.run] * runs, shapes=SHAPES)
         self._pool = ThreadPoolExecutor(max_workers=100)
         self._model = model
 
@@ -69,19 +73,20 @@ def threads(model: Model) -> Iterator[Threads]:
 
 
 @pytest.mark.parametrize(("length", "filled_up_to"), [(0, 16), (2, 16), (16, 16), (17, 32), (250, 256), (256, 256)])
-def test_a_text_is_filled_up_to_a_multiple_of_sixteen_tokens(length: int, filled_up_to: int) -> None:
-    assert width(length) == filled_up_to
+def test_a_text_is_padded_to_a_multiple_of_the_step(length: int, filled_up_to: int) -> None:
+    assert SHAPES.width(length) == filled_up_to
+    assert Shapes(step=8).width(length) in (filled_up_to, filled_up_to - 8)
 
 
 def test_texts_are_filled_up_in_width_and_number_and_the_mask_tells_what_is_theirs() -> None:
-    ids, mask = padded([[7], [8, 9], [5, 6, 7]])
+    ids, mask = SHAPES.padded([[7], [8, 9], [5, 6, 7]])
     assert ids.shape == mask.shape == (4, 16)
     assert [row[keep].tolist() for row, keep in zip(ids, mask == 1, strict=True)] == [[7], [8, 9], [5, 6, 7], [7]]
 
 
 def test_a_bulk_runs_texts_of_one_width_together_and_each_once() -> None:
     texts = [[1] * length for length in (3, 40, 16, 17, 48, 5)]
-    assert sorted(map(sorted, batches(texts))) == [[0, 2, 5], [1, 4], [3]]
+    assert sorted(map(sorted, SHAPES.batches(texts))) == [[0, 2, 5], [1, 4], [3]]
 
 
 @pytest.mark.parametrize(
@@ -89,7 +94,7 @@ def test_a_bulk_runs_texts_of_one_width_together_and_each_once() -> None:
     [(4, [8] * 8 + [6]), (32, [8] * 8 + [6]), (48, [4] * 17 + [2]), (128, [2] * 35), (600, [1] * 70)],
 )
 def test_a_batch_is_bounded_in_texts_and_tokens(length: int, sizes: list[int]) -> None:
-    assert [len(batch) for batch in batches([[1] * length] * 70)] == sizes
+    assert [len(batch) for batch in SHAPES.batches([[1] * length] * 70)] == sizes
 
 
 def test_one_that_asks_alone_is_computed_at_once(model: Model, threads: Threads) -> None:
@@ -105,7 +110,8 @@ def test_those_who_wait_with_texts_of_one_width_share_the_next_run(model: Model,
 
     assert first.result().tolist() == [1]
     assert [future.result().tolist() for future in waiting] == [[3], [20], [12], [30], [11]]
-    assert model.runs == [[[1]], [[1, 2], [3, 4, 5], [5, 6]], [long, longer]]
+    repeated = [1, 2]  # three texts fill a batch of four
+    assert model.runs == [[[1]], [[1, 2], [3, 4, 5], [5, 6], repeated], [long, longer]]
 
 
 def test_a_batch_of_a_bulk_waits_for_its_turn_and_queries_for_theirs(model: Model, threads: Threads) -> None:
@@ -123,7 +129,24 @@ def test_more_wait_than_a_batch_may_hold(model: Model, threads: Threads) -> None
     model.go.set()
 
     assert [future.result().tolist() for future in futures] == [[number] for number in range(70)]
-    assert [len(run) for run in model.runs] == [1] + [8] * 8 + [5]
+    assert [len(run) for run in model.runs] == [1] + [8] * 9
+
+
+def test_as_many_compute_at_once_as_there_are_runs_of_the_model(model: Model) -> None:
+    threads = Threads(model, runs=2)
+    futures = [threads.ask([number] * length) for number, length in enumerate((1, 20, 40, 3))]
+    assert len(model.runs) == 2
+    model.go.set()
+    assert [future.result().tolist() for future in futures] == [[0], [20], [80], [9]]
+    threads.close()
+
+
+def test_a_query_does_not_wait_for_a_batch_while_another_run_is_idle(model: Model) -> None:
+    threads = Threads(model, runs=2)
+    threads.ask_for_all([[1], [2]])
+    threads.ask([3])
+    assert model.runs == [[[1], [2]], [[3]]]
+    threads.close()
 
 
 def test_no_more_than_one_computes_at_once(model: Model, threads: Threads) -> None:

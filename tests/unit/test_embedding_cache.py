@@ -40,7 +40,7 @@ def published(export: CachedExport) -> CachedExport:
 
 
 def test_the_directory_names_model_revision_and_format(export: CachedExport, tmp_path: Path) -> None:
-    assert export.directory == tmp_path / "models" / "acme--tiny--model-0123456789ab-2"
+    assert export.directory == tmp_path / "models" / "acme--tiny--model-0123456789ab-3"
 
 
 def test_the_users_cache_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from formulary_catalog.embedding import model
 from formulary_catalog.embedding.model import ModelSource, locate
 from formulary_catalog.errors import EmbedderUnavailable
+from support.models import published_model
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +20,7 @@ def bundled() -> ModelSource:
 
 @pytest.fixture
 def copy(bundled: ModelSource, tmp_path: Path) -> Path:
-    """The bundled model again; its 90 MB of weights are only linked, `_replace_weights` to change them."""
+    """The bundled model again; its 45 MB of weights are only linked, `_replace_weights` to change them."""
     directory = tmp_path / "my-model"
     shutil.copytree(bundled.path, directory, ignore=shutil.ignore_patterns("model.safetensors"))
     (directory / "model.safetensors").symlink_to(bundled.path / "model.safetensors")
@@ -30,9 +32,9 @@ def _replace_weights(copy: Path, content: bytes | bytearray) -> None:
     (copy / "model.safetensors").write_bytes(content)
 
 
-def _reason(model: str) -> str:
+def _reason(setting: str) -> str:
     with pytest.raises(EmbedderUnavailable) as failure:
-        locate(model)
+        locate(setting)
     message = str(failure.value)
     assert "\n" not in message
     return message
@@ -41,6 +43,29 @@ def _reason(model: str) -> str:
 def test_the_bundled_model_is_named_with_its_revision(bundled: ModelSource) -> None:
     assert bundled.name == "all-MiniLM-L6-v2"
     assert bundled.id == "all-MiniLM-L6-v2@0b40d68aaba8"
+
+
+def test_the_bundled_model_has_the_revision_of_the_published_one_that_it_was_made_of(bundled: ModelSource) -> None:
+    assert bundled.revision == locate(str(published_model())).revision
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "1_Pooling/config.json"])
+def test_a_damaged_bundled_model_is_refused(
+    bundled: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    damaged = tmp_path / bundled.name
+    shutil.copytree(bundled.path, damaged)
+    content = (damaged / file).read_bytes()
+    (damaged / file).write_bytes(content + b"\n" if file.endswith(".json") else content[:-1] + b"?")
+    monkeypatch.setattr(model, "BUNDLED_DIRECTORY", damaged)
+    assert "is damaged; install Formulary again" in _reason("bundled")
+
+
+def test_an_installation_without_the_bundled_model_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model, "BUNDLED_DIRECTORY", tmp_path / "all-MiniLM-L6-v2")
+    assert "install Formulary from its wheel, or run `make setup`" in _reason("bundled")
 
 
 def test_a_copy_elsewhere_has_the_same_revision_under_its_own_name(bundled: ModelSource, copy: Path) -> None:
@@ -70,9 +95,9 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     assert "no-such-model' is not a directory" in _reason(str(tmp_path / "no-such-model"))
 
 
-@pytest.mark.parametrize("model", ["", "~nobody-of-that-name/model", "nul\0", "x" * 5000])
-def test_a_senseless_setting_is_refused_in_one_line(model: str) -> None:
-    assert _reason(model)
+@pytest.mark.parametrize("setting", ["", "~nobody-of-that-name/model", "nul\0", "x" * 5000])
+def test_a_senseless_setting_is_refused_in_one_line(setting: str) -> None:
+    assert _reason(setting)
 
 
 def test_a_directory_without_a_model_is_refused(tmp_path: Path) -> None:

@@ -11,9 +11,7 @@ from formulary_catalog.cli import databases
 from formulary_catalog.cli.hosts import is_loopback
 from formulary_catalog.cli.models import load_model
 from formulary_catalog.cli.terminal import counted
-from formulary_catalog.embedding.cache import CachedExport
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.embedding.model import locate
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import default_data_dir
@@ -59,22 +57,14 @@ def _python() -> Check:
 
 
 def _model(settings: Settings) -> tuple[str, list[Check]]:
-    """The id of the model, empty if there is none, and what there is to say about it."""
+    """The id of the model, empty if it does not load, and what there is to say about it."""
     try:
-        if is_remote(settings.embedding_model):
-            model_id = load_model(settings.embedding_model, settings=settings).model_id
-            return model_id, [Check(name="model", detail=f"{model_id}, at an endpoint")]
-        source = locate(settings.embedding_model)
+        model_id = load_model(settings.embedding_model, settings=settings).model_id
     except FormularyError as error:
-        return "", [Check(name="model", detail="not found: searches would rank by words alone", way_out=str(error))]
-    export = CachedExport.of(source, cache_dir=settings.model_cache_dir)
-    defect = export.defect()
-    if defect is None:
-        exported = Check(name="model export", detail=str(export.directory))
-    else:
-        way_out = "make it with `python -m formulary_catalog.embedding.export`, which says what that needs"
-        exported = Check(name="model export", detail=defect, way_out=way_out)
-    return source.id, [Check(name="model", detail=source.id), exported]
+        detail = "not usable: searches would rank by words alone"
+        return "", [Check(name="model", detail=detail, way_out=str(error))]
+    by = "at an endpoint" if is_remote(settings.embedding_model) else f"run by {settings.embedding_backend}"
+    return model_id, [Check(name="model", detail=f"{model_id}, {by}")]
 
 
 def _place(settings: Settings) -> Check:

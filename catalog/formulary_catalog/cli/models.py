@@ -35,6 +35,7 @@ def load_model(source: str, *, settings: Settings, patience_seconds: float = 0) 
     """
     return load_embedder(
         source,
+        backend=settings.embedding_backend,
         cache_dir=settings.model_cache_dir,
         # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
         api_key=settings.embedding_api_key if source == settings.embedding_model else "",
@@ -46,8 +47,8 @@ def load_model(source: str, *, settings: Settings, patience_seconds: float = 0) 
 def loading(load: Callable[[], Embedder]) -> asyncio.Future[Loaded]:
     """Begin to load a model.
 
-    The thread is a daemon: the first load exports the model for some 15 s, and Ctrl-C shall not wait for that. It does
-    wait a little, since a process that ends in the middle of the native part of a load aborts.
+    The thread is a daemon: a load takes seconds with some backends, and Ctrl-C shall not wait for that. It does wait a
+    little, since a process that ends in the middle of the native part of a load aborts.
     """
     loop = asyncio.get_running_loop()
     loaded: asyncio.Future[Loaded] = loop.create_future()

@@ -1,7 +1,7 @@
-"""Which texts go through the model together, and in which shapes.
+"""Which texts go through the model together, and in which shapes. Called by `local` for every query and document.
 
-For each shape it is given for the first time, the model's runtime makes kernels and keeps them (some 8 ms, 0.5 MB). So
-there are few: a text is filled up to a multiple of 16 tokens, a batch to a power of two.
+The model's runtime makes kernels for each shape that it meets for the first time, and keeps them. So there are few
+shapes: a text is padded to a multiple of `step` tokens, a batch to a power of two.
 """
 
 from collections import deque
@@ -17,98 +17,110 @@ import numpy.typing as npt
 Vectors = npt.NDArray[np.float32]
 Tokens = Sequence[int]
 
+Ids = npt.NDArray[np.int64]
+Run = Callable[[Ids, Ids], Vectors]
+"""Runs the model once: ids and mask, both (texts, tokens), to vectors (texts, 384)."""
+
 TEXTS = 8
 """How many texts run together at most. More are hardly faster, cost memory, and let queries wait longer."""
 _TOKENS = 256
-_STEP = 16
 
 
-def width(length: int) -> int:
-    """How many tokens a text of that many is filled up to."""
-    return max(1, -(-length // _STEP)) * _STEP
+@dataclass(frozen=True)
+class Shapes:
+    """The shapes that the model is run in.
 
+    `step` is the multiple of tokens that texts are padded to, `most` the largest number of texts in a batch.
+    """
 
-def batches(texts: Sequence[Tokens], *, most: int = TEXTS) -> Iterator[list[int]]:
-    """Positions of the texts to run together, all of them: of one width, at most so many and 256 tokens at a time."""
+    step: int
+    most: int = TEXTS
 
-    def width_at(position: int) -> int:
-        return width(len(texts[position]))
+    def width(self, length: int) -> int:
+        """Padded width, in tokens, of a text of `length` tokens. It depends on nothing else."""
+        return max(1, -(-length // self.step)) * self.step
 
-    for wide, group in groupby(sorted(range(len(texts)), key=width_at), key=width_at):
-        positions = list(group)
-        size = _batch_size(wide, most=most)
-        for start in range(0, len(positions), size):
-            yield positions[start : start + size]
+    def batch_size(self, width: int) -> int:
+        """Largest number of texts of this width in a batch: a power of two, of at most 256 tokens in all."""
+        size = min(self.most, max(1, _TOKENS // width))
+        return 1 << (size.bit_length() - 1)
 
+    def batches(self, texts: Sequence[Tokens]) -> Iterator[list[int]]:
+        """Positions of the texts to run together, each once: texts of one batch have one width."""
 
-def padded(texts: Sequence[Tokens]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Ids and mask of texts of one width, both of shape (a power of two, that width); rows beyond the texts repeat."""
-    shape = 1 << (len(texts) - 1).bit_length(), width(max(map(len, texts)))
-    ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
-    for row in range(shape[0]):
-        tokens = texts[row % len(texts)]
-        ids[row, : len(tokens)] = tokens
-        mask[row, : len(tokens)] = 1
-    return ids, mask
+        def width_at(position: int) -> int:
+            return self.width(len(texts[position]))
 
+        for width, group in groupby(sorted(range(len(texts)), key=width_at), key=width_at):
+            positions = list(group)
+            size = self.batch_size(width)
+            for start in range(0, len(positions), size):
+                yield positions[start : start + size]
 
-def _batch_size(wide: int, *, most: int) -> int:
-    size = min(most, max(1, _TOKENS // wide))
-    return 1 << (size.bit_length() - 1)
+    def padded(self, texts: Sequence[Tokens]) -> tuple[Ids, Ids]:
+        """Ids and mask of texts of one width, both (a power of two, that width); rows beyond the texts repeat."""
+        shape = 1 << (len(texts) - 1).bit_length(), self.width(max(map(len, texts)))
+        ids, mask = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+        for row in range(shape[0]):
+            tokens = texts[row % len(texts)]
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        return ids, mask
 
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
     width: int
-    """0 for a batch, which nobody joins."""
+    """0 for a batch of documents, which no query joins."""
     tokens: Tokens
-    answer: Future[Vectors | None] = field(default_factory=Future)
-    """The vector out of the batch of another thread; None if it is this one's turn to compute."""
+    answer: Future[Run | Vectors] = field(default_factory=Future)
+    """The vector, computed in another thread; or the model, when it is this thread's turn."""
 
 
 class Batcher:
-    """Threads that ask at once: one computes, for itself and for all who wait with texts of the same width.
+    """Threads that ask at once: each computes for itself and for all that wait with texts of the same width.
 
-    There is no thread of its own: whoever is done hands its place to the one that has waited longest.
+    As many threads compute at the same time as there are `runs` of the model. The batcher has no thread of its own: a
+    thread that is done hands its run to the thread that has waited longest.
     """
 
-    def __init__(self, run: Callable[[Sequence[Tokens]], Vectors], *, most: int = TEXTS) -> None:
-        """Compute with `run`, in one of the asking threads at a time, for at most so many texts together."""
-        self._run = run
-        self._most = most
+    def __init__(self, runs: Sequence[Run], *, shapes: Shapes) -> None:
+        """Compute with these runs of the model, each in one thread at a time."""
+        self._idle = list(runs)
+        self._shapes = shapes
         self._lock = Lock()
-        self._busy = False
         self._queue: deque[_Waiting] = deque()
 
     def vector(self, tokens: Tokens) -> Vectors:
-        """The vector of one text, perhaps a view into that of a batch. Raises what `run` raises."""
-        own = _Waiting(width(len(tokens)), tokens)
-        if (vector := self._turn(own)) is not None:
-            return vector
+        """The vector of one text, perhaps a view into that of a batch. Raises what the model raises."""
+        own = _Waiting(self._shapes.width(len(tokens)), tokens)
+        turn = self._turn(own)
+        if isinstance(turn, np.ndarray):
+            return turn
         try:
-            return self._compute(tokens, others=self._joining(own.width))
+            return self._compute(turn, tokens, others=self._joining(own.width))
         finally:
-            self._hand_over()
+            self._hand_over(turn)
 
     def vectors(self, batch: Sequence[Tokens]) -> Vectors:
-        """The vectors of texts of one width, when it is their turn. Raises what `run` raises."""
-        self._turn(_Waiting(0, []))
+        """The vectors of texts of one width, when it is their turn. Raises what the model raises."""
+        turn = self._turn(_Waiting(0, []))
+        assert not isinstance(turn, np.ndarray)  # no other thread computes a batch
         try:
-            return self._run(batch)
+            return self._vectors(turn, batch)
         finally:
-            self._hand_over()
+            self._hand_over(turn)
 
-    def _turn(self, own: _Waiting) -> Vectors | None:
+    def _turn(self, own: _Waiting) -> Run | Vectors:
         with self._lock:
-            if not self._busy:
-                self._busy = True
-                return None
+            if self._idle:
+                return self._idle.pop()
             self._queue.append(own)
         return own.answer.result()
 
-    def _compute(self, tokens: Tokens, *, others: Sequence[_Waiting]) -> Vectors:
+    def _compute(self, run: Run, tokens: Tokens, *, others: Sequence[_Waiting]) -> Vectors:
         try:
-            vectors = self._run([tokens, *(other.tokens for other in others)])
+            vectors = self._vectors(run, [tokens, *(other.tokens for other in others)])
         except BaseException as error:  # whatever ends this thread's work must not leave the others waiting
             for other in others:
                 other.answer.set_exception(error)
@@ -118,17 +130,21 @@ class Batcher:
         own: Vectors = vectors[0]
         return own
 
-    def _joining(self, wide: int) -> list[_Waiting]:
+    def _vectors(self, run: Run, texts: Sequence[Tokens]) -> Vectors:
+        return run(*self._shapes.padded(texts))[: len(texts)]
+
+    def _joining(self, width: int) -> list[_Waiting]:
         with self._lock:
-            joining = [other for other in self._queue if other.width == wide][: _batch_size(wide, most=self._most) - 1]
+            size = self._shapes.batch_size(width) - 1
+            joining = [other for other in self._queue if other.width == width][:size]
             for other in joining:
                 self._queue.remove(other)
             return joining
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, run: Run) -> None:
         with self._lock:
             if not self._queue:
-                self._busy = False
+                self._idle.append(run)
                 return
             following = self._queue.popleft()
-        following.answer.set_result(None)
+        following.answer.set_result(run)

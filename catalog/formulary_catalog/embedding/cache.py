@@ -20,7 +20,7 @@ WEIGHTS_FILE = "model.bin"
 TOKENIZER_FILE = "tokenizer.json"
 
 # Part of the directory's name: raise it when exports made before must no longer be used.
-_FORMAT = 2
+_FORMAT = 3
 _MANIFEST_FILE = "manifest.json"
 _FILES = (MODEL_FILE, WEIGHTS_FILE, TOKENIZER_FILE)
 

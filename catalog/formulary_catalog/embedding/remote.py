@@ -14,7 +14,7 @@ from circuitbreaker import CircuitBreaker  # type: ignore[import-untyped]  # it 
 from formulary_catalog.embedding.batching import Vectors
 from formulary_catalog.embedding.endpoint import Dialect, Endpoint
 from formulary_catalog.embedding.exchange import EndpointFailed, Exchange
-from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.embedding.model import DIMENSIONS, encodable
 from formulary_catalog.errors import TextsRefused
 
 _SHORT_SECONDS, _DOCUMENTS_SECONDS = 5.0, 15.0
@@ -142,7 +142,7 @@ class RemoteEmbedder:
         answer = await self._exchange.json(
             "POST",
             self._endpoint.path,
-            body=self._endpoint.question([*map(_encodable, texts), _PROBE], dimensions=self._dimensions),
+            body=self._endpoint.question([*map(encodable, texts), _PROBE], dimensions=self._dimensions),
             seconds=seconds,
             most_bytes=_VECTOR_BYTES * (len(texts) + 1),
         )
@@ -206,11 +206,6 @@ def _shortened(text: str, *, refusal: TextsRefused) -> str:
     if len(text) <= _CHARACTERS_TAKEN:
         raise refusal
     return text[:_CHARACTERS_TAKEN]
-
-
-def _encodable(text: str) -> str:
-    # A surrogate pair becomes the character it means, a lone surrogate U+FFFD: JSON takes neither.
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _pause(state: tenacity.RetryCallState) -> float:

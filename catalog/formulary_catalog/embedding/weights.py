@@ -1,0 +1,54 @@
+"""The tensors of a `model.safetensors` file, mapped into memory.
+
+Used by `model` to refuse damaged files and by `graph` to build the network. A mapped tensor costs no memory of its own:
+the system reads its pages on use, shares them between processes and drops them when memory is short.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Tensor = npt.NDArray[Any]
+
+_LENGTH_BYTES = 8
+_TYPES: Mapping[str, type[np.generic]] = {"F16": np.float16, "F32": np.float32, "I64": np.int64}
+
+
+class Weights:
+    """Tensors by name. The file's layout: length of the header, header in JSON, tensors (safetensors' specification).
+
+    Names lose the prefix `bert.`, which files saved from a larger model have.
+    """
+
+    def __init__(self, file: Path) -> None:
+        """Read the header. Raises ValueError or LookupError if the file is none or is cut off."""
+        self._file = file
+        size = file.stat().st_size
+        with file.open("rb") as content:
+            header_size = int.from_bytes(content.read(_LENGTH_BYTES), "little")
+            if header_size > size:
+                raise ValueError("the header is cut off")
+            header = json.loads(content.read(header_size))
+        header.pop("__metadata__", None)
+        self._start = _LENGTH_BYTES + header_size
+        self._entries = {name.removeprefix("bert."): entry for name, entry in header.items()}
+        if size != self._start + max(entry["data_offsets"][1] for entry in self._entries.values()):
+            raise ValueError("the tensors are cut off")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor, read-only. Raises LookupError if there is none of this name or its type is not supported."""
+        entry = self._entries[name]
+        return np.memmap(
+            self._file,
+            dtype=_TYPES[entry["dtype"]],
+            mode="r",
+            offset=self._start + entry["data_offsets"][0],
+            shape=tuple(entry["shape"]),
+        )

@@ -1,0 +1,273 @@
+"""Models other than the bundled one: the network built from their weights, their export, and sentence-transformers."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from formulary_catalog.embedding import load_embedder
+from formulary_catalog.embedding.architecture import Architecture, UnsupportedArchitecture
+from formulary_catalog.embedding.cache import CachedExport
+from formulary_catalog.embedding.local import load_local
+from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.errors import EmbedderUnavailable
+from support.models import published_model
+from support.tiny_models import TEXTS, expected, make_all
+
+BERT_FAMILY = ("mean", "first", "max", "adapted", "lowercase")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Small models with random weights; each directory is one, with the reference's vectors of `TEXTS`."""
+    directory = make_all(tmp_path_factory.mktemp("models"))
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="module")
+def roberta(models: Path) -> ModelSource:
+    """A model outside the BERT family."""
+    return locate(str(models / "roberta"))
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    directory = tmp_path_factory.mktemp("cache")
+    yield directory
+    shutil.rmtree(directory)
+
+
+def export(model: Path, *, cache: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "formulary_catalog.embedding.export", f"--model={model}", f"--cache-dir={cache}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+
+
+@pytest.fixture(scope="module")
+def exported(roberta: ModelSource, cache: Path) -> CachedExport:
+    done = export(roberta.path, cache=cache)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = CachedExport.of(roberta, cache_dir=cache)
+    assert done.stdout.startswith(str(found.directory))
+    return found
+
+
+@pytest.mark.parametrize("name", BERT_FAMILY)
+def test_a_network_built_from_weights_gives_the_vectors_of_the_reference(models: Path, name: str) -> None:
+    vectors = load_local(locate(str(models / name)), precision="f32").embed_documents(TEXTS)
+    cosines = np.sum(vectors.astype(np.float64) * expected(models / name), axis=1)
+    assert cosines.min() >= 0.99999, TEXTS[int(cosines.argmin())]
+
+
+def test_the_texts_of_these_models_differ_so_that_equal_vectors_say_something(models: Path) -> None:
+    for name in BERT_FAMILY:
+        vectors = expected(models / name)
+        assert np.triu(vectors @ vectors.T, k=1).max() < 0.99, name
+
+
+def test_an_adapter_belongs_to_the_identity_of_the_model(models: Path, tmp_path: Path) -> None:
+    adapted = tmp_path / "adapted"
+    shutil.copytree(models / "adapted", adapted)
+    weights = adapted / "3_Dense" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert locate(str(adapted)).id != locate(str(models / "adapted")).id
+
+
+def _set(file: str, **values: object) -> tuple[str, dict[str, object]]:
+    return file, values
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_set("config.json", model_type="roberta"), "its model_type is roberta, not bert"),
+        (_set("config.json", hidden_act="relu"), "its hidden_act is relu, not gelu"),
+        (_set("config.json", position_embedding_type="relative_key"), "its position_embedding_type is relative_key"),
+        (_set("1_Pooling/config.json", pooling_mode="lasttoken"), "its pooling is lasttoken"),
+        (_set("1_Pooling/config.json", pooling_mode=""), "its pooling is missing"),
+        (_set("2_Dense/config.json", activation_function="torch.nn.modules.activation.ReLU"), "the activation ReLU"),
+    ],
+)
+def test_a_network_that_would_not_be_built_right_is_not_built(
+    models: Path, tmp_path: Path, change: tuple[str, dict[str, object]], reason: str
+) -> None:
+    model = tmp_path / "changed"
+    shutil.copytree(models / "adapted", model, ignore=shutil.ignore_patterns("*.safetensors"))
+    file, values = change
+    (model / file).write_text(json.dumps(json.loads((model / file).read_text()) | values))
+    with pytest.raises(UnsupportedArchitecture) as refusal:
+        Architecture.of(model)
+    assert reason in str(refusal.value)
+
+
+def test_a_network_with_a_module_of_another_kind_is_not_built(models: Path, tmp_path: Path) -> None:
+    model = tmp_path / "changed"
+    shutil.copytree(models / "adapted", model, ignore=shutil.ignore_patterns("*.safetensors"))
+    modules = json.loads((model / "modules.json").read_text())
+    modules[2]["type"] = "sentence_transformers.models.LSTM"
+    (model / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(UnsupportedArchitecture, match="it has a module LSTM"):
+        Architecture.of(model)
+
+
+def test_a_model_without_one_of_its_tensors_is_refused_in_one_line(models: Path, tmp_path: Path) -> None:
+    model = tmp_path / "deep"
+    shutil.copytree(models / "mean", model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}))
+    with pytest.raises(
+        EmbedderUnavailable, match=r"^The embedding model deep@\w+ does not load \(KeyError\)"
+    ) as failure:
+        load_embedder(str(model))
+    assert "\n" not in str(failure.value)
+
+
+def test_a_model_outside_the_family_says_both_ways_to_serve_it(roberta: ModelSource, tmp_path: Path) -> None:
+    with pytest.raises(EmbedderUnavailable) as refusal:
+        load_embedder(str(roberta.path), cache_dir=tmp_path)
+    message = str(refusal.value)
+    assert "its model_type is roberta, not bert" in message
+    assert f"formulary_catalog.embedding.export --model {roberta.path}" in message
+    assert "FORMULARY_EMBEDDING_BACKEND=sentence-transformers" in message
+    assert "\n" not in message
+
+
+def test_an_export_gives_the_vectors_of_the_reference(
+    exported: CachedExport, roberta: ModelSource, cache: Path
+) -> None:
+    embedder = load_local(roberta, cache_dir=cache, precision="f32")
+    assert embedder.model_id == roberta.id
+    assert exported.cosine >= 0.9999
+    cosines = np.sum(embedder.embed_documents(TEXTS) * expected(roberta.path), axis=1)
+    assert cosines.min() >= 0.9999, TEXTS[int(cosines.argmin())]
+
+
+def test_an_export_is_made_once(exported: CachedExport, roberta: ModelSource, cache: Path) -> None:
+    before = (exported.directory / "model.bin").stat().st_mtime_ns
+    done = export(roberta.path, cache=cache)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (exported.directory / "model.bin").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda content: content[: len(content) // 2], lambda content: content[:-9] + b"x" * 9]
+)
+def test_a_damaged_export_is_not_served_and_is_made_again(
+    exported: CachedExport, roberta: ModelSource, tmp_path: Path, damage: "object"
+) -> None:
+    assert callable(damage)
+    copy = CachedExport.of(roberta, cache_dir=tmp_path)
+    shutil.copytree(exported.directory, copy.directory)
+    weights = copy.directory / "model.bin"
+    weights.write_bytes(damage(weights.read_bytes()))
+    with pytest.raises(EmbedderUnavailable, match=r"its model\.bin is (truncated|corrupt)"):
+        load_embedder(str(roberta.path), cache_dir=tmp_path)
+    assert export(roberta.path, cache=tmp_path).returncode == 0
+    assert copy.defect() is None
+
+
+def test_two_processes_that_make_the_same_export_at_once_both_get_it(roberta: ModelSource, tmp_path: Path) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda _: export(roberta.path, cache=tmp_path), range(2)))
+    assert [(each.returncode, each.stderr) for each in done] == [(0, ""), (0, "")]
+    made = CachedExport.of(roberta, cache_dir=tmp_path)
+    assert made.defect() is None
+    assert sorted(path.name for path in (tmp_path / "models").iterdir()) == [
+        made.directory.name,
+        f"{made.directory.name}.lock",
+    ]
+
+
+def test_a_model_that_sentence_transformers_cannot_load_is_refused_in_one_line(
+    roberta: ModelSource, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(roberta.path, broken)
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | {"num_attention_heads": 7}))
+    done = export(broken, cache=tmp_path / "cache")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("broken could not be exported: ")
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not list((tmp_path / "cache" / "models").glob("*.partial"))
+
+
+def test_a_model_that_is_built_from_its_weights_needs_no_export(models: Path, tmp_path: Path) -> None:
+    done = export(models / "mean", cache=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "The embedding model mean needs no export" in done.stderr
+
+
+def test_a_cache_that_cannot_be_written_is_named(roberta: ModelSource, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = export(roberta.path, cache=tmp_path / "file")
+    assert done.returncode == 3
+    assert "must be writable" in done.stderr
+
+
+def test_an_export_of_a_missing_model_is_refused_in_one_line(tmp_path: Path) -> None:
+    done = export(tmp_path / "no-such-model", cache=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+_REFERENCE_BACKEND = """
+import json, sys
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+from formulary_catalog.embedding import load_embedder
+
+model, texts, result = sys.argv[1:]
+embedder = load_embedder(model, backend="sentence-transformers")
+texts = json.loads(open(texts).read())
+with ThreadPoolExecutor(4) as pool:
+    queries = list(pool.map(embedder.embed_query, texts))
+np.savez(result, documents=embedder.embed_documents(texts), queries=queries, none=embedder.embed_documents([]))
+print(embedder.model_id)
+"""
+
+
+def reference_backend(model: Path, tmp_path: Path, *, texts: tuple[str, ...]) -> "np.lib.npyio.NpzFile":
+    """The vectors of the second backend, computed in a process of its own."""
+    asked, result = tmp_path / "texts.json", tmp_path / "vectors.npz"
+    asked.write_text(json.dumps(texts))
+    command = [sys.executable, "-c", _REFERENCE_BACKEND, str(model), str(asked), str(result)]
+    child = subprocess.run(
+        command, env=os.environ | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=240
+    )
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.strip() == locate(str(model)).id
+    found: np.lib.npyio.NpzFile = np.load(result)
+    return found
+
+
+def test_the_backend_sentence_transformers_serves_a_model_outside_the_family(
+    roberta: ModelSource, tmp_path: Path
+) -> None:
+    vectors = reference_backend(roberta.path, tmp_path, texts=TEXTS)
+    for kind in ("documents", "queries"):
+        assert vectors[kind].dtype == np.float32
+        assert np.sum(vectors[kind] * expected(roberta.path), axis=1).min() >= 0.999999
+    assert vectors["none"].shape == (0, 384)
+
+
+def test_both_backends_give_the_bundled_model_the_same_vectors(tmp_path: Path) -> None:
+    texts = ("OOMKilled critical", "on fire \ud83d\udd25", "lone \ud83d surrogate", *TEXTS)
+    reference = reference_backend(published_model(), tmp_path, texts=texts)
+    own = load_local(locate("bundled"), precision="f32").embed_documents(texts)
+    assert np.sum(own * reference["documents"], axis=1).min() >= 0.999999
+
+
+def test_a_backend_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    with pytest.raises(EmbedderUnavailable, match=r"install formulary\[sentence-transformers\]"):
+        load_embedder(backend="sentence-transformers")
