@@ -1,10 +1,12 @@
-"""One embedder in a process of its own, told over its standard input what to do: what `bench_embedding.py` measures.
+"""One embedder in a process of its own, which `bench_embedding.py` measures.
 
-A line in is a JSON object with the name of a task and its arguments, a line out is the task's result.
+A line of standard input is a JSON object with the name of a task and its arguments, a line of output is its result.
 """
 
 import json
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 
+from formulary_catalog.embedding.architecture import Architecture
 from formulary_catalog.embedding.model import locate
+from support.models import published_model
 
 Vectors = npt.NDArray[np.float32]
-OURS, REFERENCE = "ours", "reference"
+OURS, FLOAT32, ONNXRUNTIME, REFERENCE = "ours", "ours in float32", "onnxruntime", "sentence-transformers"
+SUBJECTS = (OURS, FLOAT32, ONNXRUNTIME, REFERENCE)
 
 
 class Subject:
@@ -80,11 +85,50 @@ def _new_query(number: int) -> str:
     return " ".join(["OOMKilled critical", *chosen, str(number)])
 
 
-def _ours() -> Subject:
-    from formulary_catalog.embedding import load_embedder
+def _ours(precision: str | None = None) -> Subject:
+    from formulary_catalog.embedding.local import load_local
 
-    embedder = load_embedder()
+    embedder = load_local(locate("bundled"), precision=precision)
     return Subject(query=embedder.embed_query, documents=embedder.embed_documents)
+
+
+_WRITE_ONNX = """
+import sys
+from pathlib import Path
+from formulary_catalog.embedding.reference import load_reference, write_onnx
+write_onnx(load_reference(Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
+def _onnxruntime() -> Subject:
+    """The published weights as torch exports them, run as they are: texts of a bulk padded to the longest of 8."""
+    import onnxruntime  # type: ignore[import-untyped]  # it ships no types
+    from tokenizers import Tokenizer
+
+    model = published_model()
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.enable_truncation(Architecture.of(model).max_tokens)
+    tokenizer.enable_padding()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as directory:
+        file = f"{directory}/model.onnx"
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", _WRITE_ONNX, str(model), file], check=True, stdout=sys.stderr
+        )
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+
+    def documents(texts: Sequence[str]) -> Vectors:
+        order = sorted(range(len(texts)), key=lambda position: len(texts[position]))
+        vectors = np.empty((len(texts), 384), np.float32)
+        for start in range(0, len(order), 8):
+            batch = order[start : start + 8]
+            encoded = tokenizer.encode_batch([texts[position] for position in batch])
+            ids, mask = (np.array([getattr(each, kind) for each in encoded]) for kind in ("ids", "attention_mask"))
+            (vectors[batch],) = session.run(None, {"input_ids": ids, "attention_mask": mask})
+        return vectors
+
+    return Subject(query=lambda text: documents([text])[0], documents=documents)
 
 
 def _reference() -> Subject:
@@ -92,7 +136,7 @@ def _reference() -> Subject:
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(1)  # with two it is no faster on two cores, and much slower as soon as anything else runs
-    model = SentenceTransformer(str(locate("bundled").path), device="cpu", local_files_only=True)
+    model = SentenceTransformer(str(published_model()), device="cpu", local_files_only=True)
 
     def embed(texts: str | Sequence[str]) -> Vectors:
         vectors: Vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
@@ -107,9 +151,17 @@ def _tasks() -> Iterator[dict[str, Any]]:
 
 
 def main(kind: str) -> None:
-    """Load, tell how long that took, then do what is asked until the input ends."""
+    """Load, say how long that took, then do what is asked until the input ends."""
     started = time.perf_counter()
-    subject = _ours() if kind == OURS else _reference()
+    match kind:
+        case "ours":
+            subject = _ours()
+        case "ours in float32":
+            subject = _ours("f32")
+        case "onnxruntime":
+            subject = _onnxruntime()
+        case _:
+            subject = _reference()
     subject.queries(["warm"])
     print(json.dumps(time.perf_counter() - started), flush=True)
     for task in _tasks():

@@ -270,6 +270,6 @@ async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, emp
     assert done.code == 3
     empty = await formulary("doctor", "--database-url", empty_database, FORMULARY_EMBEDDING_MODEL="/nowhere")
     assert empty.code == 3
-    assert "✗ model         not found: searches would rank by words alone" in empty.out
+    assert "✗ model         not usable: searches would rank by words alone" in empty.out
     assert "✗ schema        none in PostgreSQL 18" in empty.out
     assert "run `formulary migrate`, which makes it" in empty.out

@@ -164,8 +164,9 @@ def _tokenizer(directory: Path, architecture: Architecture) -> Tokenizer:
 
 
 def _compiled(model: Any, *, threads: int, precision: str | None) -> Any:
-    # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md).
-    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads}
+    # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md). So does a run
+    # that is bound to a core which another process uses.
+    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads, "ENABLE_CPU_PINNING": False}
     if precision is not None:
         settings["INFERENCE_PRECISION_HINT"] = precision
     return _CORE.compile_model(model, "CPU", settings)

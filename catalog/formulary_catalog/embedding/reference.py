@@ -101,19 +101,24 @@ def load_reference(path: Path) -> SentenceTransformer:
 def write_graph(model: SentenceTransformer, file: Path) -> None:
     """Write the graph to `file` (.xml), and its weights in half precision beside it (.bin)."""
     plain = file.with_suffix(".onnx")
+    write_onnx(model, plain)
+    openvino.save_model(openvino.Core().read_model(plain), file, compress_to_fp16=True)
+    plain.unlink()
+
+
+def write_onnx(model: SentenceTransformer, file: Path) -> None:
+    """Write the graph in float32, as every runtime for ONNX reads it."""
     example = torch.tensor([[101, 2000, 102], [101, 2001, 102]])
     torch.onnx.export(
         Encoder(model).eval(),
         (example, torch.ones_like(example)),
-        str(plain),
+        str(file),
         input_names=[IDS, MASK],
         output_names=[VECTORS],
         dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (IDS, MASK)} | {VECTORS: {0: "texts"}},
         opset_version=_OPSET,
         dynamo=False,
     )
-    openvino.save_model(openvino.Core().read_model(plain), file, compress_to_fp16=True)
-    plain.unlink()
 
 
 def write_tokenizer(model: SentenceTransformer, file: Path) -> None:
