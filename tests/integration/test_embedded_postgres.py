@@ -1,7 +1,6 @@
 """The embedded PostgreSQL with its real programs: its owner in other processes wherever signals matter."""
 
 import os
-import shutil
 import signal
 import stat
 import subprocess
@@ -362,18 +361,6 @@ def test_root_uses_a_directory_that_is_closed_to_others_and_leaves_it_closed(pla
         assert query(postgres.dsn(), "select answer from kept") == "42"
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert not servers(home)
-
-
-@as_root
-def test_root_runs_the_programs_of_an_environment_that_is_closed_to_others(used: Path, place: Path) -> None:
-    closed = place / "environment"
-    closed.mkdir(mode=0o700)
-    shutil.copytree(PACKAGE, closed / PACKAGE.name, ignore=shutil.ignore_patterns("include", "*.a", "pginstall"))
-    owner = Owner(used, path=closed)
-    assert query(owner.says(), "select answer from kept where '[1]'::vector = '[1]'") == "42"
-    assert postmaster(used).exe().startswith("/var/lib/formulary/programs-")
-    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
-    owner.finish()
 
 
 @as_root

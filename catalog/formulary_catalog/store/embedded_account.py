@@ -1,8 +1,8 @@
 """The account that root runs PostgreSQL as, and the places that this account can reach.
 
 PostgreSQL refuses to run as root. Root therefore runs it as `nobody`, or as the account that owns an existing cluster.
-Only the cluster belongs to that account, and no permission of an existing directory is changed. Some places are closed
-to the account, such as root's home. Whoever runs a program or opens a socket asks here first.
+Only the cluster belongs to that account, and no permission of an existing directory is changed. Some places, such as
+root's home, are closed to the account; the modules that choose a program or a socket ask here.
 """
 
 import pwd
@@ -30,6 +30,14 @@ class Account(NamedTuple):
         """The account that a cluster belongs to."""
         found = directory.stat()
         return cls(found.st_uid, found.st_gid)
+
+    @property
+    def name(self) -> str:
+        """The user's name, or its number if it has none."""
+        try:
+            return pwd.getpwuid(self.uid).pw_name
+        except KeyError:
+            return str(self.uid)
 
     def barrier(self, path: Path) -> Path | None:
         """The first directory on the way to `path`, or `path` itself, that the account may not enter or execute."""

@@ -1,0 +1,106 @@
+"""The first start of the embedded PostgreSQL, with an empty data directory, in the places people really start in.
+
+Copies of the programs go to a place of the test's own: that of the machine may serve others meanwhile.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support.embedded import (
+    IS_ROOT,
+    NOBODY,
+    Owner,
+    as_root,
+    made_home,
+    mounted,
+    passable_directory,
+    postmaster,
+    program_of,
+    started,
+)
+from support.process import formulary_up
+
+NAMELESS = 12345
+PLAIN_USER = NOBODY if IS_ROOT else 0
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
+    with passable_directory() as directory:
+        yield directory
+
+
+@pytest.fixture
+def copies(place: Path) -> Path:
+    """Where this test's copies of the programs go; not there yet."""
+    return place / "var" / "formulary"
+
+
+@pytest.fixture
+def closed(place: Path) -> Path:
+    """A home directory of mode 700, with a Python environment that has PostgreSQL's programs."""
+    return made_home(place / "home")
+
+
+@as_root
+def test_root_starts_in_a_closed_home(closed: Path, copies: Path) -> None:
+    data_dir = closed / "data"
+    with started(Owner(data_dir, path=closed / "environment", copies=copies)):
+        assert postmaster(data_dir).uids().real == NOBODY
+        assert program_of(data_dir).is_relative_to(copies)
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+@as_root
+def test_root_runs_formulary_up_in_a_closed_home(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{closed / 'environment'}:{os.environ.get('PYTHONPATH', '')}")
+    with formulary_up(data_dir=closed / "data", manifests=[]) as up:
+        assert any("mode hybrid" in line for line in up.output)
+        assert program_of(closed / "data").is_relative_to("/var/lib/formulary")
+
+
+def test_a_plain_user_starts_in_a_closed_home(place: Path, copies: Path) -> None:
+    home = made_home(place / "home", user=PLAIN_USER)
+    with started(Owner(home / "data", user=PLAIN_USER, path=home / "environment", copies=copies)):
+        assert postmaster(home / "data").uids().real == (PLAIN_USER or os.geteuid())
+        assert program_of(home / "data").is_relative_to(home)
+    assert not copies.exists()
+
+
+@pytest.mark.parametrize("mode", [0o711, 0o700])
+def test_a_path_may_have_spaces_and_letters_that_are_not_ascii(place: Path, copies: Path, mode: int) -> None:
+    (place / "große Büros 東京").mkdir()
+    (place / "große Büros 東京").chmod(0o711)
+    home = made_home(place / "große Büros 東京" / "Zoë's home")
+    home.chmod(mode)
+    copies = home.parent / "var lib" / "formulary"
+    with started(Owner(home / "meine Daten", path=home / "environment", copies=copies)):
+        assert program_of(home / "meine Daten").is_relative_to(home.parent)
+
+
+def test_the_environment_may_be_read_only(place: Path) -> None:
+    home = made_home(place / "home")
+    home.chmod(0o711)
+    environment = home / "environment"
+    with ExitStack() as stack:
+        if IS_ROOT:
+            stack.enter_context(mounted("-o", "bind,ro", environment, environment))
+        else:
+            subprocess.run(["chmod", "-R", "a-w", environment], check=True)
+            stack.callback(lambda: subprocess.run(["chmod", "-R", "u+w", environment], check=True))
+        with started(Owner(home / "data", path=environment)):
+            assert program_of(home / "data").is_relative_to(environment)
+
+
+@as_root
+@pytest.mark.parametrize("below", [".", "data"])
+def test_the_data_may_be_on_another_file_system_that_executes_no_programs(place: Path, below: str) -> None:
+    with mounted("-t", "tmpfs", "-o", "mode=755,noexec", "tmpfs", place), started(Owner(place / below)):
+        assert (place / below / "cluster").stat().st_dev != place.parent.stat().st_dev
