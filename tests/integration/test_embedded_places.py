@@ -3,6 +3,7 @@
 Copies of the programs go to a place of the test's own: that of the machine may serve others meanwhile.
 """
 
+import fcntl
 import os
 import stat
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from support.embedded import (
     IS_ROOT,
     NOBODY,
+    VECTORS,
     Owner,
     as_root,
     made_home,
@@ -22,6 +24,8 @@ from support.embedded import (
     passable_directory,
     postmaster,
     program_of,
+    query,
+    refusal,
     started,
 )
 from support.process import formulary_up
@@ -104,3 +108,30 @@ def test_the_environment_may_be_read_only(place: Path) -> None:
 def test_the_data_may_be_on_another_file_system_that_executes_no_programs(place: Path, below: str) -> None:
     with mounted("-t", "tmpfs", "-o", "mode=755,noexec", "tmpfs", place), started(Owner(place / below)):
         assert (place / below / "cluster").stat().st_dev != place.parent.stat().st_dev
+
+
+def test_of_two_first_starts_in_one_directory_one_serves_and_the_others_are_refused(place: Path) -> None:
+    data_dir = place / "new" / "data"
+    owners = [Owner(data_dir) for _ in range(4)]
+    answers = {owner.process.pid: owner.says() for owner in owners}
+    try:
+        ((pid, address),) = [(pid, said) for pid, said in answers.items() if said.startswith("postgresql://")]
+        assert query(address, VECTORS) == "2"
+        assert {said for said in answers.values() if said != address} == {
+            f"data directory {data_dir} is in use by process {pid} (formulary up); stop it or choose another --data-dir"
+        }
+    finally:
+        for owner in owners:
+            owner.finish()
+
+
+def test_a_process_that_is_gone_is_not_named_as_the_owner(place: Path) -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    with open(place / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write(str(gone.pid))
+        lock.flush()
+        assert refusal(place) == (
+            f"data directory {place} is in use by another process (formulary up); stop it or choose another --data-dir"
+        )

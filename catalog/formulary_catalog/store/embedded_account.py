@@ -7,6 +7,7 @@ root's home, are closed to the account; the modules that choose a program or a s
 
 import pwd
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -58,5 +59,6 @@ def make_passable(directory: Path) -> None:
     """Make the directories that are missing so that the account of the server can pass, whatever our umask."""
     for step in (*reversed(directory.parents), directory):
         if not step.exists():
-            step.mkdir()
-            step.chmod(0o711)
+            with suppress(FileExistsError):  # another first start was faster
+                step.mkdir()
+                step.chmod(0o711)

@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,6 +33,7 @@ _NEEDED_MIB = 64
 _END_SECONDS = 10.0
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
 _LONGEST_SOCKET_DIR = 89  # a socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14
+_HOLDER_TRIES = 100  # of 10 ms
 _FIRST_STATEMENTS = b"create extension vector;\ncreate database formulary;\n"
 
 
@@ -197,11 +199,10 @@ class Cluster:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(lock, 20, 0).decode()
+            holder = _holder(lock)
             os.close(lock)
             raise StartupError(
-                f"data directory {self.home} is in use by process {holder} (formulary up); "
-                "stop it or choose another --data-dir"
+                f"data directory {self.home} is in use by {holder} (formulary up); stop it or choose another --data-dir"
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -225,6 +226,16 @@ class Cluster:
     def _give_away(self, directory: Path) -> None:
         if account := self.account():
             os.chown(directory, account.uid, account.gid)
+
+
+def _holder(lock: int) -> str:
+    """The process that holds the lock. It writes its id a moment after it got the lock; before, an old id is there."""
+    for _ in range(_HOLDER_TRIES):
+        number = os.pread(lock, 20, 0).decode()
+        if number.isdecimal() and psutil.pid_exists(int(number)):
+            return f"process {number}"
+        time.sleep(0.01)
+    return "another process"
 
 
 def _end_processes(directory: Path) -> None:
