@@ -26,7 +26,9 @@ from support.embedded import (
     program_of,
     query,
     refusal,
+    refused,
     started,
+    with_mounts,
 )
 from support.process import formulary_up
 
@@ -135,3 +137,27 @@ def test_a_process_that_is_gone_is_not_named_as_the_owner(place: Path) -> None:
         assert refusal(place) == (
             f"data directory {place} is in use by another process (formulary up); stop it or choose another --data-dir"
         )
+
+
+@as_root
+def test_the_socket_is_not_put_into_a_temporary_directory_that_the_account_cannot_enter(closed: Path) -> None:
+    (closed / "tmp").mkdir()
+    with started(Owner(closed / "data", environment={"TMPDIR": str(closed / "tmp")})) as address:
+        assert "host=/tmp/formulary-" in address
+
+
+@pytest.mark.parametrize("name", ["x" * 100, "mit Leerzeichen", "größer"])
+def test_the_socket_is_not_put_into_a_temporary_directory_that_no_address_can_name(place: Path, name: str) -> None:
+    (place / name).mkdir()
+    with started(Owner(place / name / "data", environment={"TMPDIR": str(place / name)})) as address:
+        assert "host=/tmp/formulary-" in address
+
+
+@as_root
+def test_a_system_without_any_directory_for_the_socket_is_reported(closed: Path) -> None:
+    (closed / "tmp").mkdir()
+    within = with_mounts("mount -t tmpfs -o mode=700 tmpfs /tmp")
+    assert refused(Owner(closed / "data", environment={"TMPDIR": str(closed / "tmp")}, within=within)) == (
+        f"there is no place for PostgreSQL's socket: {closed}/tmp and /tmp are closed to its user or have names that "
+        "are too long; set TMPDIR to another directory, or name a server with --database-url"
+    )

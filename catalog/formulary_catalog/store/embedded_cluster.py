@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,7 +33,8 @@ _UNFINISHED = "cluster.new-"
 _NEEDED_MIB = 64
 _END_SECONDS = 10.0
 _WORKING_DIRECTORY = Path("/proc/self/cwd")
-_LONGEST_SOCKET_DIR = 89  # a socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14
+# A socket's path has at most 103 bytes on macOS, 107 on Linux; "/.s.PGSQL.5432" takes 14.
+_SOCKET_DIR = re.compile(r"[\w./-]{1,89}", re.ASCII)
 _HOLDER_TRIES = 100  # of 10 ms
 _FIRST_STATEMENTS = b"create extension vector;\ncreate database formulary;\n"
 
@@ -50,14 +52,18 @@ class Cluster:
         self.path = self.home / "cluster"
         self.log = self.home / "postgres.log"
 
-    @property
+    @cached_property
     def socket_dir(self) -> Path:
         """The cluster itself if a socket in it can be named and reached, else a private directory named after it."""
-        named = re.fullmatch(rf"[\w./-]{{1,{_LONGEST_SOCKET_DIR}}}", str(self.path), re.ASCII)
-        if named and not self._is_closed():
-            return self.path
-        digest = hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]
-        return Path(tempfile.gettempdir()) / f"formulary-{digest}"
+        account = self.account()
+        private = f"formulary-{hashlib.sha256(os.fsencode(self.path)).hexdigest()[:12]}"
+        for directory in (self.path, Path(tempfile.gettempdir()).resolve() / private, Path("/tmp").resolve() / private):
+            if _SOCKET_DIR.fullmatch(str(directory)) and not (account and account.barrier(directory.parent)):
+                return directory
+        raise StartupError(
+            f"there is no place for PostgreSQL's socket: {tempfile.gettempdir()} and /tmp are closed to its user or "
+            "have names that are too long; set TMPDIR to another directory, or name a server with --database-url"
+        )
 
     @contextmanager
     def explained_errors(self) -> Iterator[None]:
@@ -82,6 +88,7 @@ class Cluster:
         else:
             self._check_emptiness()
         self._check_account()
+        _ = self.socket_dir  # raises here, before a cluster is made, if there is no place for the socket
         self._check_space()
         return self._lock()
 
