@@ -5,8 +5,10 @@ Copies of the programs go to a place of the test's own: that of the machine may 
 
 import fcntl
 import os
+import pwd
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from support.embedded import (
     IS_ROOT,
     NOBODY,
+    SOURCE,
     VECTORS,
     Owner,
     as_root,
@@ -160,4 +163,77 @@ def test_a_system_without_any_directory_for_the_socket_is_reported(closed: Path)
     assert refused(Owner(closed / "data", environment={"TMPDIR": str(closed / "tmp")}, within=within)) == (
         f"there is no place for PostgreSQL's socket: {closed}/tmp and /tmp are closed to its user or have names that "
         "are too long; set TMPDIR to another directory, or name a server with --database-url"
+    )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"LC_ALL": "de_DE", "LANG": "xx"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}],
+    ids=["unknown", "ascii"],
+)
+def test_the_locale_of_the_caller_does_not_matter(place: Path, environment: dict[str, str]) -> None:
+    with started(Owner(place / "Büro", environment=environment)) as address:
+        assert query(address, "select lower('É') || to_char(date '2020-05-01', 'TMMonth')") == "éMay"
+
+
+@as_root
+def test_a_system_without_the_user_nobody_is_reported(place: Path) -> None:
+    (place / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
+    (place / "nsswitch.conf").write_text("passwd: files\n")
+    mounts = "; ".join(f"mount --bind {place}/{name} /etc/{name}" for name in ("passwd", "nsswitch.conf"))
+    assert refused(Owner(place / "data", within=with_mounts(mounts))) == (
+        "PostgreSQL does not run as root, and this system has no user `nobody` to run it as; add that user, "
+        "run as another user than root, or name a server with --database-url"
+    )
+
+
+@as_root
+def test_root_without_the_right_to_change_its_user_is_reported(place: Path) -> None:
+    within = ("setpriv", "--bounding-set=-all", "--inh-caps=-all")
+    assert refused(Owner(place / "data", within=within)) == (
+        "PostgreSQL does not run as root, and root may not run it as another user here: Operation not permitted; "
+        "run as another user than root, or name a server with --database-url"
+    )
+
+
+@as_root
+def test_a_user_id_without_a_name_is_reported(place: Path) -> None:
+    with pytest.raises(KeyError):
+        pwd.getpwuid(NAMELESS)
+    home = made_home(place / "home", user=NAMELESS)
+    assert refused(Owner(home / "data", user=NAMELESS, path=home / "environment")) == (
+        f"PostgreSQL sets up a database only for a user with a name, and user id {NAMELESS} has none; "
+        "add the id to /etc/passwd, run as another user, or name a server with --database-url"
+    )
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("call", "refusal"),
+    [
+        ("default_data_dir()", "StartupError: user id {user} has no home directory; set HOME or choose a --data-dir"),
+        (
+            "CachedExport.of(source)",
+            "EmbedderUnavailable: User id {user} has no home directory; set HOME or FORMULARY_MODEL_CACHE_DIR.",
+        ),
+    ],
+)
+def test_a_user_without_a_home_directory_has_to_name_one(call: str, refusal: str) -> None:
+    script = f"""if True:
+        import os
+        from formulary_catalog.embedding.cache import CachedExport
+        from formulary_catalog.embedding.model import locate
+        from formulary_catalog.store.embedded import default_data_dir
+        source = locate("bundled")
+        os.setuid({NAMELESS})
+        {call}
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].endswith(refusal.format(user=NAMELESS))
+
+
+def test_a_data_directory_below_an_unknown_home_is_reported() -> None:
+    assert refusal(Path("~no-such-user/data")) == (
+        "data directory ~no-such-user/data cannot be found: `~` names no home directory here; give its whole path"
     )

@@ -3,6 +3,7 @@
 import fcntl
 import hashlib
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import Any
 from platformdirs import user_cache_dir
 
 from formulary_catalog.embedding.model import ModelSource
+from formulary_catalog.errors import EmbedderUnavailable
 
 MODEL_FILE = "model.xml"
 WEIGHTS_FILE = "model.bin"
@@ -34,8 +36,17 @@ class CachedExport:
 
     @classmethod
     def of(cls, source: ModelSource, *, cache_dir: Path | None = None) -> "CachedExport":
-        """The export of this model in `cache_dir`, by default the user's cache directory."""
-        root = cache_dir if cache_dir is not None else Path(user_cache_dir("formulary"))
+        """The export of this model in `cache_dir`, by default the user's cache directory.
+
+        Raises:
+            EmbedderUnavailable: our user has no home directory, and so no cache directory.
+        """
+        try:
+            root = cache_dir if cache_dir is not None else Path(user_cache_dir("formulary")).expanduser()
+        except RuntimeError as error:
+            raise EmbedderUnavailable(
+                f"User id {os.geteuid()} has no home directory; set HOME or FORMULARY_MODEL_CACHE_DIR."
+            ) from error
         name = re.sub(r"[^\w.-]+", "--", source.name)
         directory = root.resolve() / "models" / f"{name}-{source.revision}-{_FORMAT}"
         return cls(model_id=source.id, directory=directory)

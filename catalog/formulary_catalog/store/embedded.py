@@ -15,6 +15,7 @@ from urllib.parse import quote
 import platformdirs
 import psutil
 
+from formulary_catalog.errors import StartupError
 from formulary_catalog.store.embedded_account import ROOTS_PLACE
 from formulary_catalog.store.embedded_cluster import Cluster
 
@@ -142,7 +143,7 @@ class EmbeddedPostgres:
 
     def _is_ready(self) -> bool:
         with suppress(FileNotFoundError):
-            return self._pid_file.read_text().rstrip().endswith("ready")
+            return self._pid_file.read_bytes().rstrip().endswith(b"ready")
         return False
 
     def _halt(self) -> None:
@@ -185,10 +186,17 @@ class EmbeddedPostgres:
 
 
 def default_data_dir() -> Path:
-    """Where the data lives unless told otherwise; for root a place that the server's own account can reach."""
+    """The data directory without --data-dir; for root a place that the server's own account can reach.
+
+    Raises:
+        StartupError: our user has no home directory.
+    """
     if os.geteuid() == 0:
         return ROOTS_PLACE / "postgres"
-    return platformdirs.user_data_path("formulary") / "postgres"
+    try:
+        return platformdirs.user_data_path("formulary").expanduser() / "postgres"
+    except RuntimeError as error:
+        raise StartupError(f"user id {os.geteuid()} has no home directory; set HOME or choose a --data-dir") from error
 
 
 def _signal_outermost(processes: list[psutil.Process], order: signal.Signals) -> None:

@@ -5,11 +5,14 @@ Only the cluster belongs to that account, and no permission of an existing direc
 root's home, are closed to the account; the modules that choose a program or a socket ask here.
 """
 
+import os
 import pwd
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
+
+from formulary_catalog.errors import StartupError
 
 ROOTS_PLACE = Path("/var/lib/formulary")
 
@@ -22,8 +25,14 @@ class Account(NamedTuple):
 
     @classmethod
     def nobody(cls) -> Self:
-        """The account for a new cluster."""
-        nobody = pwd.getpwnam("nobody")
+        """The account for a new cluster. Raises StartupError if the system has no such user."""
+        try:
+            nobody = pwd.getpwnam("nobody")
+        except KeyError:
+            raise StartupError(
+                "PostgreSQL does not run as root, and this system has no user `nobody` to run it as; add that user, "
+                "run as another user than root, or name a server with --database-url"
+            ) from None
         return cls(nobody.pw_uid, nobody.pw_gid)
 
     @classmethod
@@ -39,6 +48,16 @@ class Account(NamedTuple):
             return pwd.getpwuid(self.uid).pw_name
         except KeyError:
             return str(self.uid)
+
+    def own(self, directory: Path) -> None:
+        """Give the account a directory that we have made. Raises StartupError if root lacks the right to do so."""
+        try:
+            os.chown(directory, self.uid, self.gid)
+        except OSError as error:
+            raise StartupError(
+                f"PostgreSQL does not run as root, and root may not run it as another user here: {error.strerror}; "
+                "run as another user than root, or name a server with --database-url"
+            ) from error
 
     def barrier(self, path: Path) -> Path | None:
         """The first directory on the way to `path`, or `path` itself, that the account may not enter or execute."""
@@ -62,3 +81,14 @@ def make_passable(directory: Path) -> None:
             with suppress(FileExistsError):  # another first start was faster
                 step.mkdir()
                 step.chmod(0o711)
+
+
+def require_name() -> None:
+    """Raise StartupError if our own user id has no name: `initdb` would refuse it."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        raise StartupError(
+            f"PostgreSQL sets up a database only for a user with a name, and user id {os.geteuid()} has none; "
+            "add the id to /etc/passwd, run as another user, or name a server with --database-url"
+        ) from None

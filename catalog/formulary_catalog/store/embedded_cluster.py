@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 import psutil
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.store.embedded_account import ROOTS_PLACE, Account, make_passable
+from formulary_catalog.store.embedded_account import ROOTS_PLACE, Account, make_passable, require_name
 from formulary_catalog.store.embedded_programs import MAJOR, Programs
 
 _OURS = {"cluster", "lock", "postgres.log", "postgres.log.1", "lost+found"}
@@ -48,7 +48,12 @@ class Cluster:
 
     def __init__(self, *, home: Path, copies: Path = ROOTS_PLACE) -> None:
         self._programs = Programs(copies=copies)
-        self.home = home.expanduser().resolve()
+        try:
+            self.home = home.expanduser().resolve()
+        except RuntimeError:
+            raise StartupError(
+                f"data directory {home} cannot be found: `~` names no home directory here; give its whole path"
+            ) from None
         self.path = self.home / "cluster"
         self.log = self.home / "postgres.log"
 
@@ -99,6 +104,8 @@ class Cluster:
             shutil.rmtree(unfinished, ignore_errors=True)
         if self.path.exists():
             return
+        if not self.account():
+            require_name()
         fresh = Path(tempfile.mkdtemp(prefix=_UNFINISHED, dir=self.home))
         self._give_away(fresh)
         # This locale is the same on every system, sorts by byte and knows the case of all letters.
@@ -232,7 +239,7 @@ class Cluster:
 
     def _give_away(self, directory: Path) -> None:
         if account := self.account():
-            os.chown(directory, account.uid, account.gid)
+            account.own(directory)
 
 
 def _holder(lock: int) -> str:
