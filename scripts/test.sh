@@ -5,16 +5,22 @@
 # What fails is tried once more, five seconds later, and shown with the reason: a shared machine may stand still for longer
 # than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on in a half,
 # and whatever says that something forbidden was returned.
+#
+# A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
+# start at the very end.
 set -euo pipefail
 
 pytest=(.venv/bin/pytest --maxfail=10 --durations=15 --reruns=1 --reruns-delay=5 --max-suite-reruns=10
     --rerun-show-tracebacks --rerun-exclude-path=tests/property --rerun-exclude-path=tests/integration/test_adversarial.py
     --rerun-exclude-path=tests/integration/test_tenancy.py --rerun-exclude-path=tests/integration/test_same_answers.py)
 printed=$(mktemp)
+FAULTS_FILE=$(mktemp)
+chmod 666 "$FAULTS_FILE" # root's tests start programs under other accounts, too
+export FAULTS_FILE PYTHONPATH="$PWD/tests/faults${PYTHONPATH:+:$PYTHONPATH}"
 
 "${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster >"$printed" 2>&1 &
 cluster=$!
-trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed"; rm -f "$printed"' EXIT
+trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed" "$FAULTS_FILE"; rm -f "$printed" "$FAULTS_FILE"' EXIT
 
 outcome=0
 "${pytest[@]}" tests/integration tests/property tests/soak tests/unit || outcome=$?
