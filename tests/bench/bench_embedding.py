@@ -239,7 +239,8 @@ def report(measured: Measured) -> None:
     """Print the tables."""
     console = Console(width=120)
     console.print(
-        f"{measured.processor}. One thread for each run of a model. A query has {measured.tokens:g} tokens (median)."
+        f"{measured.processor}. Queries run on one thread, a bulk on two. "
+        f"A query has {measured.tokens:g} tokens (median)."
     )
     console.print(f"Reading the weights of all layers once: {measured.floor:.2f} ms.")
     console.print(_comparison(measured))

@@ -75,7 +75,11 @@ def threads(model: Model) -> Iterator[Threads]:
 @pytest.mark.parametrize(("length", "filled_up_to"), [(0, 16), (2, 16), (16, 16), (17, 32), (250, 256), (256, 256)])
 def test_a_text_is_padded_to_a_multiple_of_the_step(length: int, filled_up_to: int) -> None:
     assert SHAPES.width(length) == filled_up_to
-    assert Shapes(step=8).width(length) in (filled_up_to, filled_up_to - 8)
+
+
+@pytest.mark.parametrize(("length", "padded_to"), [(0, 4), (2, 4), (9, 12), (31, 32), (33, 48), (250, 256)])
+def test_only_short_texts_are_padded_to_a_smaller_step(length: int, padded_to: int) -> None:
+    assert Shapes(step=4).width(length) == padded_to
 
 
 def test_texts_are_filled_up_in_width_and_number_and_the_mask_tells_what_is_theirs() -> None:

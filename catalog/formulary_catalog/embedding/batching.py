@@ -1,7 +1,7 @@
 """Which texts go through the model together, and in which shapes. Called by `local` for every query and document.
 
 The model's runtime makes kernels for each shape that it meets for the first time, and keeps them. So there are few
-shapes: a text is padded to a multiple of `step` tokens, a batch to a power of two.
+shapes: a text is padded to a multiple of a few tokens, a batch to a power of two.
 """
 
 from collections import deque
@@ -24,13 +24,15 @@ Run = Callable[[Ids, Ids], Vectors]
 TEXTS = 8
 """How many texts run together at most. More are hardly faster, cost memory, and let queries wait longer."""
 _TOKENS = 256
+_SHORT, _LONG_STEP = 32, 16
 
 
 @dataclass(frozen=True)
 class Shapes:
     """The shapes that the model is run in.
 
-    `step` is the multiple of tokens that texts are padded to, `most` the largest number of texts in a batch.
+    `step` is the multiple of tokens that texts of up to 32 tokens are padded to, most queries among them; longer ones
+    are padded to a multiple of 16. `most` is the largest number of texts in a batch.
     """
 
     step: int
@@ -38,7 +40,8 @@ class Shapes:
 
     def width(self, length: int) -> int:
         """Padded width, in tokens, of a text of `length` tokens. It depends on nothing else."""
-        return max(1, -(-length // self.step)) * self.step
+        step = self.step if length <= _SHORT else _LONG_STEP
+        return max(1, -(-length // step)) * step
 
     def batch_size(self, width: int) -> int:
         """Largest number of texts of this width in a batch: a power of two, of at most 256 tokens in all."""
