@@ -4,25 +4,19 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants bench bench-peers bench-quality bench-operator benchmarks calibrate soak clean
+.PHONY: help setup run demo test check control-plane format generate mutants bench bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
-setup: .venv/ready ## Install everything into .venv and export the embedding model once
-
-.venv/ready: pyproject.toml constraints.txt scripts/system.sh
+setup: ## Install everything into .venv
 	@bash scripts/system.sh $(PYTHON)
-	@echo "installing into .venv: about 2.4 GB, a few minutes the first time"
-	$(PYTHON) -m venv .venv
-	@# torch first and pinned: any other version would bring gigabytes of accelerator libraries along
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[export,dev]'
-	$(BIN)/python -m formulary_catalog.embedding.export
-	@touch $@
+	@$(PYTHON) scripts/install.py dev
 
-run: setup ## Start Formulary on loopback with the starter catalog and show a first search
-	@bash scripts/run.sh
+run: ## Install what running needs, start Formulary on loopback with the starter catalog, show a first search
+	@bash scripts/system.sh $(PYTHON)
+	@$(PYTHON) scripts/install.py run
+	@exec bash scripts/run.sh
 
 demo: setup control-plane ## Show two incidents and one question in a cluster of its own, as docs/demo.md tells
 	@PYTHONPATH=tests $(BIN)/python scripts/demo.py
@@ -76,6 +70,16 @@ bench-operator: setup control-plane ## Measure the operator with 1,000 workflows
 
 soak: setup ## Serve mixed traffic while one thing after another fails, for 30 minutes, or MINUTES=2
 	@bash scripts/measure.sh soak -m soak.soak --minutes $(or $(MINUTES),30)
+
+dist: setup ## Build wheel and source distribution into dist/; the same files give the same bytes
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation
+
+lock: ## Resolve the dependencies and write requirements/*.txt; UPGRADE=1 takes newer versions
+	$(PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)
+
+platforms: ## Find out where Formulary installs without compiling
+	$(PYTHON) scripts/platforms.py
 
 clean: ## Remove what was installed and built here
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

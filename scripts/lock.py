@@ -2,15 +2,14 @@
 
 uv resolves for every platform and Python at once; pip and uv both install from the result. The versions there now are
 kept unless one contradicts `pyproject.toml`, or `--upgrade` is given. torch is not in there: which build of it is
-installed depends on the machine, and PyPI's for Linux brings gigabytes of accelerator libraries. `requirements/torch.txt`
-names its version.
+installed depends on the machine, and PyPI's for Linux brings gigabytes of accelerator libraries.
+`requirements/torch.txt` names its version.
 """
 
 import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import tomllib
 import venv
@@ -32,7 +31,7 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help="take the newest versions that pyproject.toml admits")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
     build = tomllib.loads(PROJECT.read_text())["build-system"]["requires"]
-    with _uv() as uv, tempfile.TemporaryDirectory() as scratch:
+    with uv_program() as uv, tempfile.TemporaryDirectory() as scratch:
         beside_torch = _written(Path(scratch, "torch.in"), _TORCH_REQUIRES)
         without_torch = _written(Path(scratch, "without.in"), [_WITHOUT_TORCH])
         _compile(uv, "run.txt", [PROJECT], *upgrade)
@@ -58,7 +57,7 @@ def _written(path: Path, requirements: list[str]) -> Path:
 
 
 @contextmanager
-def _uv() -> Iterator[str]:
+def uv_program() -> Iterator[str]:
     """The uv on PATH, else one in an environment that is thrown away."""
     if found := shutil.which("uv"):
         yield found
@@ -71,4 +70,4 @@ def _uv() -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,7 +5,8 @@ set -euo pipefail
 
 install() {
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@" >/dev/null
+        echo "installing $* with apt-get"
+        apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "$@"
         return
     fi
     echo "missing: $*; install it (on Debian: apt-get install $*) and run this again" >&2
@@ -18,10 +19,7 @@ npm)
     ;;
 *)
     command -v "$1" >/dev/null || install python3 python3-venv
-    "$1" -c 'import ensurepip' 2>/dev/null || install python3-venv
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-        echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python3.11 ..." >&2
-        exit 1
-    }
+    "$1" "$(dirname "$0")/supported.py"
+    command -v uv >/dev/null || "$1" -c 'import ensurepip' 2>/dev/null || install python3-venv
     ;;
 esac
