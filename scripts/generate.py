@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic_settings import BaseSettings
 
 import chart
+import platforms
 from formulary_catalog import metrics
 from formulary_catalog.server.app import openapi_document
 from formulary_catalog.settings import Settings
@@ -58,12 +59,20 @@ def openapi() -> str:
     return json.dumps(openapi_document(), indent=2, sort_keys=True) + "\n"
 
 
+def readme() -> str:
+    """The README with the table of supported machines as `make platforms` found them."""
+    before, mark, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- platforms -->\n")
+    _, end, after = rest.partition("<!-- /platforms -->\n")
+    return f"{before}{mark}{platforms.table()}\n{end}{after}"
+
+
 def crd(name: str) -> Callable[[], str]:
     """Maker of the CRD file of this name."""
     return lambda: crd_text(CRDS[name]())
 
 
 FILES: Mapping[str, Callable[[], str]] = {
+    "README.md": readme,
     "charts/formulary/README.md": chart.readme,
     "charts/formulary/values.schema.json": chart.schema,
     "docs/api.md": reference_page,

@@ -74,15 +74,11 @@ def main() -> int:
 def table() -> str:
     """The answers as a table in Markdown."""
     document = json.loads(ANSWERS.read_text())
-    pythons = f"{document['pythons'][0]} to {document['pythons'][-1]}"
-    lines = ["| machine | system | Python |", "|---|---|---|"]
+    pythons = f"Python {document['pythons'][0]} to {document['pythons'][-1]}"
+    lines = ["| machine | supported | without a wheel for older or other ones |", "|---|---|---|"]
     for answer in (Answer(**found) for found in document["platforms"]):
-        missing = ", ".join(answer.missing)
-        if answer.at_least is None:
-            lines.append(f"| {answer.name} | not supported: no wheel of {missing} | |")
-            continue
-        why = f" (for {missing})" if missing else ""
-        lines.append(f"| {answer.name} | {answer.library} {answer.at_least} or newer{why} | {pythons} |")
+        supported = f"{answer.library} {answer.at_least} or newer, {pythons}" if answer.at_least else "no"
+        lines.append(f"| {answer.name} | {supported} | {', '.join(answer.missing)} |")
     return "\n".join(lines)
 
 

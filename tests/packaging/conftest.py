@@ -1,0 +1,49 @@
+"""What the tests of packages share: one wheel with its source distribution, and one environment it is installed in."""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.distributions import Distributions, build
+from support.source_tree import ROOT, copy_source_tree
+
+# Not in memory, as other tests' files are: environments have half a gigabyte each.
+_PLACE = "/var/tmp"
+
+
+@pytest.fixture(scope="session")
+def place() -> Iterator[Path]:
+    """A directory that any user may enter."""
+    with tempfile.TemporaryDirectory(prefix="formulary-packages-", dir=_PLACE) as directory:
+        Path(directory).chmod(0o711)
+        yield Path(directory)
+
+
+@pytest.fixture(scope="session")
+def built(place: Path) -> Distributions:
+    """Made in a copy of the source tree, which has no model at first."""
+    return build(copy_source_tree(place / "built"))
+
+
+@pytest.fixture(scope="session")
+def installed(place: Path, built: Distributions) -> Path:
+    """An environment with the pinned packages and the wheel, and nothing else."""
+    environment = place / "installed"
+    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    pip: list[str | Path] = [
+        environment / "bin" / "python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+    ]
+    lock = ROOT / "requirements" / "run.txt"
+    subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", lock], check=True)
+    subprocess.run([*pip, "--no-index", built.wheel], check=True)
+    return environment
