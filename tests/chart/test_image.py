@@ -1,4 +1,4 @@
-"""The image, as far as that shows without building it."""
+"""The image, as far as that shows without building it; `tests/packaging` runs its steps."""
 
 import re
 import subprocess
@@ -57,18 +57,6 @@ def test_every_stage_that_is_copied_from_exists() -> None:
 
 def test_the_image_runs_as_the_user_of_the_chart() -> None:
     assert "\nUSER 65532:65532\n" in DOCKERFILE
-
-
-def test_the_image_installs_the_packages_of_make_run_and_no_others() -> None:
-    installs = re.findall(r"pip install (.+?)(?:\\\n|&&|$)", DOCKERFILE, re.MULTILINE)
-    pinned = "--no-deps --require-hashes --only-binary :all: -r requirements/"
-
-    assert [install.strip() for install in installs] == [
-        f"{pinned}run.txt",
-        f"{pinned}build.txt",  # into a directory of its own, which the image does not have
-        "--no-deps --no-build-isolation .",
-    ]
-    assert "index-url" not in DOCKERFILE
 
 
 def test_server_operator_and_migration_import_nothing_that_the_image_lacks() -> None:

@@ -44,7 +44,7 @@ def test_without_a_network_the_first_search_ranks_by_meaning(installed: Path, ho
     bare = home / "bare"
     bare.mkdir()
     port = free_port()
-    environment = newcomers_environment(home)
+    environment = newcomers_environment(home, FORMULARY_DATA_DIR=str(home / "data"))
     if offline := _without_network():
         serving: Sequence[str | Path] = [*offline, sys.executable, "-c", _WITH_LOOPBACK, formulary]
     else:
@@ -57,19 +57,12 @@ def test_without_a_network_the_first_search_ranks_by_meaning(installed: Path, ho
         [*serving, "up", "--port", str(port)], directory=bare, environment=environment, printed_to=home / "printed"
     ) as up:
         up.wait_for("mode hybrid")
-        enter: list[str | Path] = ["nsenter", "--target", str(up.process.pid), "--net"] if offline else []
-        search: list[str | Path] = [
-            formulary,
-            "search",
-            "pods cannot resolve names",
-            "--json",
-            "--url",
-            f"http://127.0.0.1:{port}",
-        ]
-        found = json.loads(run(*enter, *search, **environment))
+        enter = ["nsenter", "--target", str(up.process.pid), "--net"] if offline else []
+        search = ["search", "pods cannot resolve names", "--json", "--url", f"http://127.0.0.1:{port}"]
+        found = json.loads(run(*enter, formulary, *search, **environment))
         assert up.press_control_c() == 0
 
-    assert found["mode"] == "hybrid"
+    assert found["search_mode"] == "hybrid"
     assert found["workflows"]
     assert "Traceback" not in up.printed()
     assert list(bare.iterdir()) == []

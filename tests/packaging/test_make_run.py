@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
@@ -12,9 +13,10 @@ import psutil
 import pytest
 
 from support.control_plane import free_port
-from support.source_tree import copy_source_tree, newcomers_environment, started
+from support.source_tree import copy_source_tree, newcomers_environment, pip_cache, started
+from support.waiting import wait_until
 
-_PLAIN_USER = 12345
+_PLAIN_USER = pwd.getpwnam("nobody").pw_uid
 
 
 @pytest.fixture
@@ -23,16 +25,15 @@ def home(place: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     directory = place / f"höme of {request.node.name}"
     directory.mkdir(mode=0o700)
     yield directory
-    assert [process.info for process in psutil.process_iter(["name", "cwd"]) if _works_below(process, directory)] == []
+    wait_until(lambda: not _working_below(directory), what="everything that was started there to end")
 
 
-def test_it_shows_a_first_search_from_a_closed_home_and_ends_with_control_c(home: Path) -> None:
+def test_it_shows_a_first_search_from_a_closed_home_and_ends_with_control_c(home: Path, place: Path) -> None:
     tree = copy_source_tree(home / "formulary")
-    environment = newcomers_environment(home, FORMULARY_PORT=str(free_port()))
-    # Only what is downloaded is shared with other runs.
-    cache = subprocess.run([sys.executable, "-m", "pip", "cache", "dir"], capture_output=True, text=True).stdout.strip()
+    # Root's own data directory belongs to the machine, and only downloads are shared with other runs.
+    of_this_run = {"FORMULARY_DATA_DIR": str(place / "data of make run"), "PIP_CACHE_DIR": pip_cache()}
 
-    _show_first_search(tree, environment | ({"PIP_CACHE_DIR": cache} if cache else {}))
+    _show_first_search(tree, newcomers_environment(home, **of_this_run))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
@@ -43,7 +44,7 @@ def test_it_does_so_for_a_plain_user_too(home: Path) -> None:
     tree = copy_source_tree(home / "formulary")
     for path in (home, *home.rglob("*")):
         os.chown(path, _PLAIN_USER, _PLAIN_USER)
-    environment = newcomers_environment(home, FORMULARY_PORT=str(free_port()), PATH="/usr/local/bin:/usr/bin:/bin")
+    environment = newcomers_environment(home, PATH="/usr/local/bin:/usr/bin:/bin")
 
     _show_first_search(tree, environment, f"PYTHON={python}", user=_PLAIN_USER)
 
@@ -82,7 +83,7 @@ def _show_first_search(tree: Path, environment: dict[str, str], *options: str, u
     with started(
         ["make", "run", *(options or [f"PYTHON={sys.executable}"])],
         directory=tree,
-        environment=environment,
+        environment=environment | {"FORMULARY_PORT": str(free_port())},
         printed_to=tree.parents[1] / f"printed by {user or 'root'}",
         user=user,
     ) as make:
@@ -108,5 +109,6 @@ def _python_for_plain_user() -> str | None:
     return None
 
 
-def _works_below(process: psutil.Process, directory: Path) -> bool:
-    return (process.info["cwd"] or "").startswith(str(directory))
+def _working_below(directory: Path) -> list[object]:
+    running = psutil.process_iter(["name", "cwd"])
+    return [process.info for process in running if (process.info["cwd"] or "").startswith(str(directory))]

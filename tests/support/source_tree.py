@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,12 @@ def newcomers_environment(home: Path, **more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OF_THIS_RUN)}
     outside = {name: value for name, value in kept.items() if not name.startswith("XDG_")}
     return {**outside, "HOME": str(home), **more}
+
+
+def pip_cache() -> str:
+    """Where pip keeps what it has downloaded, to be shared with an environment that has another home."""
+    command = [sys.executable, "-m", "pip", "cache", "dir"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @dataclass(frozen=True)
