@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all tests, in two processes at once: those that wait a lot for a cluster beside all others. What the first ones
-# print comes at the end, however that comes.
+# Runs all tests, in two processes at once: those that wait a lot, for a cluster or for packages, beside all others. What
+# the first ones print comes at the end, however that comes.
 #
 # What fails is tried once more, five seconds later, and shown with the reason: a shared machine may stand still for longer
 # than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on in a half,
@@ -18,7 +18,7 @@ FAULTS_FILE=$(mktemp)
 chmod 666 "$FAULTS_FILE" # root's tests start programs under other accounts, too
 export FAULTS_FILE PYTHONPATH="$PWD/tests/faults${PYTHONPATH:+:$PYTHONPATH}"
 
-"${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster >"$printed" 2>&1 &
+"${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster tests/packaging >"$printed" 2>&1 &
 cluster=$!
 trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed" "$FAULTS_FILE"; rm -f "$printed" "$FAULTS_FILE"' EXIT
 

@@ -15,6 +15,13 @@ from support.source_tree import ROOT, copy_source_tree
 _PLACE = "/var/tmp"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Installing from a far package index takes minutes."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(900))
+
+
 @pytest.fixture(scope="session")
 def place() -> Iterator[Path]:
     """A directory that any user may enter."""
