@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants bench bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
+.PHONY: help setup run demo test check control-plane format generate mutants bench bench-install bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -56,10 +56,13 @@ bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=
 	@bash scripts/measure.sh peers tests/bench/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
 	@bash scripts/measure.sh mcp_peers tests/bench/bench_mcp_peers.py
 
+bench-install: setup ## Measure the way from nothing to the first answer, with all its downloads
+	@bash scripts/measure.sh install tests/bench/bench_install.py
+
 bench-quality: setup ## Measure what searches find of the judged queries; PART=held, tune or all
 	@bash scripts/measure.sh quality tests/bench/bench_quality.py $(if $(PART),--part $(PART))
 
-benchmarks: bench bench-peers bench-quality soak ## Measure everything, for hours, and write docs/benchmarks.md
+benchmarks: bench bench-install bench-peers bench-quality soak ## Measure everything, for hours, and write docs/benchmarks.md
 	$(BIN)/python scripts/benchmarks.py
 
 calibrate: setup ## Fit the confidence to the judged queries and write it into the code

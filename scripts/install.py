@@ -28,7 +28,7 @@ ENVIRONMENT = ROOT / ".venv"
 PYTHON = ENVIRONMENT / "bin" / "python"
 STATE = ENVIRONMENT / "installed.json"
 
-_SECONDS_BETWEEN_LINES = 4.0
+_SECONDS_BETWEEN_LINES = 3.0
 _LOCKED = ("--no-deps", "--require-hashes", "--only-binary", ":all:")
 # Python compiles what it imports; compiling all that is installed would take longer than installing it.
 _PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--no-user", "--disable-pip-version-check", "--no-input")
