@@ -136,7 +136,7 @@ SECTIONS = (
     Section(
         name="install",
         title="From nothing to the first answer",
-        words="With empty caches, downloads included. When the model was exported with torch, `make run` installed 2.4 GB, "
+        words="With empty caches, downloads included. With an export by torch, before, `make run` installed 2.4 GB, "
         "in 81 s on this kind of machine; `pip install` of the wheel brought 6.2 GB along and searched by words alone.",
         pictures={},
     ),
