@@ -4,13 +4,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 sys.path.insert(0, str(Path(__file__).parent / "scripts"))
 import bundled_model  # it is found only then
 
 
-class BundledModelHook(BuildHookInterface):
+class BundledModelHook(BuildHookInterface[BuilderConfig]):
     """A checkout has no model until it is made; a source distribution has it."""
 
     def dependencies(self) -> list[str]:
