@@ -23,6 +23,8 @@ PROJECT = ROOT / "pyproject.toml"
 
 # What any build of torch requires, except itself and accelerator libraries.
 _TORCH_REQUIRES = "filelock fsspec jinja2 networkx setuptools>=77.0.3 sympy>=1.13.3 typing-extensions>=4.10".split()
+# What making the bundled model needs beside numpy (`bundled_model.py`).
+_MODEL_REQUIRES = "safetensors>=0.6,<1"
 _WITHOUT_TORCH = "torch ; sys_platform == 'none'"
 
 
@@ -35,7 +37,7 @@ def main() -> None:
         beside_torch = _written(Path(scratch, "torch.in"), _TORCH_REQUIRES)
         without_torch = _written(Path(scratch, "without.in"), [_WITHOUT_TORCH])
         _compile(uv, "run.txt", [PROJECT], *upgrade)
-        _compile(uv, "build.txt", [_written(Path(scratch, "build.in"), build)], *_within("run.txt"), *upgrade)
+        _compile(uv, "build.txt", [_written(Path(scratch, "build.in"), [*build, _MODEL_REQUIRES])], *_within("run.txt"), *upgrade)
         extras = ["--extra=dev", "--extra=sentence-transformers", "--overrides", str(without_torch)]
         extras += ["--no-emit-package=torch", *_within("run.txt", "build.txt")]
         _compile(uv, "dev.txt", [PROJECT, beside_torch, REQUIREMENTS / "build.txt"], *extras, *upgrade)
