@@ -37,7 +37,13 @@ def main() -> None:
         beside_torch = _written(Path(scratch, "torch.in"), _TORCH_REQUIRES)
         without_torch = _written(Path(scratch, "without.in"), [_WITHOUT_TORCH])
         _compile(uv, "run.txt", [PROJECT], *upgrade)
-        _compile(uv, "build.txt", [_written(Path(scratch, "build.in"), [*build, _MODEL_REQUIRES])], *_within("run.txt"), *upgrade)
+        _compile(
+            uv,
+            "build.txt",
+            [_written(Path(scratch, "build.in"), [*build, _MODEL_REQUIRES])],
+            *_within("run.txt"),
+            *upgrade,
+        )
         extras = ["--extra=dev", "--extra=sentence-transformers", "--overrides", str(without_torch)]
         extras += ["--no-emit-package=torch", *_within("run.txt", "build.txt")]
         _compile(uv, "dev.txt", [PROJECT, beside_torch, REQUIREMENTS / "build.txt"], *extras, *upgrade)

@@ -27,8 +27,9 @@ from formulary_catalog.errors import EmbedderUnavailable
 
 RUNS = 2
 """Default number of runs of the model that compute at the same time, each on one thread."""
-# Arithmetic in bfloat16 works on tiles of 16 rows, where padding is free. In float32 padding takes
-# time, and so does each change of the shape (0.7 ms): steps of 1, 2 and 4 were measured, and are slower than 8.
+
+# Arithmetic in bfloat16 works on tiles of 16 rows, where padding is free. In float32 padding takes time, and so does
+# each change of the shape (0.7 ms): steps of 1, 2 and 4 were measured, and are slower than 8.
 _STEP_BFLOAT16, _STEP_FLOAT32 = 16, 8
 # A text may differ by so much, in a component, between a batch and a run of its own.
 _ROUNDING = 1e-6
@@ -205,14 +206,12 @@ def _same_in_a_batch(runs: Sequence[Run], *, step: int) -> bool:
 
     Some processors choose other kernels for more rows.
     """
-    alone, batch = Shapes(step=step), Shapes(step=step)
+    shapes = Shapes(step=step)
     for run in runs:
         for length in (8, 16, 32):
             tokens = range(1, length + 1)
-            expected = run(*alone.padded([tokens]))
-            if (
-                np.abs(run(*batch.padded([tokens] * batch.batch_size(batch.width(length)))) - expected).max()
-                > _ROUNDING
-            ):
+            alone = run(*shapes.padded([tokens]))
+            batch = run(*shapes.padded([tokens] * shapes.batch_size(shapes.width(length))))
+            if np.abs(batch - alone).max() > _ROUNDING:
                 return False
     return True
