@@ -24,6 +24,8 @@ PACKAGE_SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa
 PUBLISHED_WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 WEIGHTS = "model.safetensors"
 WEIGHTS_SHA256 = "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765"
+# Of the digests, in hexadecimal, of the files below and of the weights.
+FILES_SHA256 = "d789ed77209155005f21b562eb6e39dcaa8ba8bef184ac6ccb892b34f40ede7f"
 
 _COPIED = (
     "modules.json",
@@ -84,10 +86,11 @@ def ensure() -> None:
 
 
 def intact() -> bool:
-    """Whether every file is there, and the weights are those that this program makes."""
+    """Whether every file is there and those that decide the vectors are as this program makes them."""
     if not all((MODEL / name).is_file() for name in (*_COPIED, _LICENSE, _NOTICE, WEIGHTS)):
         return False
-    return _sha256(MODEL / WEIGHTS) == WEIGHTS_SHA256
+    digests = "".join(_sha256(MODEL / name) for name in (*_COPIED, WEIGHTS))
+    return hashlib.sha256(digests.encode()).hexdigest() == FILES_SHA256
 
 
 @contextmanager

@@ -98,7 +98,8 @@ class Installation:
         digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
         if self._done.get(name) == digest:
             return
-        STATE.unlink(missing_ok=True)
+        self._done.pop(name, None)  # an interrupted step is done again
+        _record(self._done)
         install()
         self._done[name] = digest
         _record(self._done)
@@ -137,15 +138,17 @@ def _recorded() -> dict[str, str]:
         recorded = json.loads(STATE.read_text())
         if recorded["directory"] != str(ENVIRONMENT):  # scripts name the directory they were installed to
             return {}
+        if recorded["python"] != sys.version:
+            return {}
         subprocess.run([PYTHON, "-c", ""], check=True, capture_output=True)
-    except (OSError, ValueError, subprocess.CalledProcessError):
+    except (OSError, ValueError, LookupError, TypeError, subprocess.CalledProcessError):
         return {}
     return dict(recorded["steps"])
 
 
 def _record(steps: dict[str, str]) -> None:
     partial = STATE.with_suffix(".partial")
-    partial.write_text(json.dumps({"directory": str(ENVIRONMENT), "steps": steps}))
+    partial.write_text(json.dumps({"directory": str(ENVIRONMENT), "python": sys.version, "steps": steps}))
     partial.replace(STATE)
 
 

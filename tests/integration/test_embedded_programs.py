@@ -145,6 +145,8 @@ def test_a_strict_umask_closes_neither_the_copy_nor_the_way_to_the_data(closed: 
         ("ro", "could not be copied to {copies}: Read-only file system"),
         ("size=8m", "could not be copied to {copies}: No space left on device"),
         ("noexec", "were copied to {copies}, where no program can be executed"),
+        ("mode=777", "were not run from {copies}, where other users than root may write"),
+        ("uid=65534", "were not run from {copies}, where other users than root may write"),
         ("mode=700", "were copied to {copies}, which is closed to that user, too"),
     ],
 )

@@ -69,9 +69,10 @@ def test_an_interrupted_download_is_never_used_and_the_next_try_makes_the_whole_
     assert hashlib.sha256((embedding / _WEIGHTS).read_bytes()).hexdigest() in script(embedding).read_text()
 
 
-def test_damaged_weights_are_replaced_and_intact_ones_kept(embedding: Path) -> None:
+@pytest.mark.parametrize("file", [_WEIGHTS, Path("all-MiniLM-L6-v2", "tokenizer.json")], ids=str)
+def test_a_damaged_file_is_replaced_and_an_intact_one_kept(embedding: Path, file: Path) -> None:
     assert make_model(embedding).returncode == 0
-    weights = embedding / _WEIGHTS
+    weights = embedding / file
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1])
 

@@ -55,7 +55,7 @@ def main(directory: Path) -> None:
     """Make all models."""
     import torch
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
+    from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling, Transformer
     from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
     torch.manual_seed(7)
@@ -85,6 +85,9 @@ def main(directory: Path) -> None:
     finish("first", bert("first"), pooling="cls")
     finish("max", bert("max"), pooling="max")
     finish("adapted", bert("adapted"), head=[tanh, back])
+    biased = Dense(DIMENSIONS, DIMENSIONS, activation_function=torch.nn.Identity())
+    torch.nn.init.normal_(biased.linear.bias, std=0.02)
+    finish("normalised", bert("normalised"), head=[Normalize(), biased])
     finish("roberta", roberta("roberta"))
     _lowercase(finish("lowercase", bert("lowercase")))
     for model in directory.iterdir():

@@ -153,6 +153,24 @@ def test_a_query_does_not_wait_for_a_batch_while_another_run_is_idle(model: Mode
     threads.close()
 
 
+def test_a_query_waits_for_one_batch_only_however_many_batches_wait(model: Model, threads: Threads) -> None:
+    batches = [threads.ask_for_all([[number]]) for number in (1, 2, 3, 4)]
+    query = threads.ask([9])
+    model.go.set()
+    assert query.result().tolist() == [9]
+    assert [batch.result().tolist() for batch in batches] == [[[1]], [[2]], [[3]], [[4]]]
+    assert model.runs.index([[9]]) == 1
+
+
+def test_batches_get_their_turn_however_many_queries_wait(model: Model, threads: Threads) -> None:
+    queries = [threads.ask([number] * (16 * number + 1)) for number in range(4)]
+    batch = threads.ask_for_all([[9]])
+    model.go.set()
+    assert [query.result().tolist() for query in queries] == [[0], [17], [66], [147]]
+    assert batch.result().tolist() == [[9]]
+    assert model.runs.index([[9]]) <= 2
+
+
 def test_no_more_than_one_computes_at_once(model: Model, threads: Threads) -> None:
     futures = [threads.ask([0] * length) for length in (1, 20, 40)]
     assert len(model.runs) == 1

@@ -93,6 +93,7 @@ class Batcher:
         self._shapes = shapes
         self._lock = Lock()
         self._queue: deque[_Waiting] = deque()
+        self._query_is_next = True
 
     def vector(self, tokens: Tokens) -> Vectors:
         """The vector of one text, perhaps a view into that of a batch. Raises what the model raises."""
@@ -117,6 +118,7 @@ class Batcher:
     def _turn(self, own: _Waiting) -> Run | Vectors:
         with self._lock:
             if self._idle:
+                self._query_is_next = not own.width
                 return self._idle.pop()
             self._queue.append(own)
         return own.answer.result()
@@ -149,5 +151,13 @@ class Batcher:
             if not self._queue:
                 self._idle.append(run)
                 return
-            following = self._queue.popleft()
+            following = self._following()
         following.answer.set_result(run)
+
+    def _following(self) -> _Waiting:
+        """The caller whose turn it is: the oldest query and the oldest batch by turns, so that neither waits for all
+        of the other kind."""
+        following = next((each for each in self._queue if bool(each.width) is self._query_is_next), self._queue[0])
+        self._query_is_next = not following.width
+        self._queue.remove(following)
+        return following

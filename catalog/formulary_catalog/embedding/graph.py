@@ -10,7 +10,7 @@ import openvino  # type: ignore[import-untyped]  # it ships no types
 from openvino import opset13 as op
 from openvino._offline_transformations import compress_model_transformation  # type: ignore[import-untyped]  # as above
 
-from formulary_catalog.embedding.architecture import Activation, Architecture, Pooling
+from formulary_catalog.embedding.architecture import Activation, Architecture, Normalization, Pooling
 from formulary_catalog.embedding.weights import Tensor, Weights
 
 EMBEDDINGS, MASK, VECTORS = "embeddings", "attention_mask", "vectors"
@@ -35,10 +35,13 @@ def build(architecture: Architecture, weights: Weights) -> openvino.Model:
     mask = op.parameter([-1, -1], np.int64, name=MASK)
     network = _Network(architecture, weights, mask=mask)
     vectors = network.pooled(network.encoded(network.embedded(hidden)))
-    for dense in architecture.dense:
-        vectors = _linear(vectors, Weights(dense.file), "linear")
-        vectors = op.tanh(vectors) if dense.activation is Activation.TANH else vectors
-    result = op.result(op.normalize_l2(vectors, _axes(1), _LEAST_NORM, "max"))
+    for part in architecture.head:
+        if isinstance(part, Normalization):
+            vectors = _unit(vectors)
+            continue
+        vectors = _linear(vectors, Weights(part.file), "linear")
+        vectors = op.tanh(vectors) if part.activation is Activation.TANH else vectors
+    result = op.result(_unit(vectors))
     for node, name in ((hidden, EMBEDDINGS), (mask, MASK), (result, VECTORS)):
         node.output(0).tensor.set_names({name})
     model = openvino.Model([result], [hidden, mask], "encoder")
@@ -108,6 +111,10 @@ class _Network:
         centred = op.mvn(hidden, _axes(-1), True, self._architecture.norm_epsilon, "inside_sqrt")
         scaled = op.multiply(centred, _constant(self._weights[f"{name}.weight"]))
         return op.add(scaled, _constant(self._weights[f"{name}.bias"]))
+
+
+def _unit(vectors: openvino.Node) -> openvino.Node:
+    return op.normalize_l2(vectors, _axes(1), _LEAST_NORM, "max")
 
 
 def _linear(values: openvino.Node, weights: Weights, name: str) -> openvino.Node:

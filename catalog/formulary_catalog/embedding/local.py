@@ -87,7 +87,7 @@ class LocalEmbedder:
         self._tokenizer = network.tokenizer
         threads = min(runs, _processors())
         compiled = _compiled(network.model, threads=threads, precision=precision)
-        # Nothing here refers to the embedder itself: its memory shall be free as soon as nobody uses it.
+        # Nothing here refers to the embedder itself: its memory is freed with its last reference.
         idle = [
             partial(_run, compiled.create_infer_request(), network.inputs, model_id=model_id) for _ in range(threads)
         ]
@@ -100,7 +100,7 @@ class LocalEmbedder:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
 
         Each text is cut at the model's limit (256 tokens for the bundled one), as the reference implementation does.
-        Batches and queries take turns, so a query waits for one batch at most. Raises `EmbedderUnavailable` if the
+        Waiting queries and batches take turns. Raises `EmbedderUnavailable` if the
         model fails.
         """
         tokens = [self._tokens(text) for text in texts]
@@ -110,7 +110,7 @@ class LocalEmbedder:
             vectors[batch] = self._batcher.vectors([tokens[position] for position in batch])
 
         batches = list(self._shapes.batches(tokens))
-        if len(batches) > 1 < self._runs:
+        if self._runs > 1 and len(batches) > 1:
             with ThreadPoolExecutor(self._runs) as threads:
                 list(threads.map(embed, batches))
         else:
@@ -180,6 +180,9 @@ def _compiled(model: Any, *, threads: int, precision: str | None) -> Any:
     # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md). So does a run
     # that is bound to a core which another process uses.
     settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads, "ENABLE_CPU_PINNING": False}
+    # Some processors compute in float16 by default, which was not compared with the reference.
+    if precision is None and not _bfloat16_is_usual():
+        precision = "f32"
     if precision is not None:
         settings["INFERENCE_PRECISION_HINT"] = precision
     return _CORE.compile_model(model, "CPU", settings)
@@ -187,6 +190,10 @@ def _compiled(model: Any, *, threads: int, precision: str | None) -> Any:
 
 def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _bfloat16_is_usual() -> bool:
+    return bool(_CORE.get_property("CPU", "INFERENCE_PRECISION_HINT") == openvino.Type.bf16)
 
 
 def _computes_in_bfloat16(compiled: Any) -> bool:

@@ -31,6 +31,8 @@ _DECIDING_FILES = (
     *_REQUIRED_FILES,
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
+    "pytorch_model.bin",
+    "sentencepiece.bpe.model",
     "special_tokens_map.json",
     "tokenizer_config.json",
     "vocab.txt",

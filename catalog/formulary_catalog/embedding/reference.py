@@ -90,12 +90,14 @@ class Encoder(torch.nn.Module):
 def load_reference(path: Path) -> SentenceTransformer:
     """The model as sentence-transformers runs it in float32, from disk alone."""
     # With eager attention the exported graph runs in the least memory.
-    return SentenceTransformer(
+    model = SentenceTransformer(
         str(path),
         device="cpu",
         local_files_only=True,
         model_kwargs={"attn_implementation": "eager", "dtype": torch.float32},
     )
+    model.default_prompt_name = None  # prompts are not added, by no backend
+    return model
 
 
 def write_graph(model: SentenceTransformer, file: Path) -> None:

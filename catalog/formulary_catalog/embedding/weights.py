@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 Tensor = npt.NDArray[Any]
 
+WEIGHTS_FILE = "model.safetensors"
+
 _LENGTH_BYTES = 8
 _TYPES: Mapping[str, type[np.generic]] = {"F16": np.float16, "F32": np.float32, "I64": np.int64}
 
@@ -25,7 +27,7 @@ class Weights:
     """
 
     def __init__(self, file: Path) -> None:
-        """Read the header. Raises ValueError or LookupError if the file is none or is cut off."""
+        """Read the header. Raises ValueError or LookupError if it is not a safetensors file, or cut off."""
         self._file = file
         size = file.stat().st_size
         with file.open("rb") as content:
@@ -38,6 +40,11 @@ class Weights:
         self._entries = {name.removeprefix("bert."): entry for name, entry in header.items()}
         if size != self._start + max(entry["data_offsets"][1] for entry in self._entries.values()):
             raise ValueError("the tensors are cut off")
+
+    @property
+    def unsupported_types(self) -> list[str]:
+        """Types of tensors that cannot be read here, by safetensors' names, such as BF16."""
+        return sorted({entry["dtype"] for entry in self._entries.values()} - set(_TYPES))
 
     def __contains__(self, name: str) -> bool:
         return name in self._entries

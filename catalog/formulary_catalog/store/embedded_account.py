@@ -52,7 +52,7 @@ class Account(NamedTuple):
     def own(self, directory: Path) -> None:
         """Give the account a directory that we have made. Raises StartupError if root lacks the right to do so."""
         try:
-            os.chown(directory, self.uid, self.gid)
+            os.chown(directory, self.uid, self.gid, follow_symlinks=False)
         except OSError as error:
             raise StartupError(
                 f"PostgreSQL does not run as root, and root may not run it as another user here: {error.strerror}; "

@@ -61,7 +61,9 @@ class Programs:
         except OSError as error:
             problem = f"could not be copied to {self._copies}: {error.strerror}"
         else:
-            if account.barrier(copy / _BIN / "postgres"):
+            if not _belongs_to_root_alone(self._copies):  # names and sizes do not prove what a program does
+                problem = f"were not run from {self._copies}, where other users than root may write"
+            elif account.barrier(copy / _BIN / "postgres"):
                 problem = f"were copied to {self._copies}, which is closed to that user, too"
             elif not os.access(copy / _BIN / "postgres", os.X_OK):
                 problem = f"were copied to {self._copies}, where no program can be executed"
@@ -146,6 +148,11 @@ def _replace(copy: Path, *, environment: Path, names: Iterable[str]) -> None:
         if copy.exists():
             copy.rename(Path(directory, "damaged"))
         made.rename(copy)
+
+
+def _belongs_to_root_alone(directory: Path) -> bool:
+    found = directory.stat()
+    return found.st_uid == 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _is_running_from(directory: Path) -> bool:
