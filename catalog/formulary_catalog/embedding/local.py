@@ -100,8 +100,7 @@ class LocalEmbedder:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
 
         Each text is cut at the model's limit (256 tokens for the bundled one), as the reference implementation does.
-        Waiting queries and batches take turns. Raises `EmbedderUnavailable` if the
-        model fails.
+        Waiting queries and batches take turns. Raises `EmbedderUnavailable` if the model fails.
         """
         tokens = [self._tokens(text) for text in texts]
         vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
