@@ -104,6 +104,7 @@ def _set(file: str, **values: object) -> tuple[str, dict[str, object]]:
             _set("tokenizer_config.json", do_lower_case=False),
             "do_lower_case of tokenizer_config.json is False, not True",
         ),
+        (_set("2_Dense/config.json", use_residual=True), "use_residual of a dense layer is True, not False"),
         (_set("2_Dense/config.json", module_input_name="token_embeddings"), "module_input_name of a dense layer"),
         (_set("1_Pooling/config.json", pooling_mode="lasttoken"), "its pooling is lasttoken"),
         (_set("1_Pooling/config.json", pooling_mode=""), "its pooling is missing"),

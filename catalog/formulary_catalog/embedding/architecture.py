@@ -156,6 +156,7 @@ def _dense(directory: Path) -> Dense:
     config = _json(directory / "config.json")
     for field in ("module_input_name", "module_output_name"):
         _expect(f"{field} of a dense layer", config.get(field) or "sentence_embedding", "sentence_embedding")
+    _expect("use_residual of a dense layer", config.get("use_residual") or False, False)
     name = config.get("activation_function", Activation.TANH).rpartition(".")[2]
     if name not in list(Activation):
         raise UnsupportedArchitecture(f"a dense layer has the activation {name}")
