@@ -23,6 +23,10 @@ class LabelSpelling(StrEnum):
     SNAKE = "snake"
 
 
+EmbeddingBackend = Literal["openvino", "sentence-transformers"]
+"""What runs an embedding model that is on disk."""
+
+
 class Settings(BaseSettings):
     """All settings of the catalog. Commas separate lists."""
 
@@ -40,7 +44,7 @@ class Settings(BaseSettings):
         description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
         "`openai+https://HOST/v1#MODEL`.",
     )
-    embedding_backend: Literal["openvino", "sentence-transformers"] = Field(
+    embedding_backend: EmbeddingBackend = Field(
         default="openvino",
         description="What runs a model that is no endpoint: `openvino`, or `sentence-transformers` (an extra).",
     )

@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from formulary_catalog.settings import EmbeddingBackend
+
 
 class OperatorSettings(BaseSettings):
     """All settings of `formulary-operator`. Commas separate lists."""
@@ -24,7 +26,7 @@ class OperatorSettings(BaseSettings):
         description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
         "`openai+https://HOST/v1#MODEL`.",
     )
-    embedding_backend: Literal["openvino", "sentence-transformers"] = Field(
+    embedding_backend: EmbeddingBackend = Field(
         default="openvino",
         description="What runs a model that is no endpoint: `openvino`, or `sentence-transformers` (an extra).",
     )

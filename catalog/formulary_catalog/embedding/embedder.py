@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -11,17 +11,14 @@ import numpy.typing as npt
 from formulary_catalog.embedding.endpoint import Endpoint, is_remote
 from formulary_catalog.embedding.model import BUNDLED, locate
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.settings import EmbeddingBackend
 
 QUERY_SECONDS = 0.3
 """How long a query waits for a remote model, unless the settings say otherwise."""
 
 PATIENCE_SECONDS = 20.0
 """How long documents are asked for again while a remote model fails. A thread that waits for an endpoint cannot be
-interrupted: a process that is told to stop waits for it."""
-
-
-Backend = Literal["openvino", "sentence-transformers"]
-"""What runs a model that is on disk."""
+interrupted: a process that is asked to stop waits for it."""
 
 
 class Embedder(Protocol):
@@ -44,7 +41,7 @@ class Embedder(Protocol):
 def load_embedder(
     model: str = BUNDLED,
     *,
-    backend: Backend = "openvino",
+    backend: EmbeddingBackend = "openvino",
     runs: int = 2,
     cache_dir: Path | None = None,
     api_key: str = "",
@@ -55,7 +52,7 @@ def load_embedder(
 
     Blocks for 0.5 s with OpenVINO, for some 6 s with sentence-transformers (an extra). `runs` is how many callers
     OpenVINO computes for at the same time; each takes 15 MB. `cache_dir` replaces the user's cache directory, where
-    models outside the BERT family have their export. An endpoint is asked who it is, with
+    models outside the BERT family have their export. An endpoint reports its model, asked with
     `api_key` if there is one; a query waits for it `query_seconds`, and documents are asked for again for
     `patience_seconds`; with 0 there is one attempt.
     Raises `EmbedderUnavailable`, whatever goes wrong.

@@ -8,7 +8,7 @@ Source: Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 
 import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types
 from openvino import opset13 as op
-from openvino._offline_transformations import compress_model_transformation  # type: ignore[import-untyped]  # as above
+from openvino._offline_transformations import compress_model_transformation  # type: ignore[import-untyped]  # OpenVINO's own converter uses it; it ships no types
 
 from formulary_catalog.embedding.architecture import Activation, Architecture, Normalization, Pooling
 from formulary_catalog.embedding.weights import Tensor, Weights

@@ -30,7 +30,7 @@ RUNS = 2
 
 # Arithmetic in bfloat16 works on tiles of 16 rows, where padding is free. In float32 padding takes time, and so does
 # each change of the shape (0.7 ms): steps of 1, 2 and 4 were measured, and are slower than 8.
-_STEP_BFLOAT16, _STEP_FLOAT32 = 16, 8
+_STEPS = {"bf16": 16, "f32": 8}
 # A text may differ by so much, in a component, between a batch and a run of its own.
 _ROUNDING = 1e-6
 
@@ -85,16 +85,16 @@ class LocalEmbedder:
         """
         self.model_id = model_id
         self._tokenizer = network.tokenizer
-        threads = min(runs, _processors())
-        compiled = _compiled(network.model, threads=threads, precision=precision)
+        self._runs = min(runs, _processors())
+        precision = precision or _usual_precision()
+        compiled = _compiled(network.model, threads=self._runs, precision=precision)
         # Nothing here refers to the embedder itself: its memory is freed with its last reference.
         idle = [
-            partial(_run, compiled.create_infer_request(), network.inputs, model_id=model_id) for _ in range(threads)
+            partial(_run, compiled.create_infer_request(), network.inputs, model_id=model_id) for _ in range(self._runs)
         ]
-        step = _STEP_BFLOAT16 if _computes_in_bfloat16(compiled) else _STEP_FLOAT32
+        step = _STEPS[precision]
         self._shapes = Shapes(step=step) if _same_in_a_batch(idle, step=step) else Shapes(step=step, most=1)
         self._batcher = Batcher(idle, shapes=self._shapes)
-        self._runs = len(idle)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Vectors of shape (n, 384), read-only, in the order of the texts.
@@ -108,13 +108,8 @@ class LocalEmbedder:
         def embed(batch: Sequence[int]) -> None:
             vectors[batch] = self._batcher.vectors([tokens[position] for position in batch])
 
-        batches = list(self._shapes.batches(tokens))
-        if self._runs > 1 and len(batches) > 1:
-            with ThreadPoolExecutor(self._runs) as threads:
-                list(threads.map(embed, batches))
-        else:
-            for batch in batches:
-                embed(batch)
+        with ThreadPoolExecutor(self._runs) as threads:
+            list(threads.map(embed, self._shapes.batches(tokens)))  # the list raises what a batch raised
         vectors.flags.writeable = False
         return vectors
 
@@ -175,15 +170,15 @@ def _tokenizer(directory: Path, architecture: Architecture) -> Tokenizer:
     return tokenizer
 
 
-def _compiled(model: Any, *, threads: int, precision: str | None) -> Any:
+def _compiled(model: Any, *, threads: int, precision: str) -> Any:
     # More threads for one run lose on busy cores: they wait for each other (measured, docs/embedding.md). So does a run
     # that is bound to a core which another process uses.
-    settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": threads, "ENABLE_CPU_PINNING": False}
-    # Some processors compute in float16 by default, which was not compared with the reference.
-    if precision is None and not _bfloat16_is_usual():
-        precision = "f32"
-    if precision is not None:
-        settings["INFERENCE_PRECISION_HINT"] = precision
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": threads,
+        "ENABLE_CPU_PINNING": False,
+        "INFERENCE_PRECISION_HINT": precision,
+    }
     return _CORE.compile_model(model, "CPU", settings)
 
 
@@ -191,12 +186,10 @@ def _processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _bfloat16_is_usual() -> bool:
-    return bool(_CORE.get_property("CPU", "INFERENCE_PRECISION_HINT") == openvino.Type.bf16)
-
-
-def _computes_in_bfloat16(compiled: Any) -> bool:
-    return bool(compiled.get_property("INFERENCE_PRECISION_HINT") == openvino.Type.bf16)
+def _usual_precision() -> str:
+    """Bfloat16 where the processor computes in it. Float16, usual on others, was not compared with the reference."""
+    usual = _CORE.get_property("CPU", "INFERENCE_PRECISION_HINT")
+    return "bf16" if usual == openvino.Type.bf16 else "f32"
 
 
 def _run(request: Any, inputs: Callable[[Ids], dict[str, Any]], ids: Ids, mask: Ids, *, model_id: str) -> Vectors:

@@ -14,7 +14,7 @@ import openvino  # type: ignore[import-untyped]  # it ships no types
 import torch
 from sentence_transformers import SentenceTransformer
 
-from formulary_catalog.embedding.batching import Vectors
+from formulary_catalog.embedding.batching import TEXTS, Vectors
 from formulary_catalog.embedding.graph import IDS, MASK, VECTORS
 from formulary_catalog.embedding.model import DIMENSIONS, ModelSource, encodable
 from formulary_catalog.errors import EmbedderUnavailable
@@ -46,23 +46,27 @@ class ReferenceEmbedder:
 
         Raises `EmbedderUnavailable` if the model fails.
         """
-        try:
-            with self._lock:
-                vectors = self._model.encode(
-                    [encodable(text) for text in texts], normalize_embeddings=True, show_progress_bar=False
-                )
-        except Exception as error:  # as above
-            raise EmbedderUnavailable(
-                f"The embedding model {self.model_id} failed ({type(error).__name__})."
-            ) from error
-        found: Vectors = np.asarray(vectors, np.float32).reshape(len(texts), DIMENSIONS)
-        found.flags.writeable = False
-        return found
+        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        for start in range(0, len(texts), TEXTS):
+            batch = [encodable(text) for text in texts[start : start + TEXTS]]
+            vectors[start : start + len(batch)] = self._encoded(batch)
+        vectors.flags.writeable = False
+        return vectors
 
     def embed_query(self, text: str) -> Vectors:
         """The vector of shape (384,), read-only. Raises `EmbedderUnavailable` if the model fails."""
         vector: Vectors = self.embed_documents([text])[0]
         return vector
+
+    def _encoded(self, batch: list[str]) -> Vectors:
+        try:
+            with self._lock:  # for one batch: queries do not wait for a bulk to end
+                vectors: Vectors = self._model.encode(batch, normalize_embeddings=True, show_progress_bar=False)
+        except Exception as error:  # torch and transformers raise types of their own, without a common base
+            raise EmbedderUnavailable(
+                f"The embedding model {self.model_id} failed ({type(error).__name__})."
+            ) from error
+        return vectors
 
 
 class Encoder(torch.nn.Module):

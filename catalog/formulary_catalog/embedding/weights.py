@@ -1,4 +1,4 @@
-"""The tensors of a `model.safetensors` file, mapped into memory.
+"""The tensors of a `model.safetensors` file, mapped into memory. The reader of the package safetensors copies them.
 
 Used by `model` to refuse damaged files and by `graph` to build the network. A mapped tensor costs no memory of its own:
 the system reads its pages on use, shares them between processes and drops them when memory is short.
