@@ -7,7 +7,7 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-sys.path.insert(0, str(Path(__file__).parent / "scripts"))
+sys.path.append(str(Path(__file__).parent / "scripts"))
 import bundled_model  # it is found only then
 
 

@@ -35,7 +35,11 @@ _PIP_INSTALL = ("-m", "pip", "install", "--no-compile", "--no-user", "--disable-
 
 
 class InstallFailed(Exception):
-    """A step failed; the message says which one, and what it printed."""
+    """A step failed; the message says which one, and what it printed. `program` is what ran."""
+
+    def __init__(self, message: str, *, program: str | Path) -> None:
+        super().__init__(message)
+        self.program = program
 
 
 def main() -> int:
@@ -64,6 +68,8 @@ def _install(*, dev: bool) -> None:
     try:
         Installation(uv=uv).bring_up_to_date(dev=dev)
     except InstallFailed as error:  # for one, where the package index is configured for pip only
+        if error.program != uv:
+            raise
         print(f"{error}\nuv failed; starting over with pip", flush=True)
         Installation(uv=None).bring_up_to_date(dev=dev)
 
@@ -108,10 +114,9 @@ class Installation:
         if ENVIRONMENT.exists():
             print("removing .venv: its set-up did not end, or it was made in another way", flush=True)
             shutil.rmtree(ENVIRONMENT)
-        command: list[str | Path] = [sys.executable, "-m", "venv", ENVIRONMENT]
-        if self._uv:
-            command = [self._uv, "venv", "--quiet", "--seed", "--python", sys.executable, ENVIRONMENT]
-        _watch(f"making .venv with Python {sys.version.split()[0]} and {'uv' if self._uv else 'pip'}", command)
+        # By Python itself also where uv is there: its own pip is needed later, and nothing is downloaded for it.
+        label = f"making .venv with Python {sys.version.split()[0]} and {'uv' if self._uv else 'pip'}"
+        _watch(label, [sys.executable, "-m", "venv", ENVIRONMENT])
 
     def _install_locked(self, what: str, *locks: Path) -> None:
         command: list[str | Path] = [PYTHON, *_PIP_INSTALL]
@@ -169,7 +174,9 @@ def _watch(label: str, command: Sequence[str | Path]) -> None:
             raise
         if code != 0:
             printed.seek(0)
-            raise InstallFailed(f"{printed.read().decode(errors='replace').rstrip()}\n{label}: exit code {code}")
+            raise InstallFailed(
+                f"{printed.read().decode(errors='replace').rstrip()}\n{label}: exit code {code}", program=command[0]
+            )
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:
