@@ -9,7 +9,6 @@ import pwd
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from support.embedded import (
     as_root,
     made_home,
     mounted,
-    passable_directory,
     postmaster,
     program_of,
     query,
@@ -37,25 +35,6 @@ from support.process import formulary_up
 
 NAMELESS = 12345
 PLAIN_USER = NOBODY if IS_ROOT else 0
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
-    with passable_directory() as directory:
-        yield directory
-
-
-@pytest.fixture
-def copies(place: Path) -> Path:
-    """Where this test's copies of the programs go; not there yet."""
-    return place / "var" / "formulary"
-
-
-@pytest.fixture
-def closed(place: Path) -> Path:
-    """A home directory of mode 700, with a Python environment that has PostgreSQL's programs."""
-    return made_home(place / "home")
 
 
 @as_root

@@ -35,13 +35,6 @@ from support.embedded import (
 from support.waiting import wait_until
 
 
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
-    with passable_directory() as directory:
-        yield directory
-
-
 @pytest.fixture(scope="module")
 def original() -> Iterator[Path]:
     with passable_directory() as directory:

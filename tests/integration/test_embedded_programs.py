@@ -6,7 +6,7 @@ They go to a place of the test's own: that of the machine may serve others meanw
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -21,32 +21,12 @@ from support.embedded import (
     as_root,
     made_home,
     mounted,
-    passable_directory,
     program_of,
     query,
     refused,
     started,
 )
 from support.waiting import wait_until
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory that all users can pass, unlike pytest's own; nothing may run in it when the test is over."""
-    with passable_directory() as directory:
-        yield directory
-
-
-@pytest.fixture
-def copies(place: Path) -> Path:
-    """Where this test's copies of the programs go; not there yet."""
-    return place / "var" / "formulary"
-
-
-@pytest.fixture
-def closed(place: Path) -> Path:
-    """A home directory of mode 700, with a Python environment that has PostgreSQL's programs."""
-    return made_home(place / "home")
 
 
 @as_root

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -175,9 +175,8 @@ def test_an_export_is_made_once(exported: CachedExport, roberta: ModelSource, ca
     "damage", [lambda content: content[: len(content) // 2], lambda content: content[:-9] + b"x" * 9]
 )
 def test_a_damaged_export_is_not_served_and_is_made_again(
-    exported: CachedExport, roberta: ModelSource, tmp_path: Path, damage: "object"
+    exported: CachedExport, roberta: ModelSource, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    assert callable(damage)
     copy = CachedExport.of(roberta, cache_dir=tmp_path)
     shutil.copytree(exported.directory, copy.directory)
     weights = copy.directory / "model.bin"
