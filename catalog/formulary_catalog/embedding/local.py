@@ -31,9 +31,9 @@ RUNS = 2
 # Arithmetic in bfloat16 works on tiles of 16 rows, where padding is free. In float32 padding takes time, and so does
 # each change of the shape (0.7 ms): steps of 1, 2 and 4 were measured, and are slower than 8.
 _STEPS = {"bf16": 16, "f32": 8}
-# A text may differ by so much, in a component, between a batch and a run of its own.
-_ROUNDING = 1e-6
 
+ROUNDING = 1e-6
+"""A text's vector may differ by so much, in a component, between a batch and a run of its own."""
 
 # One for the process, kept until its end. Each core loads the CPU plugin by itself, and the plugin sets the signal
 # stack of the loading thread. Unloaded by another thread, or not last in first out, it frees a stack that is still set:
@@ -74,8 +74,8 @@ class LocalEmbedder:
     """Unit vectors of 384 float32 from a model on disk. Thread-safe.
 
     How far a text is padded depends on its own length, and the other rows of a batch take no part in its arithmetic. So
-    a text has the same vector alone and in any batch: to the last bit on processors with AVX2, AVX-512 or AMX; where a
-    batch is rounded differently by more than 1e-6, texts run one by one.
+    a text has the same vector alone and in any batch: to the last bit with AVX-512 or AMX, within `ROUNDING` with AVX2.
+    Where a batch is rounded more differently, texts run one by one.
     """
 
     def __init__(self, network: Network, *, model_id: str, runs: int = RUNS, precision: str | None = None) -> None:
@@ -201,9 +201,9 @@ def _run(request: Any, inputs: Callable[[Ids], dict[str, Any]], ids: Ids, mask: 
 
 
 def _same_in_a_batch(runs: Sequence[Run], *, step: int) -> bool:
-    """Whether a text has the vector in the largest batch that it has alone; also makes the kernels of usual queries.
+    """Whether a text has, within `ROUNDING`, the vector in the largest batch that it has alone.
 
-    Some processors choose other kernels for more rows.
+    Some processors choose other kernels for more rows. Also makes the kernels of usual queries.
     """
     shapes = Shapes(step=step)
     for run in runs:
@@ -211,6 +211,6 @@ def _same_in_a_batch(runs: Sequence[Run], *, step: int) -> bool:
             tokens = range(1, length + 1)
             alone = run(*shapes.padded([tokens]))
             batch = run(*shapes.padded([tokens] * shapes.batch_size(shapes.width(length))))
-            if np.abs(batch - alone).max() > _ROUNDING:
+            if np.abs(batch - alone).max() > ROUNDING:
                 return False
     return True
