@@ -1,9 +1,10 @@
-"""The judged queries keep to the rules of `tests/bench/judgements/README.md`."""
+"""The judged queries of both catalogs keep to the rules of `tests/bench/judgements/README.md`."""
 
 import re
 from collections import Counter
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -22,28 +23,58 @@ from formulary_catalog.domain.entry import CatalogEntry
 
 ROOT = Path(__file__).parents[2]
 NOTHING = "nothing"
-LEAST_OF_A_KIND = dict.fromkeys(KINDS, 50) | {NOTHING: 40}
 ROOT_CAUSE_WORDS = range(60, 201)
 WORD = re.compile(r"\w+")
 
 
-@cache
-def judgements() -> tuple[Judgement, ...]:
-    return tuple(read_judgements(ROOT / "tests" / "bench" / "judgements"))
+@dataclass(frozen=True, kw_only=True)
+class JudgedSet:
+    """A catalog and the queries judged by it. `least` is how many there must be of each kind."""
+
+    manifests: Path
+    queries: Path
+    id_prefix: str
+    least: Mapping[str, int]
+
+    @cached_property
+    def judgements(self) -> list[Judgement]:
+        return read_judgements(self.queries)
+
+    @cached_property
+    def entries(self) -> dict[str, CatalogEntry]:
+        return {entry.name: entry for entry in read_entries(self.manifests)}
+
+    def of_kind(self, kind: str) -> list[Judgement]:
+        return [judgement for judgement in self.judgements if judgement.kind == kind]
+
+    def allowed(self, judgement: Judgement) -> set[str]:
+        catalog = list(self.entries.values())
+        return set(allowed_names(plan_of(judgement, signals=signal_types(catalog)), catalog))
 
 
-@cache
-def entries() -> dict[str, CatalogEntry]:
-    return {entry.name: entry for entry in read_entries(ROOT / "catalog" / "workflows")}
-
-
-def of_kind(kind: str) -> list[Judgement]:
-    return [judgement for judgement in judgements() if judgement.kind == kind]
-
-
-def allowed(judgement: Judgement) -> set[str]:
-    catalog = list(entries().values())
-    return set(allowed_names(plan_of(judgement, signals=signal_types(catalog)), catalog))
+BENCH = ROOT / "tests" / "bench"
+STARTER = JudgedSet(
+    manifests=ROOT / "catalog" / "workflows",
+    queries=BENCH / "judgements",
+    id_prefix="",
+    least=dict.fromkeys(KINDS, 50) | {NOTHING: 130},
+)
+RUNBOOKS = JudgedSet(
+    manifests=BENCH / "runbooks" / "workflows",
+    queries=BENCH / "runbooks" / "judgements",
+    id_prefix="runbook-",
+    least={
+        "structured": 30,
+        "alert": 35,
+        "symptom": 45,
+        "root-cause": 30,
+        "pager": 45,
+        "misspelt": 15,
+        NOTHING: 50,
+    },
+)
+SETS = (STARTER, RUNBOOKS)
+for_each_set = pytest.mark.parametrize("judged", SETS, ids=["starter", "runbooks"])
 
 
 def phrases(text: str) -> set[tuple[str, ...]]:
@@ -62,64 +93,81 @@ def repeated(values: Iterable[str]) -> list[str]:
     return [value for value, times in Counter(values).items() if times > 1]
 
 
+@for_each_set
 @pytest.mark.parametrize("kind", KINDS)
-def test_there_are_enough_queries_of_each_kind_and_each_part_has_half(kind: str) -> None:
-    parts = Counter(judgement.part for judgement in of_kind(kind))
+def test_there_are_enough_queries_of_each_kind_and_each_part_has_half(judged: JudgedSet, kind: str) -> None:
+    parts = Counter(judgement.part for judgement in judged.of_kind(kind))
 
-    assert parts.total() >= LEAST_OF_A_KIND[kind]
+    assert parts.total() >= judged.least[kind]
     assert abs(parts["tune"] - parts["held"]) <= 2
 
 
-def test_there_are_at_least_three_hundred_and_twenty_queries_that_have_an_answer() -> None:
-    assert sum(judgement.has_answer for judgement in judgements()) >= 320
+def test_at_least_three_hundred_and_twenty_queries_have_an_answer_in_the_starter_catalog() -> None:
+    assert sum(judgement.has_answer for judgement in STARTER.judgements) >= 320
 
 
-def test_each_workflow_is_the_best_answer_to_four_queries_and_each_part_has_half_of_them() -> None:
-    parts = Counter((name, judgement.part) for judgement in judgements() for name in judgement.best)
-    for name in entries():
+@for_each_set
+def test_each_workflow_is_the_best_answer_to_four_queries_and_each_part_has_half_of_them(judged: JudgedSet) -> None:
+    parts = Counter((name, judgement.part) for judgement in judged.judgements for name in judgement.best)
+    for name in judged.entries:
         tune, held = parts[name, "tune"], parts[name, "held"]
         assert tune + held >= 4, name
         assert abs(tune - held) <= 2, name
 
 
-def test_a_query_has_a_best_answer_unless_nothing_fits() -> None:
-    assert [each.id for each in judgements() if each.has_answer is (each.kind == NOTHING)] == []
-    assert [each.id for each in of_kind(NOTHING) if each.acceptable] == []
+@for_each_set
+def test_a_query_has_a_best_answer_unless_nothing_fits(judged: JudgedSet) -> None:
+    assert [each.id for each in judged.judgements if each.has_answer is (each.kind == NOTHING)] == []
+    assert [each.id for each in judged.of_kind(NOTHING) if each.acceptable] == []
 
 
-def test_every_named_workflow_exists_and_is_named_once() -> None:
-    assert [each.id for each in judgements() if unknown_names(each, entries())] == []
-    assert [each.id for each in judgements() if repeated((*each.best, *each.acceptable))] == []
+@for_each_set
+def test_every_named_workflow_exists_and_is_named_once(judged: JudgedSet) -> None:
+    assert [each.id for each in judged.judgements if unknown_names(each, judged.entries)] == []
+    assert [each.id for each in judged.judgements if repeated((*each.best, *each.acceptable))] == []
 
 
-def test_the_labels_and_the_query_allow_every_right_answer() -> None:
-    assert [each.id for each in judgements() if not {*each.best, *each.acceptable} <= allowed(each)] == []
+@for_each_set
+def test_the_labels_and_the_query_allow_every_right_answer(judged: JudgedSet) -> None:
+    refused = [each for each in judged.judgements if not {*each.best, *each.acceptable} <= judged.allowed(each)]
+    assert [each.id for each in refused] == []
 
 
-def test_something_is_allowed_even_where_nothing_fits() -> None:
-    assert [each.id for each in of_kind(NOTHING) if not allowed(each)] == []
+@for_each_set
+def test_something_is_allowed_even_where_nothing_fits(judged: JudgedSet) -> None:
+    assert [each.id for each in judged.of_kind(NOTHING) if not judged.allowed(each)] == []
 
 
-def test_no_two_queries_are_the_same_and_ids_are_unique() -> None:
-    assert repeated(" ".join(each.query.casefold().split()) for each in judgements()) == []
-    assert repeated(each.id for each in judgements()) == []
+@for_each_set
+def test_no_two_queries_are_the_same(judged: JudgedSet) -> None:
+    assert repeated(" ".join(each.query.casefold().split()) for each in judged.judgements) == []
 
 
-def test_a_symptom_shares_no_three_words_in_a_row_with_its_best_workflows() -> None:
+def test_ids_are_unique_in_all_sets() -> None:
+    assert repeated(each.id for judged in SETS for each in judged.judgements) == []
+
+
+@for_each_set
+def test_a_symptom_shares_no_three_words_in_a_row_with_its_best_workflows(judged: JudgedSet) -> None:
     shared = {
         each.id: found
-        for each in of_kind("symptom")
+        for each in judged.of_kind("symptom")
         for name in each.best
-        if (found := phrases(each.query) & ranked_phrases(entries()[name]))
+        if (found := phrases(each.query) & ranked_phrases(judged.entries[name]))
     }
     assert shared == {}
 
 
-def test_a_root_cause_is_a_paragraph() -> None:
-    assert [each.id for each in of_kind("root-cause") if len(each.query.split()) not in ROOT_CAUSE_WORDS] == []
+@for_each_set
+def test_a_root_cause_is_a_paragraph(judged: JudgedSet) -> None:
+    paragraphs = judged.of_kind("root-cause")
+    assert [each.id for each in paragraphs if len(each.query.split()) not in ROOT_CAUSE_WORDS] == []
 
 
-def test_files_are_named_by_the_kind_that_they_hold() -> None:
-    for kind in KINDS:
-        held = read_judgements(ROOT / "tests" / "bench" / "judgements" / f"{kind}.yaml")
-        assert {(judgement.kind, judgement.id.rpartition("-")[0]) for judgement in held} == {(kind, kind)}
+@for_each_set
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_are_named_by_the_kind_that_they_hold(judged: JudgedSet, kind: str) -> None:
+    held = read_judgements(judged.queries / f"{kind}.yaml")
+    assert {(judgement.kind, judgement.id.rpartition("-")[0]) for judgement in held} == {
+        (kind, f"{judged.id_prefix}{kind}")
+    }
