@@ -22,6 +22,7 @@ SEARCH = "search_workflow_catalog"
 DETAILS = "get_workflow_details"
 SELECT = "record_workflow_selection"
 PAYMENTS = {"X-Remediation-Id": "rr-payments"}
+PRODUCTION = {"X-Remediation-Id": "rr-production"}
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,7 @@ async def url(
             there,
             analysis("paying", remediation_id="rr-payments", labels={"team": ["payments-squad"]}),
             analysis("buying", remediation_id="rr-checkout", labels={"team": ["checkout-squad"]}),
+            analysis("producing", remediation_id="rr-production", environment="production"),
         )
     )
     async with catalog([starter_catalog, own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
@@ -92,6 +94,36 @@ async def test_labels_constrain_in_both_spellings(url: str) -> None:
     assert found(dotted) == found(snake)
     assert "oom-scale-out" in found(dotted)
     assert "oom-raise-memory-limit" not in found(dotted)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_call_of_dd_hapi_001_is_taken_though_no_schema_lists_filters(url: str, mode: str) -> None:
+    seeds = {"query": "memory", "filters": {"environment": "staging", "priority": "P0"}, "top_k": 5}
+    flat = {"query": "memory", "label.environment": "staging", "label.priority": "P0", "top_k": 5}
+
+    async with agent(url, mode=mode) as client:
+        (search, *_) = (await client.list_tools()).tools
+        nested = await client.call_tool(SEARCH, seeds)
+        assert found(nested) == found(await client.call_tool(SEARCH, flat))
+        assert found(nested) != found(await client.call_tool(SEARCH, {"query": "memory", "top_k": 5}))
+    assert "filters" not in search.input_schema["properties"]
+
+
+async def test_custom_labels_in_filters_are_refused_like_any_unknown_argument(url: str) -> None:
+    smuggled = {"environment": "production", "custom_labels": {"team": ["payments-squad"]}}
+
+    message = refused(await call(url, SEARCH, {"query": "restarts it", "filters": smuggled}, headers=PAYMENTS))
+
+    assert message.startswith("unknown argument 'filters.custom_labels'; allowed are: filters.signal-type, ")
+    assert "squad" not in message
+
+
+async def test_the_incident_wins_over_filters_and_a_note_says_so(url: str) -> None:
+    asked = {"query": "restarts it", "filters": {"environment": "staging"}}
+
+    answer = answer_of(await call(url, SEARCH, asked, headers=PRODUCTION))
+
+    assert any("environment was set by the incident" in note for note in answer["notes"])
 
 
 async def test_what_a_strict_client_sends_for_nothing_changes_nothing(url: str) -> None:

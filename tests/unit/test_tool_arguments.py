@@ -12,10 +12,11 @@ from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
 from formulary_catalog.server.arguments import auditable, read_arguments, without_nulls
 from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.filters import read_search_arguments, recordable_search
 from formulary_catalog.server.incident import META_KEY, context_reference
 from formulary_catalog.server.json_text import parsed
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
-from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, input_schema, offered, spelled
+from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, accepted, input_schema, spelled
 from formulary_catalog.server.rest_search import auditable_search, read_search
 from formulary_catalog.settings import LabelSpelling
 from support.access import Rights
@@ -127,14 +128,13 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name_and_the_list(name:
     ],
 )
 def test_messages_spell_labels_as_the_tool_list_does(given: dict[str, object], saying: str) -> None:
-    listed = offered(SEARCH, spelling=LabelSpelling.SNAKE, with_clusters=False)
+    listed = accepted(SEARCH, spelling=LabelSpelling.SNAKE)
 
     with pytest.raises(InvalidInput) as refused:
         read_arguments({"query": "OOMKilled", **given}, parameters=listed)
 
     assert saying in str(refused.value)
     assert "label." not in str(refused.value)
-    assert "cluster" not in str(refused.value)
     assert read_arguments({"query": "x", "label.severity": "low"}, parameters=listed)["label.severity"] == "low"
 
 
@@ -221,6 +221,88 @@ def test_a_header_repeated_with_another_value_fails_closed() -> None:
 
     with pytest.raises(ContextError, match="X-Remediation-Id is sent 2 times"):
         context_reference(headers=repeated)
+
+
+def filtered(filters: object, **given: Any) -> dict[str, Any]:
+    return read_search_arguments(without_nulls({"query": "OOMKilled", "filters": filters, **given}), parameters=SEARCH)
+
+
+@pytest.mark.parametrize("key", ["signal-type", "signal_type", "label.signal-type", "label_signal_type"])
+def test_a_tool_takes_filters_under_every_spelling_of_a_label(key: str) -> None:
+    assert filtered({key: "OOMKilled"}) == {"query": "OOMKilled", "label.signal-type": "OOMKilled"}
+
+
+def test_filters_and_flat_labels_make_one_search() -> None:
+    seen = filtered({"environment": "production", "priority": " P0 "}, top_k=5, label_severity="high")
+
+    assert seen == {
+        "query": "OOMKilled",
+        "top_k": 5,
+        "label.severity": "high",
+        "label.environment": "production",
+        "label.priority": "P0",
+    }
+
+
+def test_filters_may_be_sent_as_json_text() -> None:
+    assert filtered('{"environment": "production", "priority": null}')["label.environment"] == "production"
+
+
+@pytest.mark.parametrize("nothing", [None, [None], {}, "", {"severity": None}, {"severity": [None]}, {"severity": " "}])
+def test_filters_without_a_value_count_as_absent(nothing: object) -> None:
+    assert filtered(nothing) == {"query": "OOMKilled"}
+
+
+def test_filters_and_a_flat_label_may_agree_and_never_differ() -> None:
+    assert filtered({"severity": "high"}, **{"label.severity": "high"})["label.severity"] == "high"
+
+    with pytest.raises(InvalidInput, match=r"label\.severity is given twice, in filters with another value; give it"):
+        filtered({"severity": "high"}, label_severity="low")
+    with pytest.raises(InvalidInput, match=r"filters\.severity is given twice with different values"):
+        filtered({"severity": "high", "label.severity": "low"})
+
+
+@pytest.mark.parametrize(
+    ("filters", "saying"),
+    [
+        (
+            {"severty": "high"},
+            "unknown argument 'filters.severty'; did you mean 'filters.severity'? allowed are: filters.",
+        ),
+        ({"severity": 3}, "filters.severity is 3, which is not text; give a value such as 'critical'"),
+        ({"severity": ["high"]}, 'filters.severity is ["high"], which is not text'),
+        ({"severity": "x" * 254}, "filters.severity has 254 characters; give at most 253"),
+        (["severity"], 'filters is not an object; give a value such as {"environment": '),
+        ("severity", "filters is not an object"),
+    ],
+)
+def test_filters_obey_the_rules_of_the_flat_labels(filters: object, saying: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        filtered(filters)
+
+    assert saying in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["custom_labels", "customLabels", "team", "custom-labels", "label.team"])
+def test_custom_labels_in_filters_are_an_unknown_argument_and_never_echoed(key: str) -> None:
+    smuggled = {"severity": "high", key: {"team": ["payments"]}}
+    with pytest.raises(InvalidInput) as refused:
+        filtered(smuggled)
+
+    assert str(refused.value).startswith(f"unknown argument 'filters.{key}'")
+    assert "payments" not in str(refused.value)
+    assert recordable_search({"query": "OOMKilled", "filters": smuggled}, parameters=SEARCH) == {
+        "query": "OOMKilled",
+        "filters": {"severity": "high", "unknown_arguments": [key]},
+    }
+
+
+@pytest.mark.parametrize("filters", ['{"custom_labels": {"team": "payments"}}', ["payments"], 7])
+def test_filters_that_are_no_object_leave_only_their_name_in_the_trail(filters: object) -> None:
+    assert recordable_search({"query": "OOMKilled", "filters": filters}, parameters=SEARCH) == {
+        "query": "OOMKilled",
+        "unknown_arguments": ["filters"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,19 @@ from formulary_catalog.server.parameters import LABEL_PREFIX, Kind, Parameter
 _MAX_COMPARED = 60
 
 
-def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def canonical_label(name: str) -> str:
+    """`label_signal_type` as `label.signal-type`; any other name as it is."""
+    if not name.startswith(("label.", "label_")):
+        return name
+    return LABEL_PREFIX + name[len(LABEL_PREFIX) :].replace("_", "-")
+
+
+def read_arguments(
+    given: Mapping[str, Any], *, parameters: Sequence[Parameter], name_of: Callable[[str], str] = canonical_label
+) -> dict[str, Any]:
     """The arguments under their canonical names: text as str, numbers as int or float, `many` as a tuple of str.
+
+    `name_of` makes a canonical name of a spelling.
 
     Objects and lists are as given: whoever takes them checks what is in them.
     What is null or blank counts as absent. Messages spell each name as `parameters` do.
@@ -25,8 +36,8 @@ def read_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter])
     Raises:
         InvalidInput: an argument is unknown, missing, of a wrong type or out of bounds.
     """
-    known = {canonical_label(parameter.name): parameter for parameter in parameters}
-    named = canonical(given, known={name: parameter.name for name, parameter in known.items()})
+    known = {name_of(parameter.name): parameter for parameter in parameters}
+    named = canonical(given, known={name: parameter.name for name, parameter in known.items()}, name_of=name_of)
     read = {name: _read(value, parameter=known[name]) for name, value in named.items()}
     read = {name: value for name, value in read.items() if value not in ("", ())}
     for name, parameter in known.items():
@@ -47,13 +58,6 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [without_nulls(item) for item in value if not _is_null(item)]
     return value
-
-
-def canonical_label(name: str) -> str:
-    """`label_signal_type` as `label.signal-type`; any other name as it is."""
-    if not name.startswith(("label.", "label_")):
-        return name
-    return LABEL_PREFIX + name[len(LABEL_PREFIX) :].replace("_", "-")
 
 
 def canonical(
@@ -86,11 +90,13 @@ def auditable(
     return kept | {"unknown_arguments": unknown} if unknown else kept
 
 
-def recordable(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def recordable(
+    given: Mapping[str, Any], *, parameters: Sequence[Parameter], name_of: Callable[[str], str] = canonical_label
+) -> dict[str, Any]:
     """Refused arguments as the trail may keep them; see `Parameter.recorded`."""
-    known = {canonical_label(parameter.name): parameter for parameter in parameters}
-    kept = auditable(given, known=known)
-    secret = {spelling for spelling in kept if spelling in given and not known[canonical_label(spelling)].recorded}
+    known = {name_of(parameter.name): parameter for parameter in parameters}
+    kept = auditable(given, known=known, name_of=name_of)
+    secret = {spelling for spelling in kept if spelling in given and not known[name_of(spelling)].recorded}
     return kept | {spelling: _names(given[spelling]) for spelling in secret}
 
 
@@ -103,8 +109,10 @@ def _is_null(value: object) -> bool:
 
 
 def _unknown(spelling: str, *, name: str, known: Mapping[str, str]) -> InvalidInput:
-    nearest = difflib.get_close_matches(name[:_MAX_COMPARED], known, n=1)
-    hint = f"; did you mean {known[nearest[0]]!r}?" if nearest else ";"
+    # Without the prefix: with it, any two short label names are alike, and a bare label is like none of them.
+    bare = {each.removeprefix(LABEL_PREFIX): shown_name for each, shown_name in known.items()}
+    nearest = difflib.get_close_matches(name.removeprefix(LABEL_PREFIX)[:_MAX_COMPARED], bare, n=1)
+    hint = f"; did you mean {bare[nearest[0]]!r}?" if nearest else ";"
     allowed = ", ".join(known.values())
     return InvalidInput(f"unknown argument {shown(spelling)}{hint} allowed are: {allowed}", field=spelling)
 

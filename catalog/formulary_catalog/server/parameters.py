@@ -95,11 +95,15 @@ def spelled(parameter: Parameter, *, spelling: LabelSpelling) -> Parameter:
     return replace(parameter, name=parameter.name.replace(".", "_").replace("-", "_"))
 
 
-def offered(parameters: Sequence[Parameter], *, spelling: LabelSpelling, with_clusters: bool) -> tuple[Parameter, ...]:
-    """Those that a tool has here, under the names that its listing shows; not every catalog uses clusters."""
-    return tuple(
-        spelled(parameter, spelling=spelling) for parameter in parameters if parameter is not CLUSTER or with_clusters
-    )
+def accepted(parameters: Sequence[Parameter], *, spelling: LabelSpelling) -> tuple[Parameter, ...]:
+    """All of them, under the names that messages show."""
+    return tuple(spelled(parameter, spelling=spelling) for parameter in parameters)
+
+
+def listed(parameters: Sequence[Parameter], *, spelling: LabelSpelling, with_clusters: bool) -> tuple[Parameter, ...]:
+    """Those that the tool list shows, under its names. A catalog without clusters does not list theirs."""
+    shown = [parameter for parameter in parameters if parameter is not CLUSTER or with_clusters]
+    return accepted(shown, spelling=spelling)
 
 
 QUERY = Parameter(

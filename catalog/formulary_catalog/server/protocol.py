@@ -32,10 +32,10 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.invocation.waiting import Progress
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.arguments import canonical_label, read_arguments, recordable, without_nulls
+from formulary_catalog.server.arguments import without_nulls
 from formulary_catalog.server.failures import failure_of, within_deadline
 from formulary_catalog.server.listed_once import ListedOnce
-from formulary_catalog.server.parameters import Parameter, offered
+from formulary_catalog.server.parameters import accepted
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.refusals import checked
 from formulary_catalog.server.resources import TEMPLATES, refusal, resource, workflow_of
@@ -170,11 +170,11 @@ class _Handlers:
 
     async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context) -> Json:
         caller = self._caller_of(ctx.request)
-        parameters = await self._parameters(tool, given=given)
+        parameters = accepted(tool.parameters, spelling=self._spelling)
         context, arguments = await checked(
-            lambda _: read_arguments(without_nulls(given), parameters=parameters),
+            lambda _: tool.read(without_nulls(given), parameters=parameters),
             action=tool.action,
-            given=recordable(given, parameters=parameters),
+            given=tool.recordable(given, parameters=parameters),
             headers=_headers(ctx),
             meta=ctx.meta,
             service=self._service,
@@ -200,14 +200,6 @@ class _Handlers:
             caller=caller,
         )
         return resource(uri, await self._service.details(reference, context=context, caller=caller))
-
-    async def _parameters(self, tool: CatalogTool, *, given: Mapping[str, Any]) -> tuple[Parameter, ...]:
-        """Those that the tool list shows; the catalog is asked only where the answer may turn on its clusters."""
-        plain = offered(tool.parameters, spelling=self._spelling, with_clusters=False)
-        known = {canonical_label(parameter.name) for parameter in plain}
-        if all(canonical_label(name) in known for name in given):
-            return plain
-        return offered(tool.parameters, spelling=self._spelling, with_clusters=await self.uses_clusters())
 
     def _report(self, tool: CatalogTool, *, outcome: str) -> None:
         self._metrics.count_tool_call(tool.name, outcome)

@@ -9,14 +9,10 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.request import ContextReference, SearchRequest
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.arguments import (
-    auditable,
-    canonical,
-    canonical_label,
-    read_arguments,
-)
+from formulary_catalog.server.arguments import auditable, canonical
+from formulary_catalog.server.filters import filter_label, filter_parameters, read_search_arguments
 from formulary_catalog.server.incident import reference_text
-from formulary_catalog.server.parameters import LABEL_PREFIX, LABELS, SEARCH
+from formulary_catalog.server.parameters import LABELS, SEARCH
 from formulary_catalog.server.tools import search_request_of
 
 EMBEDDING_DIMENSIONS = 384
@@ -30,9 +26,7 @@ PARAMETERS = tuple(replace(parameter, many=parameter.many or parameter in LABELS
 
 _PLAIN = {parameter.name: parameter for parameter in PARAMETERS}
 _BODY = {name: name for name in (*_PLAIN, "filters", "embedding", "remediation_id")}
-_FILTERS = {label.name: f"filters.{label.name.removeprefix(LABEL_PREFIX)}" for label in LABELS} | {
-    CUSTOM_LABELS: f"filters.{CUSTOM_LABELS}"
-}
+_FILTERS = frozenset(filter_label(parameter.name) for parameter in filter_parameters(PARAMETERS))
 
 
 def read_search(body: Mapping[str, Any], *, context: ContextReference, caller: Caller) -> SearchRequest:
@@ -45,13 +39,10 @@ def read_search(body: Mapping[str, Any], *, context: ContextReference, caller: C
     given = canonical(body, known=_BODY)
     filters = _filters(given.get("filters", {}))
     custom = _custom_labels(filters.pop(CUSTOM_LABELS, {}), caller=caller)
-    for name, value in filters.items():
-        if name in given and given[name] != value:
-            raise InvalidInput(f"{name} is given twice, in filters with another value; give it once", field=name)
     plain = {name: value for name, value in given.items() if name in _PLAIN}
     remediation_id = reference_text(given.get("remediation_id"), source="remediation_id")
     return search_request_of(
-        read_arguments(plain | filters, parameters=PARAMETERS),
+        read_search_arguments({**plain, "filters": filters}, parameters=PARAMETERS),
         context=replace(context, meta_remediation_id=remediation_id),
         embedding=_embedding(given["embedding"]) if "embedding" in given else None,
         custom_labels=custom,
@@ -66,7 +57,7 @@ def auditable_search(body: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(filters, Mapping):
         return kept
     public = {key: value for key, value in filters.items() if key != CUSTOM_LABELS}
-    return kept | {"filters": auditable(public, known=_FILTERS, name_of=_filter_name)}
+    return kept | {"filters": auditable(public, known=_FILTERS, name_of=filter_label)}
 
 
 def _filters(given: Any) -> dict[str, Any]:
@@ -75,15 +66,7 @@ def _filters(given: Any) -> dict[str, Any]:
             'filters is not an object; give one such as {"signal-type": "OOMKilled"}',
             field="filters",
         )
-    sent = {f"filters.{key}": value for key, value in given.items()}
-    return canonical(sent, known=_FILTERS, name_of=lambda spelling: _filter_name(spelling.removeprefix("filters.")))
-
-
-def _filter_name(key: str) -> str:
-    """`signal_type`, with or without the prefix of a label, as `label.signal-type`."""
-    if key == CUSTOM_LABELS:
-        return key
-    return canonical_label(key if key.startswith("label") else LABEL_PREFIX + key)
+    return dict(given)
 
 
 def _custom_labels(given: Any, *, caller: Caller) -> dict[str, tuple[str, ...]]:

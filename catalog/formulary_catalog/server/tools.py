@@ -1,8 +1,8 @@
 """The MCP tools: what a model is told about them, and what each does with the catalog (DESIGN section 7)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from mcp_types import Tool, ToolAnnotations
 
@@ -10,7 +10,9 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.invocation.waiting import Progress, no_progress
+from formulary_catalog.server.arguments import read_arguments, recordable
 from formulary_catalog.server.failures import CALL_SECONDS
+from formulary_catalog.server.filters import read_search_arguments, recordable_search
 from formulary_catalog.server.parameters import (
     DETAILS,
     DIMENSION_OF,
@@ -18,7 +20,7 @@ from formulary_catalog.server.parameters import (
     SELECTION,
     Parameter,
     input_schema,
-    offered,
+    listed,
 )
 from formulary_catalog.server.schemas import output_schema
 from formulary_catalog.server.services import Services
@@ -42,10 +44,17 @@ class Call:
 Run = Callable[[Call], Awaitable[Answer]]
 
 
+class Read(Protocol):
+    """Makes checked, or recordable, arguments of what a caller sent."""
+
+    def __call__(self, given: Arguments, *, parameters: Sequence[Parameter]) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogTool:
     """One tool. `action` is its name in the audit trail; `shrink` makes an answer fit what a model can read.
 
+    `read` checks the arguments of a call, `recordable` is what the trail keeps of refused ones.
     `seconds` is the deadline of a call. A tool that is not `read_only` may be `destructive`.
     """
 
@@ -57,13 +66,15 @@ class CatalogTool:
     answer: type[Answer]
     run: Run
     shrink: Callable[[Json, Arguments], Json]
+    read: Read = read_arguments
+    recordable: Read = recordable
     read_only: bool = True
     destructive: bool = False
     seconds: float = CALL_SECONDS
 
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it."""
-        parameters = offered(self.parameters, spelling=spelling, with_clusters=with_clusters)
+        parameters = listed(self.parameters, spelling=spelling, with_clusters=with_clusters)
         return Tool(
             name=self.name,
             title=self.title,
@@ -160,6 +171,8 @@ SEARCH_TOOL = CatalogTool(
     answer=SearchAnswer,
     run=_search,
     shrink=as_it_is,
+    read=read_search_arguments,
+    recordable=recordable_search,
 )
 DETAILS_TOOL = CatalogTool(
     name="get_workflow_details",
