@@ -62,14 +62,28 @@ async def test_a_search_answers_in_both_eras_with_the_same_text_and_structure(ur
     assert text_of(result) == json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
 
-@pytest.mark.parametrize("query", ["restart the pods", "disk pressure on a node", "certificate expired"])
-async def test_a_search_without_top_k_stays_within_four_kilobytes(url: str, query: str) -> None:
-    result = await call(url, SEARCH, {"query": query})
+@pytest.mark.parametrize("mode", ERAS)
+@pytest.mark.parametrize(
+    "query",
+    [
+        "restart the pods",
+        "disk pressure on a node",
+        "certificate expired",
+        "DNS lookups fail, SERVFAIL from CoreDNS",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "etcd disk is slow",
+        "pod",
+    ],
+)
+async def test_a_search_without_top_k_shows_ten_hits_within_four_kilobytes(url: str, query: str, mode: str) -> None:
+    result = await call(url, SEARCH, {"query": query}, mode=mode)
 
     answer = answer_of(result)
-    shown = len(answer["workflows"])
     assert len(text_of(result).encode()) <= DEFAULT_SEARCH_BYTES
-    assert f"showing the first {shown} of {answer['total_results']}; ask with top_k for more" in answer["notes"]
+    assert found(result) == found(await call(url, SEARCH, {"query": query, "top_k": 10}))
+    assert len(answer["workflows"]) == 10
+    assert not any("did not fit" in note for note in answer["notes"])
+    assert all(hit["match_reasons"] and hit["title"] and hit["risk_level"] for hit in answer["workflows"])
 
 
 async def test_a_search_with_top_k_shows_as_many_as_asked_for(url: str) -> None:
@@ -84,7 +98,7 @@ async def test_the_largest_search_is_capped_and_says_so(url: str) -> None:
 
     answer = answer_of(result)
     assert len(text_of(result).encode()) <= MAX_ANSWER_BYTES
-    assert len(answer["workflows"]) == 50 or "narrow the search by labels" in answer["notes"][-1]
+    assert len(answer["workflows"]) == 50 or "did not fit" in answer["notes"][-1]
 
 
 async def test_labels_constrain_in_both_spellings(url: str) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails
+from formulary_catalog.domain.answer_size import SHORTENED, within
+from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit
 from formulary_catalog.server.schemas import output_schema
-from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, fit, fit_search, size
+from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, fit, size
 
-ADVICE = "ask with top_k for more"
 VALID_SEARCH = jsonschema.Draft202012Validator(output_schema(SearchAnswer))
 VALID_DETAILS = jsonschema.Draft202012Validator(output_schema(WorkflowDetails))
 REMEDY = "Raises the memory limit of one container to a measured value and rolls the workload, slowly. "
@@ -40,14 +40,14 @@ def hit(number: int, *, text: str = REMEDY) -> dict[str, Any]:
     }
 
 
-def answer(hits: int, *, text: str = REMEDY) -> dict[str, Any]:
-    return {
-        "workflows": [hit(number, text=text) for number in range(hits)],
-        "total_results": 30,
-        "search_mode": "hybrid",
-        "notes": [],
-        "search_id": "0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",
-    }
+def answer(hits: int, *, text: str = REMEDY) -> SearchAnswer:
+    return SearchAnswer(
+        workflows=[WorkflowHit(**hit(number, text=text)) for number in range(hits)],
+        total_results=30,
+        search_mode="hybrid",
+        notes=[],
+        search_id="0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",
+    )
 
 
 def details(*, text: str = "", steps: int = 2, versions: int = 1) -> dict[str, Any]:
@@ -85,73 +85,130 @@ def details(*, text: str = "", steps: int = 2, versions: int = 1) -> dict[str, A
 def test_an_answer_that_fits_is_left_alone() -> None:
     small = answer(3)
 
-    assert fit_search(small, budget=DEFAULT_SEARCH_BYTES, advice=ADVICE) == small
+    assert within(small, limit=DEFAULT_SEARCH_BYTES) is small
     assert fit(details()) == details()
 
 
-def test_lower_ranks_lose_description_then_reasons_never_labels_and_the_best_result_nothing() -> None:
-    whole = answer(6)
-    note_bytes = size([SHORTENED])
-    excess = [size(whole) + note_bytes - saved for saved in (90, 150, 220)]
+def test_lower_ranks_get_shorter_before_the_first_and_before_any_is_dropped() -> None:
+    whole = answer(10)
 
-    fitted = [fit_search(whole, budget=budget, advice=ADVICE) for budget in excess]
-
-    shrunk = [each["workflows"] for each in fitted]
-    assert [hits[0] for hits in shrunk] == [whole["workflows"][0]] * 3
-    assert [len(hits[5]["description"]) <= 60 for hits in shrunk] == [True, True, True]
-    assert [len(hits[1]["description"]) <= 60 for hits in shrunk] == [False, True, True]
-    assert [len(hits[5]["match_reasons"]) for hits in shrunk] == [3, 3, 2]
-    assert all(hit["labels"] == whole["workflows"][0]["labels"] for hits in shrunk for hit in hits)
-    assert [each["notes"] for each in fitted] == [[SHORTENED]] * 3
+    for limit in range(3900, size(whole.as_json()), 100):
+        first, *lower = within(whole, limit=limit).workflows
+        assert len(lower) == 9
+        assert first == whole.workflows[0] or all(not hit.description and not hit.labels for hit in lower)
 
 
-def test_results_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
-    shrunk = fit_search(answer(10), budget=DEFAULT_SEARCH_BYTES, advice=ADVICE)
+def test_texts_get_shorter_in_the_agreed_order_from_the_last_rank_up() -> None:
+    whole = answer(3)
+    wanted = ["description", "match_reasons", "labels", "title", "caution"]
+    seen: list[str] = []
 
-    kept = [found["workflow_id"] for found in shrunk["workflows"]]
+    for limit in range(size(whole.as_json()) - 1, 900, -1):
+        last = within(whole, limit=limit).workflows[-1].model_dump(exclude_unset=True)
+        if last["workflow_id"] != "workflow-2":
+            break
+        changed = [name for name, value in whole.workflows[-1] if last.get(name) != value]
+        seen += [name for name in changed if name not in seen]
+
+    assert [name for name in seen if name in wanted] == [
+        name for name in wanted if name in whole.workflows[0].model_fields_set
+    ]
+
+
+def test_every_hit_keeps_what_identifies_it_and_its_first_reason() -> None:
+    whole = answer(10)
+
+    shrunk = within(whole, limit=DEFAULT_SEARCH_BYTES).as_json()["workflows"]
+
+    assert len(shrunk) == 10
+    kept = ("workflow_id", "version_id", "namespace", "confidence", "risk_level", "action_type", "uri")
+    for before, after in zip(whole.as_json()["workflows"], shrunk, strict=True):
+        assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+        assert after["title"][:30] == before["title"][:30]
+        assert after["match_reasons"][0] == before["match_reasons"][0]
+
+
+def test_what_is_unknown_is_left_out_before_any_text_is_cut() -> None:
+    whole = answer(3)
+
+    shrunk = within(whole, limit=size(whole.as_json()) - 1)
+
+    last = shrunk.workflows[-1]
+    assert "success_rate" not in last.model_fields_set
+    assert last.description == whole.workflows[-1].description
+
+
+def test_hits_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
+    shrunk = within(answer(10), limit=2000)
+
+    kept = [hit.workflow_id for hit in shrunk.workflows]
     assert kept == [f"workflow-{number}" for number in range(len(kept))]
     assert 1 < len(kept) < 10
-    assert shrunk["notes"] == [SHORTENED, f"showing the first {len(kept)} of 30; {ADVICE}"]
-    assert shrunk["total_results"] == 30
+    assert shrunk.notes[0] == SHORTENED
+    assert shrunk.notes[1].startswith(f"{10 - len(kept)} more hits did not fit; ")
+    assert shrunk.total_results == 30
+
+
+def test_an_answer_whose_hits_all_fit_does_not_speak_of_dropped_ones() -> None:
+    assert within(answer(10), limit=DEFAULT_SEARCH_BYTES).notes == [SHORTENED]
+
+
+def test_a_long_note_is_cut_before_a_hit_is_dropped() -> None:
+    whole = answer(10).model_copy(update={"notes": ["to choose, " + "check this " * 80]})
+
+    shrunk = within(whole, limit=DEFAULT_SEARCH_BYTES)
+
+    assert len(shrunk.workflows) == 10
+    assert len(shrunk.notes[0]) == 300
 
 
 def test_the_answer_given_is_not_changed() -> None:
-    whole = answer(10)
-    before = copy.deepcopy(whole)
+    whole, several = answer(10), details()
+    before, before_several = whole.model_copy(deep=True), copy.deepcopy(several)
 
-    fit_search(whole, budget=2000, advice=ADVICE)
-    fit(whole, budget=2000)
+    within(whole, limit=2000)
+    fit(several, budget=2000)
 
     assert whole == before
+    assert several == before_several
 
 
 @pytest.mark.parametrize("text", ["x" * 150, "💥" * 150, "ü\u202e" * 75, '"\\\n' * 50, "x" * 10_000])
 @pytest.mark.parametrize("hits", [0, 1, 2, 10, 50])
-@pytest.mark.parametrize("budget", [DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES])
-def test_a_search_answer_always_fits_and_stays_valid(text: str, hits: int, budget: int) -> None:
-    shrunk = fit_search(answer(hits, text=text), budget=budget, advice=ADVICE)
+@pytest.mark.parametrize("limit", [DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES])
+def test_a_search_answer_always_fits_and_stays_valid(text: str, hits: int, limit: int) -> None:
+    shrunk = within(answer(hits, text=text), limit=limit)
 
-    assert size(shrunk) <= budget
-    VALID_SEARCH.validate(shrunk)
-    assert len(shrunk["workflows"]) >= min(hits, 1)
-
-
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=10_000), max_size=5), st.integers(0, 12))
-def test_a_search_answer_of_any_text_fits(texts: list[str], hits: int) -> None:
-    whole = answer(hits, text="".join(texts)) | {"notes": texts}
-
-    shrunk = fit_search(whole, budget=DEFAULT_SEARCH_BYTES, advice=ADVICE)
-
-    assert size(shrunk) <= DEFAULT_SEARCH_BYTES
-    VALID_SEARCH.validate(shrunk)
+    assert size(shrunk.as_json()) <= limit
+    VALID_SEARCH.validate(shrunk.as_json())
+    assert len(shrunk.workflows) >= min(hits, 1)
 
 
-def test_a_best_result_that_is_too_large_alone_is_cut_but_keeps_its_identity() -> None:
-    shrunk = fit_search(answer(3, text="x" * 10_000), budget=DEFAULT_SEARCH_BYTES, advice=ADVICE)
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=10_000), max_size=5),
+    st.integers(0, 12),
+    st.integers(1500, 12_000),
+)
+def test_a_search_answer_of_any_text_fits_and_no_byte_is_given_up_in_vain(
+    texts: list[str], hits: int, limit: int
+) -> None:
+    whole = answer(hits, text="".join(texts)).model_copy(update={"notes": texts})
 
-    (best,) = shrunk["workflows"]
-    assert (best["workflow_id"], best["uri"]) == ("workflow-0", "workflow://formulary/workflow-0")
-    assert any("workflows[0].title" in note for note in shrunk["notes"])
+    shrunk = within(whole, limit=limit)
+
+    assert size(shrunk.as_json()) <= limit
+    VALID_SEARCH.validate(shrunk.as_json())
+    assert shrunk == whole or size(whole.as_json()) > limit
+    more = [note for note in shrunk.notes if "more hits did not fit" in note]
+    assert len(more) == (len(shrunk.workflows) < hits) or size(texts) > limit / 2
+
+
+def test_a_first_hit_that_is_too_large_alone_is_cut_but_keeps_its_identity() -> None:
+    shrunk = within(answer(3, text="x" * 10_000), limit=DEFAULT_SEARCH_BYTES)
+
+    best = shrunk.workflows[0]
+    assert (best.workflow_id, best.uri) == ("workflow-0", "workflow://formulary/workflow-0")
+    assert best.title.endswith("…")
 
 
 def test_the_longest_texts_are_cut_before_any_command_and_are_named() -> None:

@@ -12,25 +12,35 @@ class Answer(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def as_json(self) -> dict[str, Any]:
+        """The answer as values of JSON."""
+        return self.model_dump(mode="json")
+
 
 class WorkflowHit(Answer):
     """One workflow in a search answer. Custom labels are never part of it."""
 
+    # Members with a default may be left out of an answer that must be short; they are then not set.
+
     workflow_id: str
-    version: str
+    version: str = ""
     version_id: str
     namespace: str
     title: str
-    description: str = Field(description=f"What it does, at most {MAX_HIT_DESCRIPTION} characters.")
+    description: str = Field(default="", description=f"What it does, at most {MAX_HIT_DESCRIPTION} characters.")
     action_type: str
-    signal_types: list[str]
-    labels: dict[str, list[str]] = Field(description="Declared labels; what matches everything is left out.")
-    similarity_score: float | None = Field(description="Cosine, 0..1; null when no embedding was compared.")
+    signal_types: list[str] = []
+    labels: dict[str, list[str]] = Field(
+        default={}, description="Declared labels; what matches everything is left out."
+    )
+    similarity_score: float | None = Field(
+        default=None, description="Cosine, 0..1; null when no embedding was compared."
+    )
     confidence: float = Field(description="0..1, never rising along the list.")
     match_reasons: list[str]
-    estimated_duration: str
-    success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
-    median_duration_seconds: float | None = Field(description="Of successful runs; null when unknown.")
+    estimated_duration: str = ""
+    success_rate: float | None = Field(default=None, description="Share of successful runs; null when unknown.")
+    median_duration_seconds: float | None = Field(default=None, description="Of successful runs; null when unknown.")
     risk_level: str
     uri: str
 
@@ -43,6 +53,10 @@ class SearchAnswer(Answer):
     search_mode: str
     notes: list[str]
     search_id: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as values of JSON, without what was left out of its hits."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class WorkflowVersion(Answer):

@@ -185,7 +185,7 @@ class _Handlers:
             services=self._services, arguments=arguments, context=context, caller=caller, progress=_progress(ctx)
         )
         answer = await tool.run(call)
-        return tool.shrink(answer.model_dump(mode="json"), arguments)
+        return tool.shrink(answer.as_json(), arguments)
 
     async def _read(self, uri: str, *, ctx: _Context) -> ReadResourceResult:
         caller = self._caller_of(ctx.request)

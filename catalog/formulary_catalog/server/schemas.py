@@ -26,7 +26,8 @@ def _plain(schema: Any, *, definitions: dict[str, Any]) -> Any:
         return _plain({key: value for key, value in named.items() if key != "description"}, definitions=definitions)
     if nullable := _nullable(schema):
         return nullable
-    dropped = {"title", "$defs", "description"} if "properties" in schema else {"title"}
+    # A member with a default may be left out of an answer that must be short. Its value is then not the default.
+    dropped = {"title", "default"} | ({"$defs", "description"} if "properties" in schema else set())
     return {
         key: _members(value, definitions=definitions) if key == "properties" else _plain(value, definitions=definitions)
         for key, value in schema.items()

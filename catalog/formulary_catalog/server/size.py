@@ -9,11 +9,9 @@ from typing import Any
 from pydantic_core import to_json
 
 DEFAULT_SEARCH_BYTES = 4000
+"""Of a search without `top_k`."""
 MAX_ANSWER_BYTES = 25_000
 
-_SHORT_DESCRIPTION = 60
-_FEW_REASONS = 2
-SHORTENED = "texts of lower ranks are shortened; get_workflow_details has them whole"
 _MAX_NAMED_TEXTS = 8
 _ELLIPSIS = "…"
 _IDENTITY = frozenset({"workflow_id", "version", "version_id", "namespace", "uri", "search_id", "search_mode"})
@@ -52,28 +50,6 @@ def size(answer: Any) -> int:
     return len(to_json(answer))
 
 
-def fit_search(answer: Json, *, budget: int, advice: str) -> Json:
-    """A search answer of at most `budget` bytes; the best result keeps the most.
-
-    From the last rank up to the second: descriptions are shortened, then match reasons; then results are dropped from
-    the end. Labels stay, since a missing one would read as a workflow without limits. Notes tell what was done, and
-    how many results are shown with `advice` on how to see the others.
-    """
-    if size(answer) <= budget:
-        return answer
-    hits = [dict(hit) for hit in answer["workflows"]]
-    shortened = {**answer, "workflows": hits, "notes": [*answer["notes"], SHORTENED]}
-    excess = size(shortened) - budget
-    for reduce in (_shorten_description, _thin_reasons):
-        for hit in reversed(hits[1:]):
-            if excess <= 0:
-                return shortened
-            before = size(hit)
-            reduce(hit)
-            excess -= before - size(hit)
-    return fit(_drop_results(shortened, hits=hits, budget=budget, advice=advice), budget=budget)
-
-
 def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES, whole: str = "the resource at uri has the whole") -> Json:
     """Any answer with `notes`, of at most `budget` bytes, with a note that names what was cut and where the `whole` is.
 
@@ -86,24 +62,6 @@ def fit(answer: Json, *, budget: int = MAX_ANSWER_BYTES, whole: str = "the resou
         if size(fitted) <= budget:
             break
     return fitted
-
-
-def _shorten_description(hit: Json) -> None:
-    hit["description"] = _shortened(hit["description"], limit=_SHORT_DESCRIPTION)
-
-
-def _thin_reasons(hit: Json) -> None:
-    hit["match_reasons"] = hit["match_reasons"][:_FEW_REASONS]
-
-
-def _drop_results(answer: Json, *, hits: list[Json], budget: int, advice: str) -> Json:
-    shorter = {**answer, "workflows": hits}
-    for kept in range(len(hits) - 1, 0, -1):
-        if size(shorter) <= budget:
-            break
-        note = f"showing the first {kept} of {answer['total_results']}; {advice}"
-        shorter = {**answer, "workflows": hits[:kept], "notes": [*answer["notes"], note]}
-    return shorter
 
 
 def _apply(cut: _Cut, *, answer: Json, whole: str) -> Json:

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from mcp_types import Tool, ToolAnnotations
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answer_size import within
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.invocation.waiting import Progress, no_progress
@@ -24,7 +26,7 @@ from formulary_catalog.server.parameters import (
 )
 from formulary_catalog.server.schemas import output_schema
 from formulary_catalog.server.services import Services
-from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit, fit_search
+from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit
 from formulary_catalog.settings import LabelSpelling
 
 Arguments = Mapping[str, Any]
@@ -120,9 +122,9 @@ def search_request_of(
 
 
 async def _search(call: Call) -> SearchAnswer:
-    fitted = _shrunk_to_page if "top_k" in call.arguments else _shrunk
+    limit = MAX_ANSWER_BYTES if "top_k" in call.arguments else DEFAULT_SEARCH_BYTES
     request = search_request_of(call.arguments, context=call.context)
-    return await call.services.catalog.search(request, caller=call.caller, fit=fitted)
+    return await call.services.catalog.search(request, caller=call.caller, fit=partial(within, limit=limit))
 
 
 async def _details(call: Call) -> WorkflowDetails:
@@ -131,20 +133,6 @@ async def _details(call: Call) -> WorkflowDetails:
 
 async def _record_selection(call: Call) -> SelectionReceipt:
     return await call.services.catalog.record_selection(context=call.context, caller=call.caller, **call.arguments)
-
-
-def _shrunk(answer: SearchAnswer) -> SearchAnswer:
-    return _fitted(answer, budget=DEFAULT_SEARCH_BYTES, advice="ask with top_k for more")
-
-
-def _shrunk_to_page(answer: SearchAnswer) -> SearchAnswer:
-    return _fitted(answer, budget=MAX_ANSWER_BYTES, advice="narrow the search by labels to see the others")
-
-
-def _fitted(answer: SearchAnswer, *, budget: int, advice: str) -> SearchAnswer:
-    whole = answer.model_dump(mode="json")
-    fitted = fit_search(whole, budget=budget, advice=advice)
-    return answer if fitted is whole else SearchAnswer.model_validate(fitted)
 
 
 def _shrink_details(answer: Json, arguments: Arguments) -> Json:
