@@ -3,16 +3,28 @@
 import json
 import os
 import signal
+import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
 from mcp import Client, StdioServerParameters
+from mcp_types import CallToolResult, RequestParamsMeta
 
+from formulary_catalog.domain.entry import incident_context
+from formulary_catalog.server.incident import META_KEY
+from formulary_catalog.server.toolbox import LISTED_TOOLS
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from support.agent import ERAS, refused
+from support.agent import found as ids
 from support.commands import formulary_now
-from support.manifest import text, workflow
+from support.filling import fill
+from support.manifest import analysis, text, workflow
 from support.process import FORMULARY, formulary_up
 from support.waiting import wait_until
 
@@ -26,6 +38,12 @@ INITIALIZE = {
         "capabilities": {},
         "clientInfo": {"name": "test", "version": "1"},
     },
+}
+SEARCH = {
+    "jsonrpc": "2.0",
+    "id": 2,
+    "method": "tools/call",
+    "params": {"name": "search_workflow_catalog", "arguments": {"query": "OOMKilled critical"}},
 }
 
 
@@ -51,16 +69,50 @@ def servers_on(directory: Path) -> list[int]:
     return [process.pid for process in psutil.process_iter([*where]) if process.info == where]
 
 
-def command(*arguments: str) -> StdioServerParameters:
-    return StdioServerParameters(command=FORMULARY, args=["stdio", *arguments], env=dict(os.environ))
+def command(*arguments: str, incident: str = "") -> StdioServerParameters:
+    environment = {**os.environ, "FORMULARY_REMEDIATION_ID": incident}
+    return StdioServerParameters(command=FORMULARY, args=["stdio", *arguments], env=environment)
 
 
-async def found(*arguments: str) -> list[str]:
+async def found(*arguments: str, incident: str = "") -> list[str]:
     """What a client finds that starts `formulary stdio` with these arguments."""
-    async with Client(command(*arguments)) as client:
-        result = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"})
-    assert result.structured_content is not None
-    return [hit["workflow_id"] for hit in result.structured_content["workflows"]]
+    async with Client(command(*arguments, incident=incident)) as client:
+        return ids(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}))
+
+
+@contextmanager
+def conversation(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
+    """The process, for a client that reads and writes its lines itself."""
+    with subprocess.Popen(
+        [FORMULARY, "stdio", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def answered(process: "subprocess.Popen[str]", request: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of one request."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    assert answer["id"] == request["id"]
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+@pytest.fixture
+def silent_database() -> Iterator[str]:
+    """The address of a database that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"postgresql://nobody@127.0.0.1:{listener.getsockname()[1]}/nothing"
 
 
 async def test_it_loads_manifests_into_a_database_of_its_own(data_dir: Path, manifests: Path) -> None:
@@ -74,36 +126,117 @@ async def test_it_reads_the_catalog_of_a_running_up_on_the_same_data(data_dir: P
 
 
 def test_manifests_that_would_be_ignored_are_refused(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]):
-        done = formulary_now("stdio", "--data-dir", str(data_dir), "--manifests", str(manifests))
-    assert (done.code, done.out) == (3, "")
-    assert "--manifests would be ignored; leave it out, or name another directory with --data-dir" in done.err
+    arguments = ("--data-dir", str(data_dir), "--manifests", str(manifests))
+    with formulary_up(data_dir=data_dir, manifests=[manifests]), conversation(*arguments) as process:
+        answered(process, INITIALIZE)
+        refusal = answered(process, SEARCH)
+        _, err = process.communicate(timeout=SECONDS)
+    ignored = "--manifests would be ignored; leave it out, or name another directory with --data-dir"
+    assert refusal["isError"]
+    assert ignored in refusal["content"][0]["text"]
+    assert process.returncode == 3
+    assert f"formulary: another process already serves its own manifests from this data directory, so {ignored}" in err
 
 
 async def test_it_reads_a_named_database(database: str) -> None:
     assert await found("--database-url", database) == []
 
 
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_tools_are_listed_before_there_is_a_database(silent_database: str, mode: str) -> None:
+    async with Client(command("--database-url", silent_database), mode=mode) as client:
+        assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
+
+
+def test_a_client_that_leaves_before_the_catalog_is_open_ends_the_process(silent_database: str) -> None:
+    with conversation("--database-url", silent_database) as process:
+        assert answered(process, INITIALIZE)["serverInfo"]["name"] == "formulary"
+        out, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, out) == (0, "")
+    assert "Traceback" not in err
+
+
+def test_a_catalog_that_cannot_be_opened_is_an_error_of_each_call_and_of_the_process() -> None:
+    with conversation("--database-url", "postgresql://nobody@127.0.0.1:1/nothing") as process:
+        answered(process, INITIALIZE)
+        refusals = [answered(process, SEARCH), answered(process, SEARCH)]
+        _, err = process.communicate(timeout=SECONDS)
+    assert [refusal["isError"] for refusal in refusals] == [True, True]
+    text = refusals[0]["content"][0]["text"]
+    assert text.startswith("the catalog could not be opened: ")
+    assert "start the server again" in text
+    assert process.returncode == 3
+    assert "Traceback" not in err
+    assert err.splitlines()[-1].startswith("formulary: ")
+
+
+@pytest.fixture
+async def of_teams(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> tuple[str, str]:
+    """Options that name a database with a workflow and an incident for each of two teams."""
+    for team in ("payments", "search"):
+        await fill(workflows, [workflow(f"for-{team}", customLabels={"team": [team]})])
+        incident = analysis(team, remediation_id=f"rr-{team}", labels={"team": [team]})
+        await contexts.save(incident_context(incident, source="test", default_namespace="formulary"))
+    return "--database-url", database
+
+
+async def test_the_variable_names_the_incident_of_the_process_and_a_blank_one_names_none(
+    of_teams: tuple[str, str],
+) -> None:
+    assert await found(*of_teams, incident=" rr-search ") == ["for-search"]
+    assert sorted(await found(*of_teams, incident=" ")) == ["for-payments", "for-search"]
+    assert await found(*of_teams, "--remediation-id", "rr-payments", incident="rr-search") == ["for-payments"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_incident_of_the_process_constrains_every_call_and_meta_may_not_disagree(
+    of_teams: tuple[str, str], mode: str
+) -> None:
+    async with Client(command(*of_teams, "--remediation-id", "rr-payments"), mode=mode) as client:
+
+        async def searched(**meta: str) -> CallToolResult:
+            sent = cast(RequestParamsMeta, {META_KEY: meta["meta"]} if meta else {})
+            return await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}, meta=sent)
+
+        assert ids(await searched()) == ids(await searched(meta="rr-payments")) == ["for-payments"]
+        assert "different remediation ids" in refused(await searched(meta="rr-search"))
+        hidden = await client.call_tool("get_workflow_details", {"workflow_id": "for-search"})
+        assert "not found" in refused(hidden)
+
+
+async def test_an_unknown_incident_of_the_process_fails_closed(of_teams: tuple[str, str]) -> None:
+    async with Client(command(*of_teams, "--remediation-id", "rr-nobody")) as client:
+        result = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"})
+    assert "'rr-nobody' is not known here" in refused(result)
+
+
+@pytest.mark.parametrize("odd", ["x" * 254, "rr\u00fc", "rr\n1"])
+def test_an_id_that_no_incident_can_have_is_refused_at_the_start(odd: str) -> None:
+    done = formulary_now("stdio", "--remediation-id", odd)
+
+    assert (done.code, done.out) == (2, "")
+    assert "--remediation-id or FORMULARY_REMEDIATION_ID" in done.err
+    assert odd not in done.err
+
+
 def test_standard_output_carries_the_protocol_only_and_a_signal_ends_it(data_dir: Path, manifests: Path) -> None:
     (manifests / "bad.yaml").write_text("a: [")
-    process = subprocess.Popen(
-        [FORMULARY, "stdio", "--data-dir", str(data_dir), "--manifests", str(manifests), "--log-level", "debug"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(json.dumps(INITIALIZE) + "\n")
-    process.stdin.flush()
-    answer = json.loads(process.stdout.readline())
-    assert (answer["id"], answer["result"]["serverInfo"]["name"]) == (1, "formulary")
-    process.send_signal(signal.SIGTERM)
-    process.wait(SECONDS)
-    assert process.stdout.read() == ""
-    assert process.stderr is not None
-    assert "rejected: bad.yaml" in process.stderr.read()
+    arguments = ("--data-dir", str(data_dir), "--manifests", str(manifests), "--log-level", "debug")
+    with conversation(*arguments) as process:
+        assert answered(process, INITIALIZE)["serverInfo"]["name"] == "formulary"
+        assert not answered(process, SEARCH).get("isError")
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+        assert process.stdout is not None
+        assert process.stdout.read() == ""
+        assert process.stderr is not None
+        assert "rejected: bad.yaml" in process.stderr.read()
     assert process.returncode == 0
-    for stream in (process.stdin, process.stdout, process.stderr):
-        stream.close()
+
+
+def test_a_signal_ends_it_while_the_catalog_is_still_being_opened(silent_database: str) -> None:
+    with conversation("--database-url", silent_database) as process:
+        answered(process, INITIALIZE)
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS)
+    assert process.returncode == 0

@@ -1,6 +1,7 @@
 """Running workflows as an agent does, through a real MCP client; a test plays the operator."""
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -27,6 +28,7 @@ SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.services import Opening, Services
 from formulary_catalog.server.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
@@ -35,7 +37,8 @@ async def main():
     service = await CatalogService.create(
         dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
     )
-    await run_stdio(service=service, settings=Settings(), metrics=metrics)
+    opening = Opening(Services.on(service, settings=Settings()))
+    await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
     await service.close()
 
 asyncio.run(main())
@@ -193,7 +196,7 @@ async def test_progress_reaches_a_client_over_standard_input_and_output(dsn: str
     async def tell(progress: float, total: float | None, message: str | None) -> None:
         told.append((progress, total, message))
 
-    server = StdioServerParameters(command=sys.executable, args=["-c", SERVER, dsn])
+    server = StdioServerParameters(command=sys.executable, args=["-c", SERVER, dsn], env=dict(os.environ))
     async with playing.operator(dsn), Client(server) as client:
         meta: Any = {"kubernaut.ai/remediation-id": "rr-staging"}
         result = await client.call_tool(INVOKE, {**ASKED}, meta=meta, progress_callback=tell)

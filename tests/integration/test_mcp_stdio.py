@@ -1,5 +1,6 @@
 """The same server over standard input and output, as a client starts it (DESIGN section 7)."""
 
+import os
 import sys
 from typing import cast
 
@@ -17,6 +18,7 @@ SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.services import Opening, Services
 from formulary_catalog.server.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
@@ -25,7 +27,8 @@ async def main():
     service = await CatalogService.create(
         dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
     )
-    await run_stdio(service=service, settings=Settings(), metrics=metrics)
+    opening = Opening(Services.on(service, settings=Settings()))
+    await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
     await service.close()
 
 asyncio.run(main())
@@ -34,7 +37,7 @@ asyncio.run(main())
 
 async def test_a_client_that_starts_the_server_gets_the_same_answers(database: str, workflows: CatalogWriter) -> None:
     await workflows.apply(catalog_entry(workflow("ours"), source="test", default_namespace="formulary"))
-    server = StdioServerParameters(command=sys.executable, args=["-c", SERVER, database])
+    server = StdioServerParameters(command=sys.executable, args=["-c", SERVER, database], env=dict(os.environ))
 
     for mode in ("auto", "legacy"):
         async with Client(server, mode=mode) as client:

@@ -65,7 +65,13 @@ async def waiting(settings: Settings, *, dsn: str, policy: ContextPolicy) -> Asy
 
 @asynccontextmanager
 async def reading(
-    settings: Settings, *, dsn: str, policy: ContextPolicy, by_meaning: bool = True, deadline: float = DEADLINE
+    settings: Settings,
+    *,
+    dsn: str,
+    policy: ContextPolicy,
+    by_meaning: bool = True,
+    deadline: float = DEADLINE,
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[Reading]:
     """Open the catalog of a database; `by_meaning` loads the embedding model. The settings go before `policy`.
 
@@ -76,7 +82,7 @@ async def reading(
     """
     own = start_loading(settings) if by_meaning else None
     await require_current_schema(dsn)
-    metrics = Metrics()
+    metrics = metrics or Metrics()
     policy = settings.request_context or policy
     service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
     try:

@@ -124,7 +124,9 @@ class Standalone:
 
 
 @asynccontextmanager
-async def standalone(settings: Settings, *, manifests: Sequence[Path], display: Display) -> AsyncIterator[Standalone]:
+async def standalone(
+    settings: Settings, *, manifests: Sequence[Path], display: Display, metrics: Metrics | None = None
+) -> AsyncIterator[Standalone]:
     """Start everything up to the load of the manifests, and stop what was started.
 
     Raises:
@@ -148,7 +150,7 @@ async def standalone(settings: Settings, *, manifests: Sequence[Path], display: 
             default_namespace=settings.catalog_namespace,
             owns_contexts=not settings.database_url,
         )
-        metrics = Metrics()
+        metrics = metrics or Metrics()
         service = await CatalogService.create(
             dsn=dsn_of(Role.SERVER),
             settings=settings,

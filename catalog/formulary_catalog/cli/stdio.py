@@ -1,10 +1,14 @@
-"""`formulary stdio`: MCP over standard input and output, for clients that start their servers themselves."""
+"""`formulary stdio`: MCP over standard input and output, for clients that start their servers themselves.
+
+It answers `initialize` and `tools/list` at once. Database, model and manifests load behind that.
+"""
 
 import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,15 +26,39 @@ from formulary_catalog.errors import StartupError
 if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.server.services import Opening
     from formulary_catalog.settings import Settings
+
+_BEHIND = (
+    "formulary_catalog.cli.display",
+    "formulary_catalog.cli.services",
+    "formulary_catalog.cli.standalone",
+    "formulary_catalog.governance.service",
+    "formulary_catalog.invocation.service",
+)
+"""Modules that take longer to import than the protocol. They are imported while the client is answered."""
 
 
 @click.command("stdio")
 @manifests_option
 @data_dir_option
 @database_option
+@click.option(
+    "--remediation-id",
+    metavar="ID",
+    default="",
+    envvar="FORMULARY_REMEDIATION_ID",
+    help="Incident whose constraints apply to all calls. [FORMULARY_REMEDIATION_ID]",
+)
 @log_level_option
-def command(*, manifests: tuple[Path, ...], data_dir: Path | None, database_url: str | None, log_level: str) -> None:
+def command(
+    *,
+    manifests: tuple[Path, ...],
+    data_dir: Path | None,
+    database_url: str | None,
+    remediation_id: str,
+    log_level: str,
+) -> None:
     """Speak MCP over standard input and output.
 
     Reads the catalog of a `formulary up` that runs on the same data directory, or of --database-url; else loads
@@ -42,31 +70,60 @@ def command(*, manifests: tuple[Path, ...], data_dir: Path | None, database_url:
     """
     from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
+    from formulary_catalog.server.incident import reference_text
 
+    incident = reference_text(remediation_id, source="--remediation-id or FORMULARY_REMEDIATION_ID")
     settings = settings_of(data_dir=data_dir, database_url=database_url)
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
-    run_until_stopped(lambda: _stdio(settings, manifests=manifests))
+    run_until_stopped(lambda: _stdio(settings, manifests=manifests, remediation_id=incident))
 
 
-async def _stdio(settings: "Settings", *, manifests: tuple[Path, ...]) -> None:
+async def _stdio(settings: "Settings", *, manifests: tuple[Path, ...], remediation_id: str) -> None:
+    from formulary_catalog.metrics import Metrics
+    from formulary_catalog.server.services import Opening
     from formulary_catalog.server.stdio import run_stdio
 
-    conversation: asyncio.Task[None] | None = None
+    metrics, opening = Metrics(), Opening()
+    talking = run_stdio(opening=opening, settings=settings, metrics=metrics, remediation_id=remediation_id)
+    conversation = asyncio.create_task(talking)
+    catalog = asyncio.create_task(_hold_open(opening, settings=settings, manifests=manifests, metrics=metrics))
     try:
-        async with _catalog(settings, manifests=manifests) as (service, metrics):
-            conversation = asyncio.create_task(run_stdio(service=service, settings=settings, metrics=metrics))
-            await asyncio.wait([conversation])
+        await asyncio.wait([conversation])
     finally:
-        if conversation is not None and not conversation.done():
+        catalog.cancel()
+        await asyncio.wait([catalog])
+        if not conversation.done():
             # Stopped by a signal: the thread that reads standard input ends only when the client closes it.
             os._exit(0)
     conversation.result()
+    if not catalog.cancelled():
+        catalog.result()
+
+
+async def _hold_open(
+    opening: "Opening", *, settings: "Settings", manifests: tuple[Path, ...], metrics: "Metrics"
+) -> None:
+    """Open the catalog, and keep it open until this is cancelled."""
+    import structlog
+
+    from formulary_catalog.server.services import Services
+
+    try:
+        for module in _BEHIND:
+            await asyncio.to_thread(import_module, module)
+        async with _catalog(settings, manifests=manifests, metrics=metrics) as service:
+            opening.opened(Services.on(service, settings=settings))
+            await asyncio.get_running_loop().create_future()
+    except Exception as error:
+        structlog.get_logger(__name__).error("catalog_not_opened", reason=str(error))
+        opening.failed(error)
+        raise
 
 
 @asynccontextmanager
 async def _catalog(
-    settings: "Settings", *, manifests: tuple[Path, ...]
-) -> AsyncIterator[tuple["CatalogService", "Metrics"]]:
+    settings: "Settings", *, manifests: tuple[Path, ...], metrics: "Metrics"
+) -> AsyncIterator["CatalogService"]:
     from formulary_catalog.cli import databases
     from formulary_catalog.cli.display import Display
     from formulary_catalog.cli.services import reading
@@ -83,12 +140,12 @@ async def _catalog(
     if fed_by_others:
         async with (
             databases.existing_database(settings, role=Role.SERVER) as dsn,
-            reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL) as opened,
+            reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, metrics=metrics) as opened,
         ):
-            yield opened.service, opened.metrics
+            yield opened.service
         return
     with Display() as display:
-        async with standalone(settings, manifests=manifests, display=display) as catalog:
+        async with standalone(settings, manifests=manifests, display=display, metrics=metrics) as catalog:
             await catalog.load(display=display)
             display.close()
-            yield catalog.service, catalog.metrics
+            yield catalog.service

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.invocation import Invocation
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.search.waiting import WaitingRoom
-from formulary_catalog.store.invocations import InvocationStore
+
+if TYPE_CHECKING:
+    from formulary_catalog.store.invocations import InvocationStore
 
 _FIRST_POLL = 0.05
 _SLOWEST_POLL = 0.5
@@ -27,7 +30,7 @@ async def no_progress(waited: float, total: float, message: str) -> None:
 class RunWatch:
     """Waits for runs, for few calls of one caller and a bounded number in all."""
 
-    def __init__(self, store: InvocationStore) -> None:
+    def __init__(self, store: "InvocationStore") -> None:
         self._store = store
         self._room = WaitingRoom(places=PLACES, places_each=_PLACES_EACH)
 

@@ -23,7 +23,7 @@ from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.protocol import mcp_server
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.replies import MCP_PATH, error_reply
-from formulary_catalog.server.services import Services
+from formulary_catalog.server.services import Opening, Services
 from formulary_catalog.settings import Settings
 
 OPENAPI_PATH = f"{rest.PREFIX}/openapi.json"
@@ -46,7 +46,11 @@ def create_app(
     services = Services.on(service, settings=settings)
     sessions = StreamableHTTPSessionManager(
         app=mcp_server(
-            services=services, settings=settings, readiness=readiness, metrics=metrics, caller_of=_mcp_caller
+            opening=Opening(services),
+            settings=settings,
+            readiness=readiness,
+            metrics=metrics,
+            caller_of=_mcp_caller,
         ),
         json_response=True,
         stateless=True,

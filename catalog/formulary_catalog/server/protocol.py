@@ -39,7 +39,7 @@ from formulary_catalog.server.parameters import accepted
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.server.refusals import checked
 from formulary_catalog.server.resources import TEMPLATES, refusal, resource, workflow_of
-from formulary_catalog.server.services import Services
+from formulary_catalog.server.services import Opening, Services
 from formulary_catalog.server.size import Json, compact
 from formulary_catalog.server.toolbox import LISTED_TOOLS, TOOLS_BY_NAME
 from formulary_catalog.server.tools import DETAILS_TOOL, Call, CatalogTool
@@ -66,22 +66,24 @@ _log = structlog.get_logger(__name__)
 
 def mcp_server(
     *,
-    services: Services,
+    opening: Opening,
     settings: Settings,
     readiness: Readiness,
     metrics: Metrics,
     caller_of: CallerOf,
+    own_headers: Headers | None = None,
 ) -> Server[Any]:
-    """The server, ready to be run on a transport.
+    """The server, ready to be run on a transport. `own_headers` stand for those of requests that have none.
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
     handlers = _Handlers(
-        services=services,
+        opening=opening,
         spelling=settings.label_parameters,
         readiness=readiness,
         metrics=metrics,
         caller_of=caller_of,
+        own_headers=own_headers,
     )
     server: Server[Any] = Server(
         NAME,
@@ -112,14 +114,15 @@ class _Handlers:
     def __init__(
         self,
         *,
-        services: Services,
+        opening: Opening,
         spelling: LabelSpelling,
         readiness: Readiness,
         metrics: Metrics,
         caller_of: CallerOf,
+        own_headers: Headers | None,
     ) -> None:
-        self._services = services
-        self._service = services.catalog
+        self._opening = opening
+        self._own_headers = own_headers
         self._readiness = readiness
         self._spelling = spelling
         self._metrics = metrics
@@ -141,7 +144,10 @@ class _Handlers:
             raise _unknown_tool(params.name)
         given = params.arguments or {}
         try:
-            answer = await within_deadline(self._run(tool, given=given, ctx=ctx), seconds=tool.seconds)
+            services = await self._opening.until_open()
+            answer = await within_deadline(
+                self._run(tool, given=given, ctx=ctx, services=services), seconds=tool.seconds
+            )
         except Exception as error:
             failure = failure_of(error)
             self._report(tool, outcome=failure.outcome)
@@ -160,7 +166,8 @@ class _Handlers:
 
     async def read_resource(self, ctx: _Context, params: ReadResourceRequestParams) -> ReadResourceResult:
         try:
-            return await within_deadline(self._read(params.uri, ctx=ctx))
+            services = await self._opening.until_open()
+            return await within_deadline(self._read(params.uri, ctx=ctx, services=services))
         except Exception as error:
             raise refusal(params.uri, error) from None
 
@@ -168,51 +175,56 @@ class _Handlers:
         """There are none; clients that ask anyway get an empty list rather than an error."""
         return ListPromptsResult(prompts=[])
 
-    async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context) -> Json:
+    async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context, services: Services) -> Json:
         caller = self._caller_of(ctx.request)
         parameters = accepted(tool.parameters, spelling=self._spelling)
         context, arguments = await checked(
             lambda _: tool.read(without_nulls(given), parameters=parameters),
             action=tool.action,
             given=tool.recordable(given, parameters=parameters),
-            headers=_headers(ctx),
+            headers=self._headers(ctx),
             meta=ctx.meta,
-            service=self._service,
+            service=services.catalog,
             readiness=self._readiness,
             caller=caller,
         )
-        call = Call(
-            services=self._services, arguments=arguments, context=context, caller=caller, progress=_progress(ctx)
-        )
+        call = Call(services=services, arguments=arguments, context=context, caller=caller, progress=_progress(ctx))
         answer = await tool.run(call)
         return tool.shrink(answer.as_json(), arguments)
 
-    async def _read(self, uri: str, *, ctx: _Context) -> ReadResourceResult:
+    async def _read(self, uri: str, *, ctx: _Context, services: Services) -> ReadResourceResult:
         caller = self._caller_of(ctx.request)
         context, reference = await checked(
             lambda _: workflow_of(uri),
             action=DETAILS_TOOL.action,
             given={"uri": uri},
-            headers=_headers(ctx),
+            headers=self._headers(ctx),
             meta=ctx.meta,
-            service=self._service,
+            service=services.catalog,
             readiness=self._readiness,
             caller=caller,
         )
-        return resource(uri, await self._service.details(reference, context=context, caller=caller))
+        return resource(uri, await services.catalog.details(reference, context=context, caller=caller))
+
+    def _headers(self, ctx: _Context) -> Headers | None:
+        """The headers of the request. Over stdio there are none, and those of the server count."""
+        return ctx.request.headers if ctx.request is not None else self._own_headers
 
     def _report(self, tool: CatalogTool, *, outcome: str) -> None:
         self._metrics.count_tool_call(tool.name, outcome)
         _log.info("tool_call", tool=tool.name, outcome=outcome)
 
     async def uses_clusters(self) -> bool:
-        """Asked at most every few seconds, by one call for all, and never a reason for the tool list to fail."""
+        """Asked at most every few seconds, by one call for all, and no reason for the tool list to fail or wait."""
+        services = self._opening.services
+        if services is None:
+            return False
         async with self._asking_cluster_use:
             if time.monotonic() < self._cluster_use_known_until:
                 return self._with_clusters
             try:
                 async with asyncio.timeout(_CLUSTER_USE_PATIENCE):
-                    self._with_clusters = await self._service.uses_clusters()
+                    self._with_clusters = await services.catalog.uses_clusters()
                 self._cluster_use_known_until = time.monotonic() + _CLUSTER_USE_SECONDS
             except (FormularyError, TimeoutError):
                 # Those who wait behind this call would each be patient in turn.
@@ -228,11 +240,6 @@ def _progress(ctx: _Context) -> Progress:
         await ctx.session.report_progress(waited, total, message)
 
     return told
-
-
-def _headers(ctx: _Context) -> Headers | None:
-    """The headers of the request; there are none over stdio."""
-    return ctx.request.headers if ctx.request is not None else None
 
 
 def _unknown_tool(name: str) -> MCPError:

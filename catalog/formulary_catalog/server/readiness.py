@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import structlog
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.scoring import SearchMode
 from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.models import Model
+
+if TYPE_CHECKING:
+    from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.store.models import Model
 
 _DATABASE_SECONDS = 0.8
 _CALLERS_SECONDS = 1.0
@@ -115,7 +118,7 @@ class Readiness:
             else:
                 self.callers_checked = True
 
-    async def report(self, service: CatalogService) -> ReadinessReport:
+    async def report(self, service: "CatalogService") -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
         reachable = not self.database_problem and await self._database_answers(service)
         embedder, unembedded = service.embedder, self._unembedded()
@@ -130,7 +133,7 @@ class Readiness:
             detail=self.database_problem or service.embedder_problem or unembedded or None,
         )
 
-    async def _database_answers(self, service: CatalogService) -> bool:
+    async def _database_answers(self, service: "CatalogService") -> bool:
         """Asked once for all probes that come meanwhile: each question is a connection of its own."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.create_task(_database_answers(service))
@@ -146,14 +149,14 @@ class Readiness:
         return Status.READY if embedding else Status.DEGRADED
 
 
-def _progress(preparing: Model | None, *, problem: str) -> str | None:
+def _progress(preparing: "Model | None", *, problem: str) -> str | None:
     if preparing is None:
         return None
     progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"
     return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
 
 
-async def _database_answers(service: CatalogService) -> bool:
+async def _database_answers(service: "CatalogService") -> bool:
     try:
         async with asyncio.timeout(_DATABASE_SECONDS):
             await service.check_database()

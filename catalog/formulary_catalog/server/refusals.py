@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from starlette.datastructures import Headers
@@ -10,9 +10,11 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.incident import context_reference
 from formulary_catalog.server.readiness import Readiness
+
+if TYPE_CHECKING:
+    from formulary_catalog.search.service import CatalogService
 
 _T = TypeVar("_T")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -25,7 +27,7 @@ async def checked(
     given: Mapping[str, Any],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
-    service: CatalogService,
+    service: "CatalogService",
     readiness: Readiness,
     caller: Caller,
 ) -> tuple[ContextReference, _T]:
