@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 
 class ContextPolicy(StrEnum):
-    """Whether a call must belong to an incident."""
+    """Whether calls of agents must belong to an incident."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"

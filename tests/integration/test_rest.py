@@ -129,17 +129,16 @@ async def test_an_unknown_or_contradictory_incident_fails_closed(
     assert error_of(response)["code"] == -32002
 
 
-async def test_where_an_incident_is_required_every_operation_needs_one(postgres: EmbeddedPostgres) -> None:
+async def test_where_an_incident_is_required_what_an_agent_does_needs_one(postgres: EmbeddedPostgres) -> None:
     strict = catalog([], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED)
     async with strict as service, serving(service) as url, httpx.AsyncClient(base_url=url) as http:
         responses = [
             await http.post(SEARCH, json={"query": "OOMKilled"}),
-            await http.get("/api/v1/workflows"),
-            await http.get("/api/v1/workflows/any"),
+            await http.post("/api/v1/selections", json={"workflow_id": "any", "reasoning": "It fits."}),
         ]
         ready = await http.get("/readyz")
 
-    assert [response.status_code for response in responses] == [400, 400, 400]
+    assert [response.status_code for response in responses] == [400, 400]
     assert all("X-Remediation-Id" in error_of(response)["message"] for response in responses)
     assert ready.status_code == 200
 

@@ -42,11 +42,11 @@ class StoredCatalog:
 
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
         context = ContextReference(remediation_id=remediation_id)
-        return await self._service.details(workflow_id, version=version, context=context, caller=_CALLER)
+        return await self._service.details(workflow_id, version=version, context=context, caller=_CALLER, browsing=True)
 
     async def list_workflows(self, *, remediation_id: str) -> WorkflowList:
         context = ContextReference(remediation_id=remediation_id)
-        return await self._service.list_workflows(context=context, caller=_CALLER, limit=1_000_000)
+        return await self._service.list_workflows(context=context, caller=_CALLER, limit=1_000_000, browsing=True)
 
 
 class ServedCatalog:

@@ -32,8 +32,10 @@ class ContextResolver:
         self._waiting = WaitingRoom(places=_WAITING_AT_ONCE, places_each=_WAITING_EACH)
         self._metrics = metrics
 
-    async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
-        """The context of a call; None where none was named and none is required.
+    async def resolve(
+        self, reference: ContextReference, *, caller: Caller, browsing: bool = False
+    ) -> RequestContext | None:
+        """The context of a call; None where none was named and none is required. `browsing` never requires one.
 
         A context that was written a moment ago is waited for. A caller who names a namespace in which it may not use
         contexts is refused before anything is looked up, so that it does not learn what exists there.
@@ -44,20 +46,20 @@ class ContextResolver:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         try:
-            context = await self._resolve(reference, caller=caller)
+            context = await self._resolve(reference, caller=caller, browsing=browsing)
         except (ContextError, NotAllowed):
             self._metrics.count_context_lookup("refused")
             raise
         self._metrics.count_context_lookup("none" if context is None else "found")
         return context
 
-    async def _resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
+    async def _resolve(self, reference: ContextReference, *, caller: Caller, browsing: bool) -> RequestContext | None:
         if not reference:
-            if self._policy is ContextPolicy.REQUIRED:
+            if self._policy is ContextPolicy.REQUIRED and not browsing:
                 raise ContextError(
                     "this server answers only for an incident and the call names none; send the header "
-                    "X-Remediation-Id or X-AIAnalysis (it is set by whoever configures the client, not by a tool "
-                    "argument); retrying unchanged will fail again"
+                    "X-Remediation-Id or X-AIAnalysis, or start stdio with --remediation-id (the configuration of the "
+                    "client does that, not a tool argument); retrying unchanged will fail again"
                 )
             return None
         ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))

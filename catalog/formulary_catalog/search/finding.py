@@ -44,9 +44,16 @@ class WorkflowFinder:
         self._strict_keys = strict_keys
 
     async def find(
-        self, workflow_id: str, *, version: str, reference: ContextReference, caller: Caller, record: Record
+        self,
+        workflow_id: str,
+        *,
+        version: str,
+        reference: ContextReference,
+        caller: Caller,
+        record: Record,
+        browsing: bool = False,
     ) -> Found:
-        """The workflow that a name in any form of DESIGN section 3 means; `record` is told the incident.
+        """The workflow that a name in any form of DESIGN section 3 means; `record` and `browsing` as `Scoping.of`.
 
         Raises:
             NotFound: no visible, allowed workflow has that name.
@@ -54,7 +61,7 @@ class WorkflowFinder:
             ContextError, NotAllowed, Unavailable: as `Scoping.of`.
         """
         wanted = parse_reference(workflow_id, version=version)
-        scope = await self._scoping.of(reference, caller=caller, record=record)
+        scope = await self._scoping.of(reference, caller=caller, record=record, browsing=browsing)
         constraints = self.constraints(scope)
         found = [
             Found(stored=stored, parsed=parsed, history=tuple(history), scope=scope)

@@ -26,15 +26,15 @@ class Scoping:
         self._contexts = contexts
         self._shared_namespace = shared_namespace
 
-    async def of(self, reference: ContextReference, *, caller: Caller, record: Record) -> Scope:
-        """The scope of a call; `record` is told the incident.
+    async def of(self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False) -> Scope:
+        """The scope of a call, whose incident goes into `record`. `browsing` is reading by a person, who needs none.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
             NotAllowed: the caller may not use the incident, or may see none of the namespaces that it could.
             Unavailable: the database does not answer, or the rights cannot be checked.
         """
-        context = await self._contexts.resolve(reference, caller=caller)
+        context = await self._contexts.resolve(reference, caller=caller, browsing=browsing)
         record.belongs_to(context)
         relevant = {self._shared_namespace}
         if context is not None:

@@ -194,9 +194,18 @@ class CatalogService:
             self._metrics.observe_phase("total", time.perf_counter() - started)
 
     async def details(
-        self, workflow_id: str, *, context: ContextReference, caller: Caller, version: str = ""
+        self,
+        workflow_id: str,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        version: str = "",
+        browsing: bool = False,
     ) -> WorkflowDetails:
         """Everything about one workflow, named in any form of DESIGN section 3, if the incident allows it.
+
+        `browsing` is reading by a person, who needs no incident where agents do. An incident that is named still
+        constrains what is found.
 
         Raises:
             NotFound: no visible, allowed workflow has that name.
@@ -206,7 +215,7 @@ class CatalogService:
         arguments = {"workflow_id": workflow_id, "version": version}
         async with self.trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
             found = await self.finder.find(
-                workflow_id, version=version, reference=context, caller=caller, record=record
+                workflow_id, version=version, reference=context, caller=caller, record=record, browsing=browsing
             )
             stored = found.stored
             record.result = {"version_id": stored.version_id}
@@ -225,16 +234,22 @@ class CatalogService:
             )
 
     async def list_workflows(
-        self, *, context: ContextReference, caller: Caller, limit: int = 100, offset: int = 0
+        self,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        limit: int = 100,
+        offset: int = 0,
+        browsing: bool = False,
     ) -> WorkflowList:
-        """The workflows that the caller may see and the incident allows, in name order.
+        """The workflows that the caller may see and the incident allows, in name order; `browsing` as in `details`.
 
         Raises:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"limit": limit, "offset": offset}
         async with self.trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
-            scope = await self._scoping.of(context, caller=caller, record=record)
+            scope = await self._scoping.of(context, caller=caller, record=record, browsing=browsing)
             constraints = self.finder.constraints(scope)
             served, total = await self._workflows.served(
                 constraints=constraints, namespaces=scope.namespaces, limit=limit, offset=offset

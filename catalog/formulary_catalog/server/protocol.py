@@ -204,7 +204,7 @@ class _Handlers:
             readiness=self._readiness,
             caller=caller,
         )
-        return resource(uri, await services.catalog.details(reference, context=context, caller=caller))
+        return resource(uri, await services.catalog.details(reference, context=context, caller=caller, browsing=True))
 
     def _headers(self, ctx: _Context) -> Headers | None:
         """The headers of the request. Over stdio there are none, and those of the server count."""

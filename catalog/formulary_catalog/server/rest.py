@@ -64,7 +64,7 @@ async def list_workflows(
     page = {"limit": limit, "offset": offset}
     context, _ = await checked_call(request, "list", given=page, query=("limit", "offset"), read=lambda _: None)
     listed = await services_of(request).catalog.list_workflows(
-        context=context, caller=caller_of(request), limit=limit, offset=offset
+        context=context, caller=caller_of(request), limit=limit, offset=offset, browsing=True
     )
     return answered(listed)
 
@@ -91,7 +91,9 @@ async def get_workflow(
         query=("version",),
         read=lambda _: read_arguments(given, parameters=DETAILS),
     )
-    return answered(await services_of(request).catalog.details(context=context, caller=caller_of(request), **named))
+    return answered(
+        await services_of(request).catalog.details(context=context, caller=caller_of(request), browsing=True, **named)
+    )
 
 
 @router.post(
