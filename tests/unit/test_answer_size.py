@@ -124,7 +124,8 @@ def test_every_hit_keeps_what_identifies_it_and_its_first_reason() -> None:
     kept = ("workflow_id", "version_id", "namespace", "confidence", "risk_level", "action_type", "uri")
     for before, after in zip(whole.as_json()["workflows"], shrunk, strict=True):
         assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
-        assert after["title"][:30] == before["title"][:30]
+        assert before["title"].startswith(after["title"].removesuffix("…"))
+        assert len(after["title"]) > 30
         assert after["match_reasons"][0] == before["match_reasons"][0]
 
 
@@ -159,7 +160,7 @@ def test_a_long_note_is_cut_before_a_hit_is_dropped() -> None:
     shrunk = within(whole, limit=DEFAULT_SEARCH_BYTES)
 
     assert len(shrunk.workflows) == 10
-    assert len(shrunk.notes[0]) == 300
+    assert 280 < len(shrunk.notes[0]) <= 300
 
 
 def test_the_answer_given_is_not_changed() -> None:

@@ -157,7 +157,7 @@ def _on_dropped(hits: int) -> tuple[str, ...]:
 
 
 def _size(answer: SearchAnswer) -> int:
-    return len(to_json(answer.as_json()))
+    return len(answer.model_dump_json(exclude_unset=True).encode())
 
 
 def _notes_bytes(notes: Iterable[str]) -> int:
@@ -170,9 +170,12 @@ def _note_bytes(note: str) -> int:
 
 
 def _member_bytes(name: str, value: Any) -> int:
-    """Bytes of a member with its name, the colon and a comma."""
-    return len(to_json(name)) + len(to_json(value)) + 2
+    """Bytes of a member with its name in quotes, the colon and a comma."""
+    return len(name) + len(to_json(value)) + 4
 
 
 def _shortened(text: str, *, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
+    """The text within `limit` characters, cut at a word."""
+    if len(text) <= limit:
+        return text
+    return text[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + _ELLIPSIS
