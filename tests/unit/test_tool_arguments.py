@@ -260,6 +260,11 @@ def test_filters_and_a_flat_label_may_agree_and_never_differ() -> None:
         filtered({"severity": "high"}, label_severity="low")
     with pytest.raises(InvalidInput, match=r"filters\.severity is given twice with different values"):
         filtered({"severity": "high", "label.severity": "low"})
+    with pytest.raises(InvalidInput, match="label_severity is given twice, in filters with another value"):
+        read_search_arguments(
+            {"query": "OOMKilled", "label_severity": "low", "filters": {"severity": "high"}},
+            parameters=accepted(SEARCH, spelling=LabelSpelling.SNAKE),
+        )
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,12 @@ def read_search_arguments(given: Mapping[str, Any], *, parameters: Sequence[Para
         parameters=filter_parameters(parameters),
         name_of=filter_label,
     )
+    spelled = {canonical_label(parameter.name): parameter.name for parameter in parameters}
     for name, value in labels.items():
         if read.get(name, value) != value:
-            raise InvalidInput(f"{name} is given twice, in filters with another value; give it once", field=name)
+            raise InvalidInput(
+                f"{spelled[name]} is given twice, in filters with another value; give it once", field=spelled[name]
+            )
     return read | labels
 
 
