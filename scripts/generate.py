@@ -35,6 +35,7 @@ def configuration() -> str:
             head,
             *_rows(Settings),
             "| `FORMULARY_URL` | `http://127.0.0.1:8080` | The server that commands ask. |",
+            "| `FORMULARY_REMEDIATION_ID` |  | Incident of all calls to `formulary stdio`. |",
             logging,
             "",
             "## `formulary-operator`",
