@@ -137,7 +137,7 @@ async def test_details_listings_and_selections_are_recorded(
     assert (listing["arguments"], listing["result"]) == ({"limit": 7, "offset": 0}, {"total": 1})
     assert str(selection["search_id"]) == answer.search_id
     assert selection["arguments"]["reasoning"] == "fits"
-    assert selection["result"] == {"version_id": found.version_id, "namespace": "formulary"}
+    assert selection["result"] == {"version_id": found.version_id, "namespace": "formulary", "supported": True}
 
 
 UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
@@ -306,7 +306,57 @@ async def test_a_selection_may_name_a_search_that_an_older_release_recorded(
     receipt = await service.record_selection(
         workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
     )
-    assert receipt.recorded
+    assert (receipt.recorded, receipt.supported) == (True, True)
+
+
+NO_EVIDENCE = (
+    "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
+    "or give the search_id of the answer that returned it"
+)
+
+
+@pytest.mark.parametrize(
+    "unseen",
+    [
+        {"labels": {"cluster": ["elsewhere"]}},  # excluded
+        {"min_confidence": 1.0},  # found, and kept back
+        {"exclude_keywords": ["restarts"], "context": INCIDENT},
+    ],
+)
+async def test_a_selection_that_its_search_did_not_return_is_recorded_as_unsupported(
+    catalog: None, service: CatalogService, audit: Recorded, unseen: dict[str, Any]
+) -> None:
+    request = search_request(query="OOMKilled", **unseen)
+    searched = await service.search(request, caller=CALLER)
+    receipt = await service.record_selection(
+        workflow_id="mine", reasoning="r", search_id=searched.search_id, context=request.context, caller=CALLER
+    )
+    assert searched.workflows == []
+    assert (receipt.recorded, receipt.supported, receipt.notes) == (True, False, [NO_EVIDENCE])
+    _, selection = await audit.rows()
+    assert (selection["outcome"], str(selection["search_id"])) == ("ok", searched.search_id)
+    assert selection["result"] == {
+        "version_id": receipt.version_id,
+        "namespace": "formulary",
+        "supported": False,
+    }
+
+
+async def test_a_selection_of_another_version_than_the_one_returned_is_unsupported(
+    catalog: None, service: CatalogService, workflows: CatalogWriter
+) -> None:
+    searched = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    await fill(workflows, [manifest.workflow("mine", version="2.0.0", customLabels={KEY: VALUE})])
+    chosen = {"workflow_id": "mine", "reasoning": "r", "search_id": searched.search_id}
+    newer = await service.record_selection(**chosen, context=INCIDENT, caller=CALLER)
+    returned = await service.record_selection(**chosen, version="1.0.0", context=INCIDENT, caller=CALLER)
+    assert (newer.version, newer.supported) == ("2.0.0", False)
+    assert (returned.version, returned.supported, returned.notes) == ("1.0.0", True, [])
+
+
+async def test_a_selection_that_names_no_search_is_supported(catalog: None, service: CatalogService) -> None:
+    receipt = await service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER)
+    assert (receipt.supported, receipt.notes) == (True, [])
 
 
 async def test_calls_of_an_incident_share_its_trace_and_others_that_of_their_search(

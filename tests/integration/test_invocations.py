@@ -14,7 +14,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.invocation import Invocation
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import (
     InputRefused,
     InvalidInput,
@@ -469,6 +469,23 @@ async def test_evidence_that_a_rule_asks_for_is_a_recorded_selection_with_reason
             workflow_id="slow", reasoning="It is the only one that fits.", context=STAGING, caller=LOCAL
         )
         answer = await service.invoke(asked("slow"), context=STAGING, caller=LOCAL)
+
+    assert (waiting.state, answer.state) == ("awaiting_approval", "completed")
+
+
+async def test_a_selection_that_its_search_did_not_return_is_no_evidence(
+    service: InvocationService, catalog: CatalogService, dsn: str, rules: ContractWriter
+) -> None:
+    await rules.save(rule("REQUIRE_EVIDENCE"), namespace="formulary", name="reasons", uid="1")
+    nothing = search_request(query="nodes", labels={"cluster": ["elsewhere"]}, context=STAGING)
+    searched = await catalog.search(nothing, caller=LOCAL)
+    chosen = {"workflow_id": "scale-out", "reasoning": "It is the only one that fits.", "context": STAGING}
+    await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
+    async with playing.operator(dsn):
+        waiting = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)
+        await catalog.record_selection(**chosen, caller=LOCAL)
+        await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
+        answer = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)
 
     assert (waiting.state, answer.state) == ("awaiting_approval", "completed")
 

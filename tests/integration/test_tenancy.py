@@ -351,6 +351,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "prepare_trace_months": writer,
         "recent_failures": server + writer,
         "search_recorded": server + writer,
+        "search_returned": server,
         "selection_of": server + writer,
         "trace_marks": server + writer,
     }

@@ -132,6 +132,11 @@ class SelectionReceipt(Answer):
     version: str
     version_id: str
     search_id: str
+    supported: bool = Field(
+        description="Whether the choice counts as evidence: false where search_id names a search that did not return "
+        "this version."
+    )
+    notes: list[str]
 
 
 class InvocationAnswer(Answer):

@@ -36,6 +36,11 @@ from formulary_catalog.store.search import SearchStore
 from formulary_catalog.store.traces import TraceStore
 from formulary_catalog.store.workflows import WorkflowReader
 
+_NO_EVIDENCE = (
+    "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
+    "or give the search_id of the answer that returned it"
+)
+
 
 def _whole(answer: SearchAnswer) -> SearchAnswer:
     return answer
@@ -282,6 +287,8 @@ class CatalogService:
     ) -> SelectionReceipt:
         """Write the caller's choice and its reasons into the trail.
 
+        A choice that the search it names did not return is recorded as unsupported, which is no evidence.
+
         Raises:
             InvalidInput: no reasoning, or a search id that is not one of this caller's for this incident.
             NotFound, ContextError, NotAllowed, Unavailable: as `details`.
@@ -302,13 +309,19 @@ class CatalogService:
                 self.traces, search_id, caller=caller.name, remediation_id=record.remediation_id
             )
             stored = found.stored
-            record.result = {"version_id": stored.version_id, "namespace": stored.namespace}
+            supported = record.search_id is None or await self.traces.search_returned(
+                record.search_id, version_id=stored.version_id
+            )
+            notes = [] if supported else [_NO_EVIDENCE]
+            record.result = {"version_id": stored.version_id, "namespace": stored.namespace, "supported": supported}
             return SelectionReceipt(
                 recorded=True,
                 workflow_id=found.workflow_id,
                 version=stored.version,
                 version_id=stored.version_id,
                 search_id=search_id,
+                supported=supported,
+                notes=notes,
             )
 
     async def incident(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:

@@ -120,6 +120,17 @@ class TraceStore:
 
         return await self._database.read(read)
 
+    async def search_returned(self, search_id: UUID, *, version_id: str) -> bool:
+        """Whether a recorded search returned this version; true where an older release did not record what it returned.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        (row,) = await self._database.fetch(
+            "select formulary.search_returned($1, $2) as returned", search_id, version_id
+        )
+        return row["returned"] is not False
+
 
 def _arguments(event: TraceEvent) -> tuple[str, str, str]:
     """Trace, kind and payload; the database takes caller and search from the payload, which the hash covers."""
