@@ -33,6 +33,8 @@ PAYLOADS = st.recursive(
     JSON, lambda inner: st.dictionaries(NAMES, inner | st.lists(inner, max_size=3), max_size=6), max_leaves=12
 )
 
+UNSUPPORTED = {**incident.SELECTION, "result": {**incident.SELECTION["result"], "supported": False}}
+
 
 def story(*happened: tuple[float, str, Any]) -> Story:
     return tell("rr-2026-0042", recalled("rr-2026-0042", happened))
@@ -115,6 +117,38 @@ def test_a_story_needs_events() -> None:
             "verdict: allowed as a dry run only",
             Tone.WAITING,
         ),
+        (
+            [("search", incident.SEARCH), ("selection", UNSUPPORTED)],
+            "named formulary/oom-raise@1.0.0, which its search did not return; nothing was run",
+            Tone.PLAIN,
+        ),
+        (
+            [("selection", incident.SELECTION), ("selection", UNSUPPORTED)],
+            "chose oom-raise@1.0.0; nothing was run",
+            Tone.PLAIN,
+        ),
+        (
+            [("search", incident.SEARCH), ("selection", {**incident.SELECTION, "outcome": "NotFound"})],
+            "nothing was chosen and nothing was run",
+            Tone.PLAIN,
+        ),
+        (
+            [
+                ("invocation.requested", {**incident.REQUESTED, "dry_run": True}),
+                ("invocation.finished", {**incident.FINISHED, "reason": "DryRun"}),
+            ],
+            "dry run of formulary/oom-raise@1.0.0 succeeded after 42 s",
+            Tone.GOOD,
+        ),
+        (
+            [
+                ("invocation.requested", incident.REQUESTED),
+                ("invocation.started", {**incident.STARTED, "dry_run": True}),
+                ("invocation.cancelled", incident.STARTED),
+            ],
+            "dry run of formulary/oom-raise@1.0.0 was cancelled after 1.0 s",
+            Tone.BAD,
+        ),
         ([("list", call(result={"total": 7}))], "listed the catalog: 7 workflows", Tone.PLAIN),
     ],
 )
@@ -136,6 +170,51 @@ def test_each_run_has_an_outcome_of_its_own() -> None:
         "run of formulary/oom-raise@1.0.0 was cancelled after 2.0 s",
         "run of formulary/restart@2.0.0 refused",
     ]
+
+
+@pytest.mark.parametrize(
+    ("happened", "chosen"),
+    [
+        ([("selection", incident.SELECTION)], True),
+        ([("selection", {**incident.SELECTION, "result": {**incident.SELECTION["result"], "supported": True}})], True),
+        ([("selection", UNSUPPORTED)], False),
+        ([("selection", UNSUPPORTED), ("selection", incident.SELECTION)], True),
+        ([("selection", {**incident.SELECTION, "outcome": "InvalidInput"})], False),
+        ([("invocation.requested", incident.REQUESTED)], False),
+        ([("invocation.requested", incident.REQUESTED), ("invocation.decided", incident.WAITS)], False),
+        ([("invocation.requested", incident.REQUESTED), ("invocation.started", incident.STARTED)], True),
+        (
+            [
+                ("invocation.requested", {**incident.REQUESTED, "dry_run": True}),
+                ("invocation.started", {**incident.STARTED, "dry_run": True}),
+                ("invocation.finished", {**incident.FINISHED, "reason": "DryRun"}),
+            ],
+            False,
+        ),
+        (
+            [
+                ("invocation.requested", {**incident.REQUESTED, "dry_run": True}),
+                ("invocation.finished", {**incident.FINISHED, "reason": "DryRun"}),
+            ],
+            False,
+        ),
+        ([("invocation.refused", {"invocation_id": incident.RUN, "version_id": incident.CHOSEN})], False),
+    ],
+)
+def test_chosen_is_what_was_selected_or_really_run(happened: list[tuple[str, Any]], chosen: bool) -> None:
+    events = [("search", incident.SEARCH), *happened]
+    told = story(*((float(second), *event) for second, event in enumerate(events)))
+    marked = [line.text for line in told.passages[0].telling.lines if "(chosen" in line.text]
+    assert [text.split()[0] for text in marked] == (["formulary/oom-raise@1.0.0"] if chosen else [])
+
+
+def test_a_choice_that_its_search_did_not_return_is_told_as_no_evidence() -> None:
+    passage = story((0, "search", incident.SEARCH), (1, "selection", UNSUPPORTED)).passages[1]
+    assert passage.telling.tone is Tone.WAITING
+    assert [(line.label, line.text) for line in passage.telling.lines][-1] == (
+        "evidence",
+        "none: the search that it names did not return this version",
+    )
 
 
 def test_a_choice_that_no_search_found_stands_out() -> None:

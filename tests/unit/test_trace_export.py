@@ -154,3 +154,15 @@ def test_no_two_traces_share_a_directory(one: str, other: str) -> None:
     assert len(name.encode()) <= 255
     assert re.fullmatch(r"[A-Za-z0-9_~%-][A-Za-z0-9_.~%-]*", name)
     assert (name == directory_name(other)) is (one == other)
+
+
+def test_the_page_of_a_dry_run_says_that_nothing_was_chosen() -> None:
+    events = trace(
+        (0, "search", incident.SEARCH),
+        (1, "invocation.requested", {**incident.REQUESTED, "dry_run": True}),
+        (2, "invocation.started", {**incident.STARTED, "dry_run": True}),
+        (3, "invocation.finished", {**incident.FINISHED, "reason": "DryRun"}),
+    )
+    page = files(events)["verdict.md"]
+    assert "chosen" not in page
+    assert "dry run of formulary/oom-raise@1.0.0 succeeded" in page

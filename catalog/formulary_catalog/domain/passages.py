@@ -12,12 +12,13 @@ from formulary_catalog.domain.telling import Known, Line, Telling, Tone, lines
 
 _SHOWN_CANDIDATES = 5
 _OK = ("", "ok")
+_NO_EVIDENCE = "none: the search that it names did not return this version"
 
 
 def telling(kind: str, payload: Recorded, *, known: Known) -> Telling:
     """An event in words; one of a kind that is not known is told by its fields."""
     attempt = _ATTEMPTS.get(kind)
-    if attempt is not None and payload.text("outcome") not in _OK:
+    if attempt is not None and not is_ok(payload):
         why = payload.inner("result").text("error") or payload.text("outcome")
         return Telling(
             title=f"{attempt(payload, known)}: failed",
@@ -26,6 +27,16 @@ def telling(kind: str, payload: Recorded, *, known: Known) -> Telling:
         )
     tell = _TELLERS.get(kind)
     return tell(payload, known) if tell is not None else _unknown(kind, payload)
+
+
+def is_ok(payload: Recorded) -> bool:
+    """Whether the call was answered."""
+    return payload.text("outcome") in _OK
+
+
+def is_supported(payload: Recorded) -> bool:
+    """Whether a selection counts: not where its search did not return the version. Older releases did not look."""
+    return payload.inner("result").as_dict().get("supported") is not False
 
 
 def _searching(payload: Recorded, known: Known) -> str:
@@ -85,22 +96,26 @@ def _list(payload: Recorded, known: Known) -> Telling:
 
 
 def _choosing(payload: Recorded, known: Known) -> str:
-    return f"chose {known.workflow(payload)}"
+    return f"tried to choose {known.workflow(payload)}"
 
 
 def _selection(payload: Recorded, known: Known) -> Telling:
     arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
-    if version_id in known.found:
+    supported, name = is_supported(payload), known.workflow(payload)
+    if not supported:
+        rank = ""
+    elif version_id in known.found:
         rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in the search before"
     else:
         rank = "the search before did not find it" if known.found else ""
     return Telling(
-        title=_choosing(payload, known),
-        tone=Tone.GOOD,
+        title=f"chose {name}" if supported else f"named {name}, which its search did not return",
+        tone=Tone.GOOD if supported else Tone.WAITING,
         lines=lines(
             Line(label="because", text=arguments.text("reasoning")),
             Line(label="confidence", text=arguments.text("confidence")),
             Line(label="rank", text=rank, tone=Tone.PLAIN if version_id in known.found else Tone.WAITING),
+            Line(label="evidence", text="" if supported else _NO_EVIDENCE, tone=Tone.WAITING),
         ),
     )
 

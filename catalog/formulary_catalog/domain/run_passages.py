@@ -70,14 +70,13 @@ def _judged(payload: Recorded, known: Known, *, verb: str, tone: Tone) -> Tellin
 
 
 def _started(payload: Recorded, known: Known) -> Telling:
-    dry = "dry " if payload.flag("dry_run") else ""
-    return Telling(title=f"{dry}run of {known.workflow(payload)} started")
+    return Telling(title=f"{_run(payload, known)} started")
 
 
 def _finished(payload: Recorded, known: Known) -> Telling:
     said, tone = _PHASES.get(payload.text("phase"), (f"ended as {payload.text('phase') or 'unknown'}", Tone.WAITING))
     return Telling(
-        title=f"run of {known.workflow(payload)} {said}{_after(payload, known)}",
+        title=f"{_run(payload, known)} {said}{_after(payload, known)}",
         tone=tone,
         lines=lines(
             Line(label="reason", text=payload.text("reason")),
@@ -90,7 +89,7 @@ def _finished(payload: Recorded, known: Known) -> Telling:
 
 def _cancelled(payload: Recorded, known: Known) -> Telling:
     return Telling(
-        title=f"run of {known.workflow(payload)} was cancelled{_after(payload, known)}",
+        title=f"{_run(payload, known)} was cancelled{_after(payload, known)}",
         tone=Tone.BAD,
         lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=payload.text("message"))),
     )
@@ -103,6 +102,10 @@ def _refused(payload: Recorded, known: Known) -> Telling:
         tone=Tone.BAD,
         lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=why, tone=Tone.BAD)),
     )
+
+
+def _run(payload: Recorded, known: Known) -> str:
+    return f"{'dry run' if known.dry else 'run'} of {known.workflow(payload)}"
 
 
 def _place(payload: Recorded) -> str:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from formulary_catalog.domain.chain import StoredEvent, is_event
-from formulary_catalog.domain.passages import telling
+from formulary_catalog.domain.passages import is_ok, is_supported, telling
 from formulary_catalog.domain.recorded import Recorded
 from formulary_catalog.domain.telling import Known, Telling, Tone, workflow_name
 
 _RUN = "invocation."
+_STARTED = "invocation.started"
+_SELECTION = "selection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class _Reader:
     names: dict[str, str] = field(default_factory=dict)
     found: tuple[str, ...] = ()
     started: dict[str, datetime] = field(default_factory=dict)
+    dry: set[str] = field(default_factory=set)
 
     def read(self, scene: _Scene) -> Telling:
         if scene.damaged:
@@ -92,6 +95,7 @@ class _Reader:
             names=self.names,
             chosen=self.chosen,
             found=self.found,
+            dry=scene.payload.text("invocation_id") in self.dry,
             ran_for=None if begun is None else (scene.at - begun).total_seconds(),
         )
         return telling(scene.kind, scene.payload, known=known)
@@ -104,7 +108,9 @@ class _Reader:
             self.names |= {each.text("version_id"): name for each in candidates if (name := each.text("workflow"))}
         elif invocation_id and (name := workflow_name(scene.payload)):
             self.names.setdefault(invocation_id, name)
-        if scene.kind == "invocation.started":
+        if invocation_id and _is_dry(scene):
+            self.dry.add(invocation_id)
+        if scene.kind == _STARTED:
             self.started[invocation_id] = scene.at
 
 
@@ -124,24 +130,41 @@ def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
 
 
 def _chosen(scenes: Sequence[_Scene]) -> frozenset[str]:
-    """The versions that were selected or run, so that the candidates among which they were can say so."""
-    selected = {scene.payload.inner("result").text("version_id") for scene in scenes if scene.kind == "selection"}
-    run = {scene.payload.text("version_id") for scene in scenes if scene.kind.startswith(_RUN)}
+    """The versions that were selected or really run, so that the candidates among which they were can say so."""
+    selected = {scene.payload.inner("result").text("version_id") for scene in scenes if _is_choice(scene)}
+    begun = {scene.payload.text("invocation_id") for scene in scenes if scene.kind == _STARTED and not _is_dry(scene)}
+    run = {
+        scene.payload.text("version_id")
+        for scene in scenes
+        if scene.kind.startswith(_RUN) and scene.payload.text("invocation_id") in begun - {""}
+    }
     return frozenset(selected | run) - {""}
+
+
+def _is_choice(scene: _Scene) -> bool:
+    return scene.kind == _SELECTION and is_ok(scene.payload) and is_supported(scene.payload)
+
+
+def _is_dry(scene: _Scene) -> bool:
+    return scene.payload.flag("dry_run")
 
 
 def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Telling, ...]:
     """The newest of each run; without one, how far it went."""
     runs: dict[str, Telling] = {}
     last: dict[str, Telling] = {}
+    choices: dict[bool, Telling] = {}
     for scene, passage in zip(scenes, passages, strict=True):
         last[scene.kind] = passage.telling
         if scene.kind.startswith(_RUN):
             runs[scene.payload.text("invocation_id")] = passage.telling
+        elif scene.kind == _SELECTION and is_ok(scene.payload):
+            choices[is_supported(scene.payload)] = passage.telling
     if runs:
         return tuple(runs.values())
-    if "selection" in last:
-        return (Telling(title=f"{last['selection'].title}; nothing was run"),)
+    if choices:
+        choice = choices.get(True) or choices[False]
+        return (Telling(title=f"{choice.title}; nothing was run"),)
     if "governance.verdict" in last:
         return (last["governance.verdict"],)
     return (Telling(title="nothing was chosen and nothing was run") if "search" in last else passages[-1].telling,)

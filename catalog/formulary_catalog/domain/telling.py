@@ -40,14 +40,15 @@ class Telling:
 class Known:
     """What the trace says elsewhere that an event needs to be understood.
 
-    `names` are workflows by version id and by invocation id; `chosen` the version ids that were selected or run at any
-    time; `found` those that the last search found, in its order; `ran_for` the seconds that the run
-    has taken so far.
+    `names` are workflows by version id and by invocation id; `chosen` the version ids that were selected or really run
+    at any time; `found` those that the last search found, in its order; `dry` whether the run is a dry one; `ran_for`
+    the seconds that it has taken so far.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     chosen: frozenset[str] = frozenset()
     found: tuple[str, ...] = ()
+    dry: bool = False
     ran_for: float | None = None
 
     def workflow(self, payload: Recorded) -> str:
