@@ -347,7 +347,7 @@ async def test_a_selection_of_another_version_than_the_one_returned_is_unsupport
 ) -> None:
     searched = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
     await fill(workflows, [manifest.workflow("mine", version="2.0.0", customLabels={KEY: VALUE})])
-    chosen = {"workflow_id": "mine", "reasoning": "r", "search_id": searched.search_id}
+    chosen: dict[str, Any] = {"workflow_id": "mine", "reasoning": "r", "search_id": searched.search_id}
     newer = await service.record_selection(**chosen, context=INCIDENT, caller=CALLER)
     returned = await service.record_selection(**chosen, version="1.0.0", context=INCIDENT, caller=CALLER)
     assert (newer.version, newer.supported) == ("2.0.0", False)

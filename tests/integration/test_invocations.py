@@ -479,7 +479,11 @@ async def test_a_selection_that_its_search_did_not_return_is_no_evidence(
     await rules.save(rule("REQUIRE_EVIDENCE"), namespace="formulary", name="reasons", uid="1")
     nothing = search_request(query="nodes", labels={"cluster": ["elsewhere"]}, context=STAGING)
     searched = await catalog.search(nothing, caller=LOCAL)
-    chosen = {"workflow_id": "scale-out", "reasoning": "It is the only one that fits.", "context": STAGING}
+    chosen: dict[str, Any] = {
+        "workflow_id": "scale-out",
+        "reasoning": "It is the only one that fits.",
+        "context": STAGING,
+    }
     await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
     async with playing.operator(dsn):
         waiting = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)

@@ -31,6 +31,7 @@ TABLES = (
     "admission_record",
     "alembic_version",
     "audit_event",
+    "digest_key",
     "embedding",
     "embedding_model",
     "executor",
@@ -40,6 +41,7 @@ TABLES = (
     "invocation_secret",
     "leadership",
     "request_context",
+    "sealed_constraints",
     "tenant",
     "trace_checkpoint",
     "trace_event",
@@ -53,7 +55,9 @@ TABLES = (
 )
 FILLED = {
     "alembic_version",
+    "digest_key",
     "request_context",
+    "sealed_constraints",
     "tenant",
     "trace_event",
     "trace_head",
@@ -62,7 +66,7 @@ FILLED = {
     "workflow_search",
     "workflow_version",
 }
-SECURED = {"request_context", "trace_event", "trace_head", "workflow_search", "workflow_version"}
+SECURED = {"request_context", "sealed_constraints", "trace_event", "trace_head", "workflow_search", "workflow_version"}
 RUNS = {"governance_contract", "invocation", "invocation_approval", "executor", "workflow_outcome"}
 """What the server reads of runs."""
 RUNS_OF_NAMESPACES = ("governance_contract", "invocation", "invocation_approval")
@@ -208,8 +212,9 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
         )
     }
     # The names of namespaces are needed to enter one, the revisions to know schema and words, the models to embed
-    # queries; nothing else is readable.
-    shared = {f"formulary.{name}" for name in ("alembic_version", "embedding_model", "tenant", "word_revision")}
+    # queries, the key to digest custom labels; nothing else is readable.
+    needed = ("alembic_version", "digest_key", "embedding_model", "tenant", "word_revision")
+    shared = {f"formulary.{name}" for name in needed}
     assert readable == shared | {f"formulary.{name}" for name in SECURED | RUNS}
     for name in readable - shared:
         assert await _rows(reading, f"select * from {name}") == []
@@ -247,7 +252,7 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
         """
     )
-    names = ("workflow_version", "workflow_search", "request_context", *RUNS_OF_NAMESPACES)
+    names = ("workflow_version", "workflow_search", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
     # What the webhook noted is for the writer alone.
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | {"admission_record": False}
 
@@ -345,12 +350,14 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
     )
     server, writer = ["formulary_server"], ["formulary_writer"]
     assert {row["name"]: row["callers"] for row in rows} == {
+        "append_sealed": server + writer,
         "append_trace": server + writer,
         "begin_checkpoint": writer,
         "end_checkpoint": writer,
         "prepare_trace_months": writer,
         "recent_failures": server + writer,
         "search_recorded": server + writer,
+        "sealed_namespaces": server,
         "search_returned": server,
         "selection_of": server + writer,
         "trace_marks": server + writer,

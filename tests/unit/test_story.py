@@ -217,6 +217,25 @@ def test_a_choice_that_its_search_did_not_return_is_told_as_no_evidence() -> Non
     )
 
 
+def test_a_search_is_told_with_what_the_incident_demanded_and_what_was_read_from_the_query() -> None:
+    applied = {
+        "given": {"component": ["v1/Pod"]},
+        "incident": {"environment": "production", "priority": "P0"},
+        "detected": {"hpaenabled": "true"},
+        "inferred": {"signal_type": "OOMKilled"},
+        "custom_labels": "hmac-sha256:0d1e",
+        "notes": ["environment was set by the incident's context, not by the call"],
+    }
+    (passage,) = story((0, "search", {**incident.SEARCH, "constraints": applied})).passages
+    assert [(line.label, line.text) for line in passage.telling.lines][2:7] == [
+        ("incident", "environment production; priority P0"),
+        ("detected", "hpaenabled true"),
+        ("inferred", "signal_type OOMKilled"),
+        ("custom", "labels of the incident, sealed"),
+        ("note", "environment was set by the incident's context, not by the call"),
+    ]
+
+
 def test_a_choice_that_no_search_found_stands_out() -> None:
     told = story(
         (0, "search", call(result={"candidates": [{"version_id": "wf_ver_x"}]})), (1, "selection", incident.SELECTION)

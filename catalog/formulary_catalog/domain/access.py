@@ -59,18 +59,24 @@ class Caller:
     access: Access
     may_set_context: bool = False
 
-    async def require(self, right: Right, *, namespace: str) -> None:
-        """Check one right.
+    async def require(self, right: Right, *, namespace: str | None) -> None:
+        """Check one right; in all namespaces where the namespace is None.
 
         Raises:
             NotAllowed: the caller does not have it.
             Unavailable: it cannot be decided now.
         """
-        if not await self.access.allows(right, namespace=namespace):
+        if await self.access.allows(right, namespace=namespace):
+            return
+        if namespace is None:
             raise NotAllowed(
-                f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask whoever administers "
-                "the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+                f"{self.name} may not {right} in all namespaces, which this call needs; ask whoever administers the "
+                "cluster for a ClusterRoleBinding that allows it; retrying unchanged will fail again"
             )
+        raise NotAllowed(
+            f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask whoever administers "
+            "the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+        )
 
 
 class Authenticator(Protocol):

@@ -22,7 +22,7 @@ _RUN_DECISIONS = {
     "AWAIT": GateDecision.UNKNOWN,
     "BLOCK": GateDecision.BLOCK,
 }
-_READS = frozenset({"search", "details", "list", "selection", "status"})
+_READS = frozenset({"search", "details", "list", "selection", "constraints", "status"})
 
 
 def directory_name(trace_id: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from formulary_catalog.domain.chain import MAX_TRACE_ID, OWN_TRACE
+from formulary_catalog.domain.sealing import Sealed
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
@@ -126,6 +127,7 @@ class NewInvocation:
     `salt` is kept beside the run and nowhere else: without it a digest in the trail tells nothing of a short secret.
 
     `facts` is what the rules judge, as it was when the run was asked for: `domain.governance.gate.RunFacts` as JSON.
+    `sealed` is what the incident demanded.
     """
 
     id: str
@@ -149,6 +151,7 @@ class NewInvocation:
     timeout_seconds: float
     idempotency_key: str = ""
     dry_run: bool = False
+    sealed: Sealed | None = None
     salt: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
 
     @property

@@ -53,6 +53,7 @@ def _search(payload: Recorded, known: Known) -> Telling:
         lines=lines(
             Line(label="labels", text=_labels(arguments.inner("labels"))),
             Line(label="without", text=", ".join(arguments.texts("exclude_keywords"))),
+            _constraints(payload.inner("constraints")),
             Line(label="ranked", text=payload.text("mode")),
             *(
                 _candidate(candidate, rank=rank, known=known)
@@ -61,6 +62,14 @@ def _search(payload: Recorded, known: Known) -> Telling:
             Line(label="", text=f"and {left} more" if left > 0 else ""),
         ),
     )
+
+
+def _constraints(applied: Recorded) -> Iterator[Line]:
+    """What was demanded beside the labels of the call; of custom labels that there were some."""
+    for name in ("incident", "detected", "inferred"):
+        yield Line(label=name, text="; ".join(f"{key} {value}" for key, value in applied.inner(name).pairs()))
+    yield Line(label="custom", text="labels of the incident, sealed" if applied.text("custom_labels") else "")
+    yield from (Line(label="note", text=note) for note in applied.texts("notes"))
 
 
 def _labels(asked: Recorded) -> str:
@@ -120,6 +129,10 @@ def _selection(payload: Recorded, known: Known) -> Telling:
     )
 
 
+def _unsealing(payload: Recorded, known: Known) -> str:
+    return "read what the incident demanded, custom labels included"
+
+
 def _status(payload: Recorded, known: Known) -> Telling:
     return Telling(title=f"asked how the run of {known.workflow(payload)} stands")
 
@@ -133,6 +146,7 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "details": _reading,
     "list": _listing,
     "selection": _choosing,
+    "constraints": _unsealing,
     "governance.gate": lambda payload, known: "gate",
     "governance.enforce": lambda payload, known: "contract",
     "governance.verdict": lambda payload, known: "verdict",
@@ -143,6 +157,7 @@ _TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
     "details": lambda payload, known: Telling(title=_reading(payload, known)),
     "list": _list,
     "selection": _selection,
+    "constraints": lambda payload, known: Telling(title=_unsealing(payload, known)),
     "status": _status,
     **GOVERNANCE_TELLERS,
     **RUN_TELLERS,

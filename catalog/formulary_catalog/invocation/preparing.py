@@ -9,6 +9,7 @@ from formulary_catalog.domain.governance.facts import run_facts, target_of
 from formulary_catalog.domain.inputs import check_input
 from formulary_catalog.domain.invocation import NewInvocation, Source, duration_seconds, id_of_request
 from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.sealing import seal
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.invocation.engines import manifest_of
 from formulary_catalog.invocation.request import InvocationRequest
@@ -37,12 +38,14 @@ class Preparation:
         traces: TraceStore,
         executors: ExecutorReader,
         shared_namespace: str,
+        strict_keys: frozenset[str],
         max_timeout_seconds: float,
     ) -> None:
         self._finder = finder
         self._traces = traces
         self._executors = executors
         self._shared_namespace = shared_namespace
+        self._strict_keys = strict_keys
         self._max_timeout_seconds = max_timeout_seconds
 
     async def prepare(
@@ -107,6 +110,7 @@ class Preparation:
             timeout_seconds=timeout_seconds,
             idempotency_key=request.idempotency_key,
             dry_run=request.dry_run,
+            sealed=seal(context, strict_keys=self._strict_keys),
         )
         return Prepared(new=new, found=found)
 

@@ -22,7 +22,7 @@ from formulary_catalog.invocation.preparing import Preparation
 from formulary_catalog.invocation.request import MAX_TIMEOUT_MS, InvocationRequest
 from formulary_catalog.invocation.waiting import Progress, RunWatch, no_progress
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.search.trail import Record, Trail
+from formulary_catalog.search.trail import Record
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.executors import ExecutorReader
@@ -39,7 +39,7 @@ class InvocationService:
         database = catalog.database
         self._store = InvocationStore(database, shared_namespace=settings.catalog_namespace)
         self._approvals = ApprovalStore(database)
-        self._trail = Trail(catalog.traces)
+        self._trail = catalog.trail
         self._watch = RunWatch(self._store)
         self._limits = Limits(per_hour=settings.invocations_per_hour, concurrent=settings.concurrent_invocations)
         self._preparation = Preparation(
@@ -47,6 +47,7 @@ class InvocationService:
             traces=catalog.traces,
             executors=ExecutorReader(database),
             shared_namespace=settings.catalog_namespace,
+            strict_keys=settings.strict_custom_labels,
             max_timeout_seconds=(settings.max_timeout_ms or MAX_TIMEOUT_MS) / 1000,
         )
 

@@ -15,8 +15,10 @@ from formulary_catalog.domain.choosing import what_to_check
 from formulary_catalog.domain.presenting import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.request import SearchRequest
 from formulary_catalog.domain.scoring import Scored, SearchMode
+from formulary_catalog.domain.sealing import KeyedDigest
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.applied import applied_constraints
 from formulary_catalog.search.notes import search_notes
 from formulary_catalog.search.parsed import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.planning import SearchPlan, plan_search
@@ -53,7 +55,14 @@ class Searcher:
         self._metrics = metrics
 
     async def search(
-        self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record, fit: Fit
+        self,
+        request: SearchRequest,
+        *,
+        caller: Caller,
+        search_id: UUID,
+        record: Record,
+        digest: KeyedDigest,
+        fit: Fit,
     ) -> SearchAnswer:
         """The answer as `fit` leaves it; `record` is filled for the audit trail on the way.
 
@@ -99,6 +108,15 @@ class Searcher:
             )
         )
         record.mode = ranking.mode
+        parsed_query = ranking.chosen.parsed
+        record.constraints = applied_constraints(
+            request,
+            context=scope.context,
+            constraints=ranking.chosen.constraints,
+            inferred={"signal_type": parsed_query.signal_type, "severity": parsed_query.severity},
+            notes=answer.notes,
+            digest=digest,
+        )
         record.result = _audited(
             page,
             ranking=ranking,

@@ -25,6 +25,7 @@ from formulary_catalog.search.finding import WorkflowFinder
 from formulary_catalog.search.own_searches import own_search
 from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.scope import Scoping
+from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.searcher import Fit, Searcher
 from formulary_catalog.search.trail import OK, Trail
 from formulary_catalog.search.vectors import QueryVectors
@@ -53,7 +54,8 @@ class CatalogService:
         self.database = database
         self.traces = TraceStore(database)
         self._workflows = WorkflowReader(database)
-        self.trail = Trail(self.traces)
+        self.trail = Trail(self.traces, strict_keys=settings.strict_custom_labels)
+        self.sealed = SealedConstraints(database, trail=self.trail)
         self._contexts = ContextResolver(
             reader=ContextReader(database),
             policy=policy,
@@ -186,8 +188,10 @@ class CatalogService:
             async with self.trail.record(
                 "search", caller=caller, reference=request.context, arguments=_arguments(request), search_id=search_id
             ) as record:
+                record.custom_labels = request.custom_labels
+                digest = await self.traces.digest()
                 answer = await self._searcher.search(
-                    request, caller=caller, search_id=search_id, record=record, fit=fit
+                    request, caller=caller, search_id=search_id, record=record, digest=digest, fit=fit
                 )
             mode, outcome = answer.search_mode, OK
             return answer

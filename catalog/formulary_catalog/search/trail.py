@@ -14,6 +14,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.invocation import trace_id
 from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.sealing import seal
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.store.traces import TraceEvent, TraceStore
 
@@ -31,7 +32,8 @@ _log = structlog.get_logger(__name__)
 class Record:
     """What the running call has to say about itself so far. `search_id` is that of a search of the same caller.
 
-    `trace_id` is the chain it goes to; empty for the one that follows from the rest.
+    `trace_id` is the chain it goes to; empty for the one that follows from the rest. `context` is sealed, and so are
+    `custom_labels`: those of a caller that may give them. `constraints` is what narrowed a search.
     """
 
     trace_id: str = ""
@@ -40,6 +42,9 @@ class Record:
     search_id: UUID | None = None
     mode: str = ""
     result: Mapping[str, Any] = field(default_factory=dict)
+    constraints: Mapping[str, Any] = field(default_factory=dict)
+    context: RequestContext | None = field(default=None, repr=False)
+    custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def claimed(cls, reference: ContextReference, *, search_id: UUID | None = None) -> "Record":
@@ -51,17 +56,19 @@ class Record:
         )
 
     def belongs_to(self, context: RequestContext | None) -> None:
-        """Note the incident, by name only."""
+        """Note the incident: events name it, and what it demands is sealed."""
         if context is not None:
+            self.context = context
             self.remediation_id = context.remediation_id
             self.analysis = f"{context.namespace}/{context.name}"
 
 
 class Trail:
-    """Wraps calls so that none ends without an event in the trail."""
+    """Wraps calls so that none ends without an event in the trail. `strict_keys` are those of the settings."""
 
-    def __init__(self, traces: TraceStore) -> None:
+    def __init__(self, traces: TraceStore, *, strict_keys: frozenset[str]) -> None:
         self._traces = traces
+        self._strict_keys = strict_keys
 
     @asynccontextmanager
     async def record(
@@ -82,7 +89,7 @@ class Trail:
         record = Record.claimed(reference, search_id=search_id)
 
         def event(outcome: str) -> TraceEvent:
-            return _event(
+            return self._event(
                 action,
                 caller=caller,
                 record=record,
@@ -119,7 +126,7 @@ class Trail:
         record = Record.claimed(reference)
         record.result = {"error": str(error)}
         await self._append_after_failure(
-            _event(
+            self._event(
                 action,
                 caller=caller,
                 record=record,
@@ -138,35 +145,37 @@ class Trail:
         except (Unavailable, TimeoutError):
             _log.error("audit_event_lost", audited_action=event.kind, outcome=event.payload["outcome"])
 
-
-def _event(
-    action: str,
-    *,
-    caller: Caller,
-    record: Record,
-    arguments: Mapping[str, Any],
-    outcome: str,
-    duration_ms: float,
-    gate: Mapping[str, str],
-) -> TraceEvent:
-    said = {
-        "action": action,
-        "outcome": outcome,
-        "duration_ms": duration_ms,
-        "remediation_id": record.remediation_id,
-        "analysis": record.analysis,
-        "mode": record.mode,
-        "arguments": arguments,
-        "result": record.result,
-        "gate": gate,
-    }
-    return TraceEvent(
-        trace_id=record.trace_id or trace_of(record),
-        kind=action,
-        caller=caller.name,
-        payload={name: value for name, value in said.items() if value not in ("", {})},
-        search_id=record.search_id,
-    )
+    def _event(
+        self,
+        action: str,
+        *,
+        caller: Caller,
+        record: Record,
+        arguments: Mapping[str, Any],
+        outcome: str,
+        duration_ms: float,
+        gate: Mapping[str, str],
+    ) -> TraceEvent:
+        said = {
+            "action": action,
+            "outcome": outcome,
+            "duration_ms": duration_ms,
+            "remediation_id": record.remediation_id,
+            "analysis": record.analysis,
+            "mode": record.mode,
+            "arguments": arguments,
+            "constraints": record.constraints,
+            "result": record.result,
+            "gate": gate,
+        }
+        return TraceEvent(
+            trace_id=record.trace_id or trace_of(record),
+            kind=action,
+            caller=caller.name,
+            payload={name: value for name, value in said.items() if value not in ("", {})},
+            search_id=record.search_id,
+            sealed=seal(record.context, strict_keys=self._strict_keys, custom_labels=record.custom_labels),
+        )
 
 
 def trace_of(record: Record) -> str:

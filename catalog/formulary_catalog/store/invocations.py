@@ -11,6 +11,7 @@ from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision
 from formulary_catalog.domain.invocation import Invocation, NewInvocation, Phase, Reason, Source, Target
 from formulary_catalog.domain.judging import REPEAT_HOURS, Selection, Situation, Standing, judge, standing
+from formulary_catalog.domain.sealing import Sealed
 from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.traces import TraceEvent, append_event
@@ -295,7 +296,7 @@ async def _tell(connection: Connection, new: NewInvocation, *, stands: Standing)
         "dry_run": new.dry_run,
         "analysis": new.analysis,
     }
-    await tell(connection, new, kind="invocation.requested", payload=requested)
+    await tell(connection, new, kind="invocation.requested", payload=requested, sealed=new.sealed)
     await tell(connection, new, kind="invocation.decided", payload=decided(stands))
 
 
@@ -311,6 +312,7 @@ async def tell(
     kind: str,
     payload: Mapping[str, Any],
     caller: str = "",
+    sealed: Sealed | None = None,
 ) -> None:
     """Write into the trail of a run, in the transaction of what is written about."""
     await append_event(
@@ -321,5 +323,6 @@ async def tell(
             caller=caller or run.requester,
             payload={"invocation_id": run.id, **payload},
             search_id=run.search_id,
+            sealed=sealed,
         ),
     )

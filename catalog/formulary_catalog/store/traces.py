@@ -7,11 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from cachetools import TTLCache
 from pydantic_core import from_json
 
 from formulary_catalog.domain.chain import StoredEvent, canonical
 from formulary_catalog.domain.replay import Replay
+from formulary_catalog.domain.sealing import KeyedDigest, Sealed
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.sealed import KEY
 from formulary_catalog.store.trace_reading import events_of, name_trace, replay_of
 
 _NUL = "\0"
@@ -19,17 +22,25 @@ _DEEPEST = 64
 """Levels of lists and objects: what is nested deeper, as the outputs of a run may be, no verification could read."""
 _TOO_DEEP = "(nested too deep to be recorded)"
 _APPEND = "select seq, hash, at from formulary.append_trace($1, $2, $3)"
+_APPEND_SEALED = "select seq, hash, at from formulary.append_sealed($1, $2, $3, $4, $5, $6)"
+_SEALED_KNOWN = 10_000
+_SEALED_SECONDS = 3600.0
+"""A copy that was written is there for longer than this: it lives as long as its trace, which is months."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceEvent:
-    """What happened. `search_id` is that of the search it belongs to. Never holds custom labels or sensitive inputs."""
+    """What happened. `search_id` is that of the search it belongs to. Never holds custom labels or sensitive inputs.
+
+    `sealed` is what the incident demanded: a copy of it is kept beside the trace, and the payload holds its digest.
+    """
 
     trace_id: str
     kind: str
     caller: str
     payload: Mapping[str, Any] = field(default_factory=dict)
     search_id: UUID | None = None
+    sealed: Sealed | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,11 @@ async def append_event(connection: Connection, event: TraceEvent) -> Appended:
 
     The trace is locked until then, so appends belong at the end of a transaction.
     """
-    row = await connection.fetchrow(_APPEND, *_arguments(event))
+    if event.sealed is None:
+        row = await connection.fetchrow(_APPEND, *_arguments(event))
+    else:
+        digest = KeyedDigest(await connection.fetchval(KEY)).of(event.sealed.content)
+        row = await connection.fetchrow(_APPEND_SEALED, *_arguments(event, digest), *_copy(event.sealed, digest))
     assert row is not None
     return Appended(seq=row["seq"], hash=row["hash"], at=row["at"])
 
@@ -56,14 +71,36 @@ class TraceStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._digest: KeyedDigest | None = None
+        self._sealed: TTLCache[tuple[str, str], bool] = TTLCache(_SEALED_KNOWN, ttl=_SEALED_SECONDS)
+
+    async def digest(self) -> KeyedDigest:
+        """The keyed digest of this database; asked for once.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        if self._digest is None:
+            (row,) = await self._database.fetch(KEY)
+            self._digest = KeyedDigest(row["key"])
+        return self._digest
 
     async def append(self, event: TraceEvent) -> None:
-        """Write one event, in one round trip and a transaction of its own.
+        """Write one event, in one round trip and a transaction of its own, with a copy of what is sealed if it is new.
 
         Raises:
             Unavailable: it was not written, and the call that it records must fail.
         """
-        await self._database.execute(_APPEND, *_arguments(event))
+        if event.sealed is None:
+            await self._database.execute(_APPEND, *_arguments(event))
+            return
+        digest = (await self.digest()).of(event.sealed.content)
+        copy = (event.trace_id, digest)
+        if copy in self._sealed:
+            await self._database.execute(_APPEND, *_arguments(event, digest))
+            return
+        await self._database.execute(_APPEND_SEALED, *_arguments(event, digest), *_copy(event.sealed, digest))
+        self._sealed[copy] = True
 
     async def events(self, trace_id: str) -> list[StoredEvent]:
         """The events of a trace, in order; none where there is no such trace.
@@ -132,12 +169,21 @@ class TraceStore:
         return row["returned"] is not False
 
 
-def _arguments(event: TraceEvent) -> tuple[str, str, str]:
-    """Trace, kind and payload; the database takes caller and search from the payload, which the hash covers."""
+def _arguments(event: TraceEvent, sealed: str = "") -> tuple[str, str, str]:
+    """Trace, kind and payload; the database takes caller and search from the payload, which the hash covers.
+
+    `sealed` is the digest of what is kept beside the trace.
+    """
     said = {**event.payload, "caller": event.caller}
+    if sealed:
+        said["sealed"] = sealed
     if event.search_id is not None:
         said["search_id"] = str(event.search_id)
     return event.trace_id, event.kind, _text(said)
+
+
+def _copy(sealed: Sealed, digest: str) -> tuple[str, str, str]:
+    return digest, sealed.namespace, sealed.content
 
 
 def _text(said: Mapping[str, Any]) -> str:

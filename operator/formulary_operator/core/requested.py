@@ -23,6 +23,7 @@ from formulary_catalog.domain.invocation import (
 )
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.problems import problems
+from formulary_catalog.domain.sealing import seal
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.errors import InvalidInput, NotInvocable
@@ -123,6 +124,7 @@ def new_invocation(
         requester=requester,
         timeout_seconds=timeout,
         dry_run=spec.dry_run,
+        sealed=seal(context, strict_keys=strict_keys),
     )
 
 
