@@ -68,7 +68,7 @@ def _constraints(applied: Recorded) -> Iterator[Line]:
     """What was demanded beside the labels of the call; of custom labels that there were some."""
     for name in ("incident", "detected", "inferred"):
         yield Line(label=name, text="; ".join(f"{key} {value}" for key, value in applied.inner(name).pairs()))
-    yield Line(label="custom", text="labels of the incident, sealed" if applied.text("custom_labels") else "")
+    yield Line(label="custom", text="labels, sealed" if applied.text("custom_labels") else "")
     yield from (Line(label="note", text=note) for note in applied.texts("notes"))
 
 

@@ -4,12 +4,14 @@ import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
 from formulary_catalog.domain.analysis import RequestContext
 
 _NOTHING: Mapping[str, tuple[str, ...]] = {}
 _METHOD = "hmac-sha256"
+_FIELDS = tuple(each.name for each in fields(RequestContext))
+_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""Canonical JSON in ASCII: what no database could store otherwise has a form that it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +55,7 @@ def seal(
         return None
     incident = context or RequestContext(namespace="", name="", remediation_id="")
     stored = {
-        **{each.name: getattr(incident, each.name) for each in fields(incident)},
+        **{name: getattr(incident, name) for name in _FIELDS},
         "custom_labels": {key: sorted(values) for key, values in {**custom_labels, **incident.custom_labels}.items()},
         "strict_keys": sorted(incident.strict_keys | strict_keys),
         "detected_labels": dict(incident.detected_labels),
@@ -64,15 +66,9 @@ def seal(
 def unseal(content: str) -> RequestContext:
     """The incident as it was when the content was sealed, with everything that was demanded on top of it."""
     stored = json.loads(content)
-    known = {each.name: stored[each.name] for each in fields(RequestContext) if each.name in stored}
-    incident = RequestContext(**known)
+    incident = RequestContext(**{name: stored[name] for name in _FIELDS if name in stored})
     return replace(
         incident,
         custom_labels={key: tuple(values) for key, values in incident.custom_labels.items()},
         strict_keys=frozenset(incident.strict_keys),
     )
-
-
-def _json(value: Any) -> str:
-    """Canonical JSON in ASCII: what no database could store otherwise has a form that it can."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
