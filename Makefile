@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants bench bench-install bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
+.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -67,6 +67,10 @@ benchmarks: bench bench-install bench-peers bench-quality soak ## Measure everyt
 
 calibrate: setup ## Fit the confidence to the judged queries and write it into the code
 	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/calibrate.py
+
+adapter: setup ## Train the adapter of the bundled embedding model and write it into the package: 5 minutes
+	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r requirements/training.txt
+	$(BIN)/python training/adapter.py
 
 bench-operator: setup control-plane ## Measure the operator with 1,000 workflows, or OBJECTS=10000
 	PYTHONPATH=tests $(BIN)/python tests/bench/bench_operator.py $(if $(OBJECTS),--objects $(OBJECTS))

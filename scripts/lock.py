@@ -47,6 +47,8 @@ def main() -> None:
         extras = ["--extra=dev", "--extra=sentence-transformers", "--overrides", str(without_torch)]
         extras += ["--no-emit-package=torch", *_within("run.txt", "build.txt")]
         _compile(uv, "dev.txt", [PROJECT, beside_torch, REQUIREMENTS / "build.txt"], *extras, *upgrade)
+        # What these require is in dev.txt, except torch.
+        _compile(uv, "training.txt", [], "--group=training", "--no-deps", *_within("dev.txt"), *upgrade)
 
 
 def _compile(uv: str, name: str, sources: list[Path], *options: str) -> None:
