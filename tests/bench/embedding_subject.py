@@ -19,7 +19,7 @@ import numpy.typing as npt
 import psutil
 
 from formulary_catalog.embedding.architecture import Architecture
-from formulary_catalog.embedding.model import locate
+from formulary_catalog.embedding.model import BASE, locate
 from support.models import published_model
 
 Vectors = npt.NDArray[np.float32]
@@ -89,15 +89,16 @@ def _new_query(number: int) -> str:
 def _ours(precision: str | None = None) -> Subject:
     from formulary_catalog.embedding.local import load_local
 
-    embedder = load_local(locate("bundled"), precision=precision)
+    embedder = load_local(locate(BASE), precision=precision)
     return Subject(query=embedder.embed_query, documents=embedder.embed_documents)
 
 
 _WRITE_ONNX = """
 import sys
 from pathlib import Path
+from formulary_catalog.embedding.model import locate
 from formulary_catalog.embedding.reference import load_reference, write_onnx
-write_onnx(load_reference(Path(sys.argv[1])), Path(sys.argv[2]))
+write_onnx(load_reference(locate(sys.argv[1])), Path(sys.argv[2]))
 """
 
 

@@ -35,9 +35,9 @@ def _export(directory: Path) -> None:
     import torch
     from transformers import AutoModel
 
-    from formulary_catalog.embedding.model import locate
+    from formulary_catalog.embedding.model import BASE, locate
 
-    source = locate("bundled").path
+    source = locate(BASE).path
 
     class States(torch.nn.Module):
         """The states of the last layer, which peers pool themselves."""

@@ -16,7 +16,7 @@ from formulary_catalog.embedding import load_embedder
 from formulary_catalog.embedding.architecture import Architecture, UnsupportedArchitecture
 from formulary_catalog.embedding.cache import CachedExport
 from formulary_catalog.embedding.local import load_local
-from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.embedding.model import BASE, BUNDLED, ModelSource, locate
 from formulary_catalog.errors import EmbedderUnavailable
 from support.models import published_model
 from support.tiny_models import TEXTS, expected, make_all
@@ -248,7 +248,7 @@ print(embedder.model_id)
 """
 
 
-def reference_backend(model: Path, tmp_path: Path, *, texts: tuple[str, ...]) -> "np.lib.npyio.NpzFile":
+def reference_backend(model: Path | str, tmp_path: Path, *, texts: tuple[str, ...]) -> "np.lib.npyio.NpzFile":
     """The vectors of the second backend, computed in a process of its own."""
     asked, result = tmp_path / "texts.json", tmp_path / "vectors.npz"
     asked.write_text(json.dumps(texts))
@@ -272,10 +272,11 @@ def test_the_backend_sentence_transformers_serves_a_model_outside_the_family(
     assert vectors["none"].shape == (0, 384)
 
 
-def test_both_backends_give_the_bundled_model_the_same_vectors(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("model", "served"), [(BASE, str(published_model())), (BUNDLED, BUNDLED)])
+def test_both_backends_give_a_bundled_model_the_same_vectors(tmp_path: Path, model: str, served: str) -> None:
     texts = ("OOMKilled critical", "on fire \ud83d\udd25", "lone \ud83d surrogate", *TEXTS)
-    reference = reference_backend(published_model(), tmp_path, texts=texts)
-    own = load_local(locate("bundled"), precision="f32").embed_documents(texts)
+    reference = reference_backend(served, tmp_path, texts=texts)
+    own = load_local(locate(model), precision="f32").embed_documents(texts)
     assert np.sum(own * reference["documents"], axis=1).min() >= 0.999999
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from formulary_catalog.embedding import Embedder, load_embedder, local
 from formulary_catalog.embedding.batching import Vectors
 from formulary_catalog.embedding.local import load_local
-from formulary_catalog.embedding.model import locate
+from formulary_catalog.embedding.model import BASE, locate
 from support.models import published_model
 
 TEXTS = (
@@ -111,8 +111,8 @@ def embedder() -> Embedder:
 
 @pytest.fixture(scope="module", params=[None, "f32"], ids=["usual precision", "float32"])
 def precise(request: pytest.FixtureRequest) -> tuple[Embedder, float]:
-    """The embedder in one of its precisions, and the least cosine to the reference that it must reach."""
-    return load_local(locate("bundled"), precision=request.param), 0.9999 if request.param is None else 0.999998
+    """The base in one of the precisions, and the least cosine to the reference that it must reach."""
+    return load_local(locate(BASE), precision=request.param), 0.9999 if request.param is None else 0.999998
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from formulary_catalog.cli.embedders import Embedders
 from formulary_catalog.cli.models import Loaded, loading
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.embedding.model import BASE, locate
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -67,6 +68,16 @@ async def test_the_model_that_serves_goes_before_that_of_the_settings(
     await models.adopt(embedder.model_id, source="bundled")
     await embedders(served, own=Formula(OWN)).refresh()
     assert (await report(served)).model == embedder.model_id
+
+
+async def test_a_catalog_of_an_earlier_release_is_served_with_the_base_of_the_bundled_model(
+    served: CatalogService, models: ModelStore
+) -> None:
+    base = locate(BASE).id
+    await models.adopt(base, source="bundled")
+    await embedders(served, own=Formula(OWN)).refresh()
+    ready = await report(served)
+    assert (ready.status, ready.model) == ("ready", base)
 
 
 async def test_a_server_that_cannot_find_the_model_that_serves_ranks_by_words_and_says_why_until_it_can(

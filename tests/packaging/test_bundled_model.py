@@ -13,6 +13,7 @@ from support.waiting import wait_until
 
 _EMBEDDING = Path("catalog", "formulary_catalog", "embedding")
 _WEIGHTS = Path("all-MiniLM-L6-v2", "model.safetensors")
+_ADAPTED = Path("all-MiniLM-L6-v2", "adapted.safetensors")
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +67,37 @@ def test_an_interrupted_download_is_never_used_and_the_next_try_makes_the_whole_
     assert make_model(embedding).returncode == 0
 
     assert left_behind(embedding) == []
-    assert hashlib.sha256((embedding / _WEIGHTS).read_bytes()).hexdigest() in script(embedding).read_text()
+    for file in (_WEIGHTS, _ADAPTED):
+        assert hashlib.sha256((embedding / file).read_bytes()).hexdigest() in script(embedding).read_text()
 
 
-@pytest.mark.parametrize("file", [_WEIGHTS, Path("all-MiniLM-L6-v2", "tokenizer.json")], ids=str)
+def test_the_adapter_merges_into_the_bits_that_were_measured_and_nothing_is_fetched_for_it(embedding: Path) -> None:
+    assert make_model(embedding).returncode == 0
+    (embedding / _ADAPTED).unlink()
+
+    assert make_model(embedding, PIP_NO_INDEX="1").returncode == 0
+
+    assert hashlib.sha256((embedding / _ADAPTED).read_bytes()).hexdigest() in script(embedding).read_text()
+
+
+def test_another_adapter_than_the_one_that_was_measured_is_refused(embedding: Path) -> None:
+    assert make_model(embedding).returncode == 0
+    adapter, merged = embedding / "adapter.safetensors", (embedding / _ADAPTED).read_bytes()
+    trained = adapter.read_bytes()
+    try:
+        adapter.write_bytes(trained[:-2] + b"\0\0")
+        (embedding / _ADAPTED).unlink()
+        made = make_model(embedding)
+    finally:
+        adapter.write_bytes(trained)
+
+    assert made.returncode == 1
+    assert "adapted.safetensors has the sha256" in made.stderr
+    assert make_model(embedding).returncode == 0
+    assert (embedding / _ADAPTED).read_bytes() == merged
+
+
+@pytest.mark.parametrize("file", [_WEIGHTS, _ADAPTED, Path("all-MiniLM-L6-v2", "tokenizer.json")], ids=str)
 def test_a_damaged_file_is_replaced_and_an_intact_one_kept(embedding: Path, file: Path) -> None:
     assert make_model(embedding).returncode == 0
     weights = embedding / file

@@ -56,7 +56,12 @@ def test_the_wheel_holds_the_two_packages_the_starter_catalog_and_the_model_and_
     metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
     assert packages <= names
     assert names - packages - metadata == model
-    assert {PurePosixPath(name).name for name in model} >= {"model.safetensors", "tokenizer.json", "NOTICE"}
+    assert {PurePosixPath(name).name for name in model} >= {
+        "adapted.safetensors",
+        "model.safetensors",
+        "tokenizer.json",
+        "NOTICE",
+    }
     assert any("/store/migrations/" in name for name in names)
     assert {PurePosixPath(name).name for name in metadata} == {
         "METADATA",

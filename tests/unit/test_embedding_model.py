@@ -5,10 +5,13 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors import safe_open
 
 from formulary_catalog.embedding import model
 from formulary_catalog.embedding.model import ModelSource, locate
+from formulary_catalog.embedding.weights import Weights
 from formulary_catalog.errors import EmbedderUnavailable
 from support.models import published_model
 
@@ -18,9 +21,14 @@ def bundled() -> ModelSource:
     return locate("bundled")
 
 
+@pytest.fixture(scope="module")
+def base() -> ModelSource:
+    return locate("all-MiniLM-L6-v2")
+
+
 @pytest.fixture
 def copy(bundled: ModelSource, tmp_path: Path) -> Path:
-    """The bundled model again; its 45 MB of weights are only linked, `_replace_weights` to change them."""
+    """The base again; its 45 MB of weights are only linked, `_replace_weights` to change them."""
     directory = tmp_path / "my-model"
     shutil.copytree(bundled.path, directory, ignore=shutil.ignore_patterns("model.safetensors"))
     (directory / "model.safetensors").symlink_to(bundled.path / "model.safetensors")
@@ -41,24 +49,60 @@ def _reason(setting: str) -> str:
 
 
 def test_the_bundled_model_is_named_with_its_revision(bundled: ModelSource) -> None:
-    assert bundled.name == "all-MiniLM-L6-v2"
-    assert bundled.id == "all-MiniLM-L6-v2@0b40d68aaba8"
+    assert bundled.name == "formulary-minilm"
+    assert bundled.id == "formulary-minilm@eb23d262adc5"
 
 
-def test_the_bundled_model_has_the_revision_of_the_published_one_that_it_was_made_of(bundled: ModelSource) -> None:
-    assert bundled.revision == locate(str(published_model())).revision
+def test_its_base_without_the_adapter_keeps_the_id_of_earlier_releases(base: ModelSource) -> None:
+    assert base.id == "all-MiniLM-L6-v2@0b40d68aaba8"
 
 
+def test_the_base_has_the_revision_of_the_published_one_that_it_was_made_of(base: ModelSource) -> None:
+    assert base.revision == locate(str(published_model())).revision
+
+
+def test_the_adapter_changes_the_inner_matrices_of_the_upper_layers_and_nothing_else(
+    bundled: ModelSource, base: ModelSource
+) -> None:
+    adapted, plain = Weights(*bundled.weight_files), Weights(*base.weight_files)
+    with safe_open(base.path / "model.safetensors", framework="numpy") as weights:
+        changed = {name for name in weights.keys() if not np.array_equal(adapted[name], plain[name])}
+    assert {name.split(".")[2] for name in changed} == {"2", "3", "4", "5"}
+    assert {name.split(".", 3)[3] for name in changed} == {
+        "attention.self.query.weight",
+        "attention.self.key.weight",
+        "attention.self.value.weight",
+        "attention.output.dense.weight",
+        "intermediate.dense.weight",
+        "output.dense.weight",
+    }
+
+
+@pytest.mark.parametrize("setting", ["bundled", "all-MiniLM-L6-v2"])
 @pytest.mark.parametrize("file", ["model.safetensors", "tokenizer.json", "1_Pooling/config.json"])
 def test_a_damaged_bundled_model_is_refused(
-    bundled: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+    bundled: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, setting: str
 ) -> None:
     damaged = tmp_path / bundled.name
     shutil.copytree(bundled.path, damaged)
     content = (damaged / file).read_bytes()
     (damaged / file).write_bytes(content + b"\n" if file.endswith(".json") else content[:-1] + b"?")
     monkeypatch.setattr(model, "BUNDLED_DIRECTORY", damaged)
-    assert "is damaged; install Formulary again" in _reason("bundled")
+    assert "is damaged: its revision is" in _reason(setting)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"?" * 100])
+def test_damaged_adapted_weights_are_refused_and_the_base_is_served_all_the_same(
+    bundled: ModelSource, base: ModelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    damaged = tmp_path / "all-MiniLM-L6-v2"
+    shutil.copytree(bundled.path, damaged)
+    (damaged / model.ADAPTED_WEIGHTS).unlink()
+    if content is not None:
+        (damaged / model.ADAPTED_WEIGHTS).write_bytes(content)
+    monkeypatch.setattr(model, "BUNDLED_DIRECTORY", damaged)
+    assert "install Formulary" in _reason("bundled")
+    assert locate("all-MiniLM-L6-v2").id == base.id
 
 
 def test_an_installation_without_the_bundled_model_says_how_to_get_it(
@@ -68,27 +112,27 @@ def test_an_installation_without_the_bundled_model_says_how_to_get_it(
     assert "install Formulary from its wheel, or run `make setup`" in _reason("bundled")
 
 
-def test_a_copy_elsewhere_has_the_same_revision_under_its_own_name(bundled: ModelSource, copy: Path) -> None:
-    assert locate(str(copy)).id == f"my-model@{bundled.revision}"
+def test_a_copy_elsewhere_has_the_revision_of_the_base_under_its_own_name(base: ModelSource, copy: Path) -> None:
+    assert locate(str(copy)).id == f"my-model@{base.revision}"
 
 
-def test_a_read_me_does_not_change_the_revision(bundled: ModelSource, copy: Path) -> None:
+def test_a_read_me_does_not_change_the_revision(base: ModelSource, copy: Path) -> None:
     (copy / "README.md").write_text("another text")
-    assert locate(str(copy)).revision == bundled.revision
+    assert locate(str(copy)).revision == base.revision
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "sentence_bert_config.json", "1_Pooling/config.json"])
-def test_a_file_that_decides_the_vectors_changes_the_revision(bundled: ModelSource, copy: Path, file: str) -> None:
+def test_a_file_that_decides_the_vectors_changes_the_revision(base: ModelSource, copy: Path, file: str) -> None:
     with (copy / file).open("a") as content:
         content.write("\n")
-    assert locate(str(copy)).revision != bundled.revision
+    assert locate(str(copy)).revision != base.revision
 
 
-def test_other_weights_of_the_same_size_change_the_revision(bundled: ModelSource, copy: Path) -> None:
+def test_other_weights_of_the_same_size_change_the_revision(base: ModelSource, copy: Path) -> None:
     content = bytearray((copy / "model.safetensors").read_bytes())
     content[-1] ^= 1
     _replace_weights(copy, content)
-    assert locate(str(copy)).revision != bundled.revision
+    assert locate(str(copy)).revision != base.revision
 
 
 def test_a_missing_directory_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     "--to",
     "model",
     metavar="MODEL",
-    help="`bundled`, a directory, a hub id or an endpoint; by default the model of the settings. "
+    help="`bundled`, `all-MiniLM-L6-v2`, a directory, a hub id or an endpoint; by default the model of the settings. "
     "[FORMULARY_EMBEDDING_MODEL] An endpoint is sent FORMULARY_EMBEDDING_API_KEY only if the settings name it.",
 )
 @click.option(

@@ -48,7 +48,7 @@ def load_embedder(
     query_seconds: float = QUERY_SECONDS,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> Embedder:
-    """The embedder for `bundled`, a model's directory or a hub id, run by `backend` in this process; or an endpoint's.
+    """The embedder for a bundled model, a directory or a hub id, run by `backend` in this process; or an endpoint's.
 
     Blocks for 0.5 s with OpenVINO, for some 6 s with sentence-transformers (an extra). `runs` is how many callers
     OpenVINO computes for at the same time; each takes 15 MB. `cache_dir` replaces the user's cache directory, where

@@ -97,7 +97,7 @@ def _export(source: ModelSource, *, directory: Path) -> float:
     from formulary_catalog.embedding.reference import load_reference, write_graph, write_tokenizer
 
     try:
-        model = load_reference(source.path)
+        model = load_reference(source)
         write_graph(model, directory / MODEL_FILE)
         expected = model.encode(list(_CHECK_TEXTS), normalize_embeddings=True, show_progress_bar=False)
         write_tokenizer(model, directory / TOKENIZER_FILE)

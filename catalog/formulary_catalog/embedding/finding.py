@@ -6,12 +6,12 @@ from pathlib import Path
 
 from formulary_catalog.embedding.embedder import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
-from formulary_catalog.embedding.model import BUNDLED, locate
+from formulary_catalog.embedding.model import BASE, BUNDLED, locate
 from formulary_catalog.errors import EmbedderUnavailable
 
 
 def find_embedder(model_id: str, *, sources: Iterable[str], load: Callable[[str], Embedder]) -> Embedder:
-    """The embedder with this id, from the first of the sources, or else the bundled model, that has it.
+    """The embedder with this id, from the first of the sources, or else the bundled models, that has it.
 
     Sources are as in the setting, empty ones are passed over. `load` makes an embedder of one; it is called only for
     the one that has the model, and for endpoints, which tell only then who they are.
@@ -19,7 +19,7 @@ def find_embedder(model_id: str, *, sources: Iterable[str], load: Callable[[str]
     Raises:
         EmbedderUnavailable: none has it, or it does not load.
     """
-    places = [source for source in dict.fromkeys([*sources, BUNDLED]) if source]
+    places = [source for source in dict.fromkeys([*sources, BUNDLED, BASE]) if source]
     silent: EmbedderUnavailable | None = None
     for source in places:
         if not is_remote(source):
@@ -43,7 +43,7 @@ def find_embedder(model_id: str, *, sources: Iterable[str], load: Callable[[str]
 
 def source_to_keep(source: str) -> str:
     """A source as others can find it, who run in other directories: a directory with its whole path."""
-    if source == BUNDLED or is_remote(source):
+    if source in (BUNDLED, BASE) or is_remote(source):
         return source
     directory = Path(os.path.expanduser(source))
     return str(directory.resolve()) if directory.is_dir() else source

@@ -52,7 +52,7 @@ class Network:
     @classmethod
     def built(cls, source: ModelSource, architecture: Architecture) -> "Network":
         """The network of a model of the BERT family, from its weights."""
-        weights = Weights(source.path / "model.safetensors")
+        weights = Weights(*source.weight_files)
         table = weights[graph.WORD_TABLE]
         return cls(
             model=graph.build(architecture, weights),

@@ -9,23 +9,29 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from formulary_catalog.embedding.endpoint import EXAMPLES
-from formulary_catalog.embedding.weights import Weights
+from formulary_catalog.embedding.weights import WEIGHTS_FILE, Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
 DIMENSIONS = 384
 BUNDLED = "bundled"
+"""The setting for the bundled model: the base with its adapter."""
+BASE = "all-MiniLM-L6-v2"
+"""The setting for the bundled model without its adapter, which catalogs of earlier releases are embedded with."""
 
-BUNDLED_DIRECTORY = Path(__file__).parent / "all-MiniLM-L6-v2"
-BUNDLED_REVISION = "0b40d68aaba8"
-# Digest of weights in half precision -> digest of the published ones that they were made of. The bundled model is
-# stored so, and has the id of the published one: their vectors differ by a cosine of less than 0.000002.
+BUNDLED_NAME = "formulary-minilm"
+BUNDLED_DIRECTORY = Path(__file__).parent / BASE
+BUNDLED_REVISIONS = {BUNDLED: "eb23d262adc5", BASE: "0b40d68aaba8"}
+ADAPTED_WEIGHTS = "adapted.safetensors"
+"""In the bundled directory, the tensors that the adapter changes. `scripts/bundled_model.py` merges them."""
+# Digest of weights in half precision -> digest of the published ones that they were made of. The bundled base is
+# stored so, and has the revision of the published one: their vectors differ by a cosine of less than 0.000002.
 _PUBLISHED_WEIGHTS = {
     "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765": (
         "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
     )
 }
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-_REQUIRED_FILES = ("modules.json", "config.json", "tokenizer.json", "model.safetensors")
+_REQUIRED_FILES = ("modules.json", "config.json", "tokenizer.json", WEIGHTS_FILE)
 # Everything in a module's directory that can change a vector; read-mes and training notes cannot.
 _DECIDING_FILES = (
     *_REQUIRED_FILES,
@@ -44,21 +50,31 @@ class ModelSource:
     """A complete sentence-transformers model on disk.
 
     `revision` is the first 12 hex digits of a sha256 over the files that decide the vectors: the same model has the
-    same revision on every machine, wherever it was found.
+    same revision on every machine, wherever it was found. `adapted` is a file of tensors that replace those of the
+    directory, if there is one.
     """
 
     name: str
     revision: str
     path: Path
+    adapted: Path | None = None
 
     @property
     def id(self) -> str:
         """Recorded with every stored vector: vectors are comparable only under the same id."""
         return f"{self.name}@{self.revision}"
 
+    @property
+    def weight_files(self) -> tuple[Path, ...]:
+        """Tensors of a later file replace those of an earlier one."""
+        weights = self.path / WEIGHTS_FILE
+        return (weights, self.adapted) if self.adapted else (weights,)
+
 
 def locate(model: str) -> ModelSource:
-    """Find the model that the setting names: `bundled`, a directory, or a hub id such as `organisation/name`.
+    """Find the model that the setting names.
+
+    `bundled`, `all-MiniLM-L6-v2` (its base), a directory, or a hub id such as `organisation/name`.
 
     A hub id is resolved through the local hub cache, downloading only if `HF_HUB_OFFLINE` does not forbid it.
     Raises `EmbedderUnavailable` if nothing is there, or if it is not a complete 384-dimensional model.
@@ -66,11 +82,16 @@ def locate(model: str) -> ModelSource:
     try:
         name, path = _resolve(model)
         _check(path)
-        source = ModelSource(name=name, revision=_revision(path), path=path)
+        adapted = path / ADAPTED_WEIGHTS if model == BUNDLED else None
+        source = ModelSource(name=name, revision=_revision(path, adapted=adapted), path=path, adapted=adapted)
     except OSError as error:
         raise EmbedderUnavailable(f"Embedding model {model!r} cannot be read: {error.strerror}.") from error
-    if model == BUNDLED and source.revision != BUNDLED_REVISION:
-        raise EmbedderUnavailable(f"The bundled embedding model in {path} is damaged; install Formulary again.")
+    expected = BUNDLED_REVISIONS.get(model, source.revision)
+    if source.revision != expected:
+        raise EmbedderUnavailable(
+            f"The bundled embedding model in {path} is damaged: its revision is {source.revision}, not {expected}; "
+            "install Formulary again."
+        )
     return source
 
 
@@ -80,13 +101,14 @@ def encodable(text: str) -> str:
 
 
 def _resolve(model: str) -> tuple[str, Path]:
-    if model == BUNDLED:
-        if not BUNDLED_DIRECTORY.is_dir():
+    if model in BUNDLED_REVISIONS:
+        needed = BUNDLED_DIRECTORY / (ADAPTED_WEIGHTS if model == BUNDLED else WEIGHTS_FILE)
+        if not needed.is_file():
             raise EmbedderUnavailable(
                 "The bundled embedding model is not in this installation; install Formulary from its wheel, or run "
                 "`make setup` in the source tree."
             )
-        return BUNDLED_DIRECTORY.name, BUNDLED_DIRECTORY
+        return BUNDLED_NAME if model == BUNDLED else BASE, BUNDLED_DIRECTORY
     directory = Path(os.path.expanduser(model))
     if directory.is_dir():
         return directory.resolve().name, directory.resolve()
@@ -94,7 +116,7 @@ def _resolve(model: str) -> tuple[str, Path]:
         return model, _hub_snapshot(model)
     raise EmbedderUnavailable(
         f"Embedding model {model!r} is not a directory; "
-        f"give a model's directory, a hub id (organisation/name), {BUNDLED!r}, or an endpoint ({EXAMPLES})."
+        f"give a model's directory, a hub id (organisation/name), {BUNDLED!r}, {BASE!r}, or an endpoint ({EXAMPLES})."
     )
 
 
@@ -117,8 +139,8 @@ def _check(path: Path) -> None:
     dimensions = _dimensions(path)
     if dimensions != DIMENSIONS:
         raise _unusable(path, f"its vectors have {dimensions} dimensions, the catalog stores {DIMENSIONS}")
-    if not _weights_are_whole(path / "model.safetensors"):
-        raise _unusable(path, "its model.safetensors is truncated or damaged")
+    if not _weights_are_whole(path / WEIGHTS_FILE):
+        raise _unusable(path, f"its {WEIGHTS_FILE} is truncated or damaged")
 
 
 def _dimensions(path: Path) -> object:
@@ -140,9 +162,10 @@ def _weights_are_whole(weights: Path) -> bool:
     return True
 
 
-def _revision(path: Path) -> str:
+def _revision(path: Path, *, adapted: Path | None) -> str:
     digest = hashlib.sha256()
-    for name in _deciding_files(path):
+    names = [str(name) for name in _deciding_files(path)] + ([adapted.name] if adapted else [])
+    for name in names:
         with (path / name).open("rb") as content:
             checksum = hashlib.file_digest(content, "sha256").hexdigest()
         digest.update(f"{name} {_PUBLISHED_WEIGHTS.get(checksum, checksum)}\n".encode())

@@ -12,6 +12,7 @@ from threading import Lock
 import numpy as np
 import openvino  # type: ignore[import-untyped]  # it ships no types
 import torch
+from safetensors.torch import load_file
 from sentence_transformers import SentenceTransformer
 
 from formulary_catalog.embedding.batching import TEXTS, Vectors
@@ -33,7 +34,7 @@ class ReferenceEmbedder:
         self.model_id = source.id
         torch.set_num_threads(1)  # two threads lose on busy cores (docs/embedding.md)
         try:
-            self._model = load_reference(source.path)
+            self._model = load_reference(source)
         except Exception as error:  # torch and transformers raise types of their own, without a common base
             raise EmbedderUnavailable(
                 f"sentence-transformers does not load the embedding model {source.id} ({type(error).__name__}); "
@@ -91,16 +92,20 @@ class Encoder(torch.nn.Module):
         return torch.nn.functional.normalize(features["sentence_embedding"], dim=1)
 
 
-def load_reference(path: Path) -> SentenceTransformer:
+def load_reference(source: ModelSource) -> SentenceTransformer:
     """The model as sentence-transformers runs it in float32, from disk alone."""
     # With eager attention the exported graph runs in the least memory.
     model = SentenceTransformer(
-        str(path),
+        str(source.path),
         device="cpu",
         local_files_only=True,
         model_kwargs={"attn_implementation": "eager", "dtype": torch.float32},
     )
     model.default_prompt_name = None  # prompts are not added, by no backend
+    if source.adapted:
+        encoder = model[0].auto_model
+        assert isinstance(encoder, torch.nn.Module)
+        encoder.load_state_dict(load_file(source.adapted), strict=False)
     return model
 
 
