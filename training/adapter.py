@@ -51,7 +51,9 @@ QUERIES = 16
 OTHER_DOCUMENTS = 4
 """Wrong documents that are added to them, drawn at random."""
 CONCEPTS = 16
+"""Concepts in a step, each with one of the phrases said of it."""
 TOGETHER = 8
+"""Texts that run together; like `QUERIES`, it changes the last bits."""
 SYNONYMS_WEIGHT = 0.3
 TEMPERATURE = 0.07
 
@@ -71,7 +73,7 @@ def main() -> None:
     }
     # In one entry, since safetensors writes several in random order.
     ADAPTER.write_bytes(save(matrices, metadata={"origin": json.dumps(origin)}))
-    print(f"{ADAPTER.name}: {ADAPTER.stat().st_size} bytes. Next: set its digests in scripts/bundled_model.py.")
+    print(f"{ADAPTER.name}: {ADAPTER.stat().st_size} bytes. The next steps are in training/README.md.")
 
 
 def train(examples: Examples, *, steps: int = STEPS, seed: int = SEED) -> Matrices:
