@@ -31,7 +31,7 @@ WEIGHTS_SHA256 = "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d7
 # Of the digests, in hexadecimal, of the files below and of the weights.
 FILES_SHA256 = "d789ed77209155005f21b562eb6e39dcaa8ba8bef184ac6ccb892b34f40ede7f"
 ADAPTED = "adapted.safetensors"
-ADAPTED_SHA256 = "5b9c894bde1c6a4032a50d46926ba7cb0f7032ef778b38e7ced9be2521243fe4"
+ADAPTED_SHA256 = "ef72a47fa71226a8c15e62decde7b8a61d360035f9c17bce7e5efcfa7cd4169a"
 
 _COPIED = (
     "modules.json",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from formulary_catalog.domain.query import first_word, is_canonical, parse_query
+from formulary_catalog.domain.query import parse_query
 from formulary_catalog.domain.synonyms import synonyms
 from formulary_catalog.domain.workflow import Description, RemediationWorkflow, WorkflowSpec, embedding_text
 
@@ -98,29 +98,21 @@ def _of_problems(problems: Sequence[Problem]) -> Iterator[Example]:
     for index, problem in enumerate(problems):
         for kind, queries in problem.queries.items():
             for query in queries:
-                # The grammar puts a signal type first; an author of such a workflow declares it.
-                text = _query_text(query, signals={first_word(query)} if kind == "structured" else set())
-                yield Example(kind=kind, query=text, best=(index,))
+                yield Example(kind=kind, query=parse_query(query).text, best=(index,))
 
 
 def _judged(workflows: Sequence[RemediationWorkflow], *, start: int) -> Iterator[Example]:
     indexes = {workflow.metadata.name: start + index for index, workflow in enumerate(workflows)}
-    signals = {signal for workflow in workflows for signal in workflow.spec.labels.signal_type}
     for file in sorted(JUDGEMENTS.glob("*.yaml")):
         for judged in _read(file):
             if judged["part"] != "tune" or not judged["best"]:
                 continue
             yield Example(
                 kind=judged["kind"],
-                query=_query_text(judged["query"], signals=signals),
+                query=parse_query(judged["query"]).text,
                 best=tuple(indexes[name] for name in judged["best"]),
                 acceptable=tuple(indexes[name] for name in judged["acceptable"]),
             )
-
-
-def _query_text(query: str, *, signals: set[str]) -> str:
-    word = first_word(query)
-    return parse_query(query, first_word_is_signal=is_canonical(word) or word in signals).text
 
 
 def _embedding_text(workflow: RemediationWorkflow) -> str:

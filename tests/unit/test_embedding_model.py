@@ -50,7 +50,7 @@ def _reason(setting: str) -> str:
 
 def test_the_bundled_model_is_named_with_its_revision(bundled: ModelSource) -> None:
     assert bundled.name == "formulary-minilm"
-    assert bundled.id == "formulary-minilm@eb23d262adc5"
+    assert bundled.id == "formulary-minilm@5ca50d10eb62"
 
 
 def test_its_base_without_the_adapter_keeps_the_id_of_earlier_releases(base: ModelSource) -> None:
