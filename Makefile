@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks calibrate soak dist lock platforms clean
+.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks known-problems calibrate soak dist lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -65,7 +65,11 @@ bench-quality: setup ## Measure what searches find of the judged queries; PART=h
 benchmarks: bench bench-install bench-peers bench-quality soak ## Measure everything, for hours, and write docs/benchmarks.md
 	$(BIN)/python scripts/benchmarks.py
 
-calibrate: setup ## Fit the confidence to the judged queries and write it into the code
+known-problems: setup ## Embed what the adapter was trained on, which the confidence of searches counts
+	PYTHONPATH=tests:tests/bench:training $(BIN)/python training/known_problems.py
+
+calibrate: setup ## Fit the weights and the confidence of searches to the judged queries and write them into the code
+	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/word_frequencies.py
 	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/calibrate.py
 
 adapter: setup ## Train the adapter of the bundled embedding model and write it into the package: 5 minutes

@@ -1,144 +1,213 @@
-"""Fits the confidence to the judged queries that are there to tune on, and writes the coefficients where they are used.
+"""Fits the weights of the score and the confidence to the judged queries that are there to tune on, and writes them.
 
-`make calibrate`, whenever the formula of the score, the synonyms or the embedding model change.
+`make calibrate`, after a change of the evidence, the synonyms, the judged queries or the embedding model. The queries
+that are held back are not read.
 """
 
 import asyncio
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from bench_quality import MANIFESTS, QUERIES
-from quality_judgements import Judgement, plan_of, read_entries, read_judgements, signal_types
+from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_entries, read_judgements
+from quality_variants import Variant, asks
+from scipy.optimize import minimize  # type: ignore[import-untyped]  # it ships no types
 
-from formulary_catalog.domain import confidence
-from formulary_catalog.domain.confidence import Hints, hints
+from formulary_catalog.domain import confidence, fitting, label_weights
+from formulary_catalog.domain.confidence import Calibration
 from formulary_catalog.domain.evidence import Evidence
-from formulary_catalog.domain.scoring import SearchMode, in_order
-from formulary_catalog.domain.terms import Term
+from formulary_catalog.domain.fitting import Wanted, words_held
+from formulary_catalog.domain.label_weights import label_evidence
+from formulary_catalog.domain.labels import Constraints, WorkflowLabels, fold
+from formulary_catalog.domain.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.search.planning import SearchPlan
+from formulary_catalog.embedding.known_problems import nearest_known
+from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.store.candidates import CandidateReader, Question
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.pool import Plan, Pool
-from formulary_catalog.store.search import SearchStore
 from support.databases import migrated_database
 from support.serving import load
 
-PAGE = 10
-"""Hits of a search that count, as many as an answer has."""
-FIRST_WEIGHT = 10.0
-"""The first hit counts as much as all others together, about: it is the one that is acted on."""
-TAKEN_AWAY_WEIGHT = 0.05
-"""Each query is asked once more of a catalog without its right answers, which counts for a little: the few queries that
-nothing fits leave many workflows allowed, and without these a single allowed one would always seem right."""
-RIDGE = 0.003
-NEWTON_STEPS = 25
+WEIGHTS = ("meaning", "words", "signal", "severity")
+NOTHING_WEIGHT = 1.0
+EXCLUDED_WEIGHT = 0.4
+"""What a query counts for the confidence that nothing answers, and one whose right answers are excluded. Of 100
+searches under constraints, fewer ask for what is excluded than for what is there."""
+RIDGE = 3e-4
 _Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A judged query with the evidence that a search of it has."""
+    """A judged query under some constraints, with the evidence of the workflows that these allow.
+
+    `features`: float64 of shape (candidates, `WEIGHTS`). `further`: what the labels count that are not fitted.
+    """
 
     judgement: Judgement
-    terms: tuple[Term, ...]
-    pool: Pool
+    variant: Variant
+    wanted: Wanted
+    nearest_known: float
+    features: _Floats
+    further: _Floats
+    grades: npt.NDArray[np.int_]
 
 
-async def ask(judgements: Sequence[Judgement], *, embedder: Embedder, postgres: EmbeddedPostgres) -> list[Asked]:
-    """The evidence of each query, from a database with the starter catalog."""
-    signals = signal_types(read_entries(MANIFESTS))
+async def ask(catalog: JudgedCatalog, *, embedder: Embedder, postgres: EmbeddedPostgres) -> list[Asked]:
+    """Every query of a catalog to tune on, under all constraints."""
+    labels = {entry.name: entry.labels for entry in read_entries(catalog.workflows)}
+    judgements = [each for each in read_judgements(catalog.judgements) if each.part == "tune"]
     async with migrated_database(postgres) as dsn:
-        await load([MANIFESTS], dsn=dsn, embedder=embedder)
-        database = await Database.open(dsn, role=Role.SERVER, deadline=30)
-        try:
-            store = SearchStore(database)
-            plans = [plan_of(judgement, signals=signals) for judgement in judgements]
+        await load([catalog.workflows], dsn=dsn, embedder=embedder)
+        async with Database.opened(dsn, role=Role.SERVER, deadline=30) as database:
+            reader = CandidateReader(database)
             return [
-                Asked(
-                    judgement=judgement, terms=plan.terms, pool=await _pool(plan, judgement, store=store, of=embedder)
-                )
-                for judgement, plan in zip(judgements, plans, strict=True)
+                asked
+                for judgement in judgements
+                for asked in await _under_all_constraints(judgement, labels=labels, embedder=embedder, reader=reader)
             ]
-        finally:
-            await database.close()
 
 
-async def _pool(plan: SearchPlan, judgement: Judgement, *, store: SearchStore, of: Embedder) -> Pool:
-    stored = Plan(
-        constraints=plan.constraints,
-        words=[term.word for term in plan.terms],
-        vectors={of.model_id: of.embed_query(plan.parsed.text)},
+async def _under_all_constraints(
+    judgement: Judgement, *, labels: Mapping[str, WorkflowLabels], embedder: Embedder, reader: CandidateReader
+) -> list[Asked]:
+    """A query under each of the constraints that leave some workflow allowed."""
+    plain = plan_search(asks(judgement, Variant.PLAIN).request, context=None, strict_keys=frozenset())
+    vector = embedder.embed_query(plain.parsed.text)
+    question = Question(
+        constraints=Constraints(),
+        words=[term.word for term in plain.terms],
+        vectors={embedder.model_id: vector},
     )
-    found = await store.search(query=judgement.query, plan=lambda _: stored, page=lambda _: [], namespaces=None)
-    return found.pool
+    found = await reader.read(question, namespaces=None)
+    wanted = Wanted.of(plain.terms, usable=found.usable)
+    nearest = nearest_known(vector, model_id=embedder.model_id)
+    asked = []
+    for variant in (Variant.PLAIN, Variant.FILTERED, Variant.EXCLUDED):
+        if variant is Variant.EXCLUDED and not judgement.has_answer:
+            continue
+        each = asks(judgement, variant)
+        plan = plan_search(each.request, context=each.context, strict_keys=frozenset())
+        evidence = [one for one in found.evidence if allowed(labels[one.name], plan.constraints)]
+        if not evidence:
+            continue
+        declared = [labels[one.name] for one in evidence]
+        asked.append(
+            Asked(
+                judgement=each.judgement,
+                variant=variant,
+                wanted=wanted,
+                nearest_known=nearest or 0.0,
+                features=features(evidence, declared=declared, plan=plan, wanted=wanted),
+                further=np.array([label_evidence(one, plan.constraints) for one in declared]),
+                grades=np.array([each.judgement.grade(one.name) for one in evidence]),
+            )
+        )
+    return asked
 
 
-def examples(asked: Sequence[Asked], *, mode: SearchMode) -> Iterator[tuple[Hints, bool, float]]:
-    """What spoke for each hit, whether it was right, and how much it counts."""
+def features(
+    evidence: Sequence[Evidence], *, declared: Sequence[WorkflowLabels], plan: SearchPlan, wanted: Wanted
+) -> _Floats:
+    """What the fitted weights are multiplied by."""
+    signal, severity = fold(plan.parsed.signal), plan.parsed.severity
+    return np.stack(
+        [
+            np.array([one.cosine or 0.0 for one in evidence]),
+            words_held(evidence, wanted=wanted),
+            np.array([signal in each.values.get("signal_type", ()) for each in declared]),
+            np.array([severity in each.values.get("severity", ()) for each in declared]),
+        ],
+        axis=1,
+    )
+
+
+def fitted_weights(asked: Sequence[Asked]) -> _Floats:
+    """The weights that make the best answers most likely among the allowed; acceptable ones do not count as wrong."""
+    ranked = [
+        (each.features[kept := each.grades != 1], each.further[kept], each.grades[kept] == BEST)
+        for each in asked
+        if each.variant is Variant.FILTERED and BEST in each.grades
+    ]
+
+    def loss(weights: _Floats) -> float:
+        return sum(map(_unlikely, ranked, [weights] * len(ranked))) / len(ranked) + RIDGE * float(weights @ weights)
+
+    return _smallest(loss, count=len(WEIGHTS))
+
+
+def _unlikely(ranked: tuple[_Floats, _Floats, npt.NDArray[np.bool_]], weights: _Floats) -> float:
+    given, further, best = ranked
+    scores = given @ weights + further
+    odds = np.exp(scores - scores.max())
+    return float(-np.log(odds[best].sum() / odds.sum()))
+
+
+def fitted_calibration(asked: Sequence[Asked], *, weights: _Floats, used: Sequence[str]) -> Calibration:
+    """The coefficients by which the confidence of first answers is true; 0 for what is not `used`."""
+    rows = [*_first_answers(asked, weights=weights)]
+    given = np.array([[getattr(values, name) for name in used] for values, _, _ in rows])
+    right, counts = np.array([right for _, right, _ in rows]), np.array([count for _, _, count in rows])
+
+    def loss(coefficients: _Floats) -> float:
+        log_odds = given @ coefficients
+        return float((counts * (np.logaddexp(0, log_odds) - right * log_odds)).sum() / counts.sum())
+
+    found = dict(zip(used, (round(float(each), 3) for each in _smallest(loss, count=len(used))), strict=True))
+    return Calibration(**{name: found.get(name, 0.0) for name in Calibration._fields})
+
+
+def _first_answers(asked: Sequence[Asked], *, weights: _Floats) -> Iterator[tuple[Calibration, bool, float]]:
+    """What the coefficients are multiplied by, whether the first answer is right, and how much it counts."""
     for each in asked:
-        yield from _hits(each, each.pool.evidence, mode=mode, weight=1.0)
-        wrong = [one for one in each.pool.evidence if not each.judgement.grade(one.name)]
-        yield from _hits(each, wrong, mode=mode, weight=TAKEN_AWAY_WEIGHT)
+        scores = each.features @ weights + each.further
+        first = int(scores.argmax())
+        values = Calibration(1.0, float(scores[first]), float(np.log1p(each.wanted.rarity)), each.nearest_known)
+        count = EXCLUDED_WEIGHT if each.variant is Variant.EXCLUDED else 1.0
+        yield values, bool(each.grades[first] > 0), count if each.judgement.has_answer else count * NOTHING_WEIGHT
 
 
-def _hits(
-    asked: Asked, evidence: Sequence[Evidence], *, mode: SearchMode, weight: float
-) -> Iterator[tuple[Hints, bool, float]]:
-    placed = in_order(evidence, terms=asked.terms, usable=asked.pool.usable, mode=mode)
-    speaking = hints([(each.evidence, each.fit) for each in placed])
-    for place, (each, values) in enumerate(zip(placed[:PAGE], speaking, strict=False)):
-        right = asked.judgement.grade(each.evidence.name) > 0
-        yield values, right, weight * (FIRST_WEIGHT if place == 0 else 1.0)
+def _smallest(loss: Callable[[_Floats], float], *, count: int) -> _Floats:
+    found: _Floats = minimize(loss, np.zeros(count), method="L-BFGS-B").x
+    return found
 
 
-def fitted(rows: Sequence[tuple[Hints, bool, float]], *, used: Sequence[str]) -> Hints:
-    """The coefficients by Newton's method; 0 for hints that are not `used`."""
-    columns = [Hints._fields.index(name) for name in used]
-    given = np.array([values for values, _, _ in rows], dtype=np.float64)[:, columns]
-    right = np.array([right for _, right, _ in rows], dtype=np.float64)
-    weights = np.array([weight for _, _, weight in rows], dtype=np.float64)
-    weights /= weights.sum()
-    ridge = RIDGE * np.diag([0.0 if name == "constant" else 1.0 for name in used])
-    coefficients = np.zeros(len(columns))
-    for _ in range(NEWTON_STEPS):
-        likely = 1 / (1 + np.exp(-(given @ coefficients)))
-        gradient = given.T @ (weights * (likely - right)) + ridge @ coefficients
-        curvature = (given * (weights * likely * (1 - likely))[:, None]).T @ given + ridge
-        coefficients -= np.linalg.solve(curvature, gradient)
-    values = dict.fromkeys(Hints._fields, 0.0) | {
-        name: round(float(value), 2) for name, value in zip(used, coefficients, strict=True)
-    }
-    return Hints(**values)
-
-
-def written(source: str, *, name: str, coefficients: Hints) -> str:
-    """The source with the line of one constant replaced."""
-    return re.sub(rf"^{name} = .*$", f"{name} = {coefficients}", source, flags=re.MULTILINE)
+def write(values: Mapping[str, object], *, module: Path) -> None:
+    """Replace the constants of a module."""
+    source = module.read_text(encoding="utf-8")
+    for name, value in values.items():
+        source = re.sub(rf"^{name} = .*$", f"{name} = {value}", source, flags=re.MULTILINE)
+    module.write_text(source, encoding="utf-8")
 
 
 def main() -> None:
     """Ask, fit, write, print."""
-    judgements = [each for each in read_judgements(QUERIES) if each.part == "tune"]
+    embedder = load_embedder()
     with tempfile.TemporaryDirectory(prefix="formulary-calibrate-") as directory:
         Path(directory).chmod(0o711)
         with EmbeddedPostgres(data_dir=Path(directory) / "data") as postgres:
-            asked = asyncio.run(ask(judgements, embedder=load_embedder(), postgres=postgres))
-    target = Path(confidence.__file__)
-    source = target.read_text(encoding="utf-8")
-    for name, mode, used in (
-        ("BY_MEANING", SearchMode.HYBRID, Hints._fields),
-        ("BY_WORDS", SearchMode.LEXICAL, ("constant", "covered", "held", "odds")),
-    ):
-        coefficients = fitted(list(examples(asked, mode=mode)), used=used)
-        print(f"{name} = {coefficients}")
-        source = written(source, name=name, coefficients=coefficients)
-    target.write_text(source, encoding="utf-8")
+            asked = [
+                each for catalog in CATALOGS for each in asyncio.run(ask(catalog, embedder=embedder, postgres=postgres))
+            ]
+    weights = np.round(fitted_weights(asked), 2)
+    by_name = dict(zip(WEIGHTS, map(float, weights), strict=True))
+    by_words = np.where(np.array(WEIGHTS) == "meaning", 0.0, weights)
+    calibrations = {
+        "BY_MEANING": fitted_calibration(asked, weights=weights, used=("constant", "score", "length", "known")),
+        "BY_MEANING_ALONE": fitted_calibration(asked, weights=weights, used=("constant", "score", "length")),
+        "BY_WORDS": fitted_calibration(asked, weights=by_words, used=("constant", "score", "length")),
+    }
+    words = {"MEANING_WEIGHT": by_name["meaning"], "WORDS_WEIGHT": by_name["words"]}
+    labels = {f"{name.upper()}_WEIGHT": by_name[name] for name in ("signal", "severity")}
+    for module, values in ((fitting, words), (label_weights, labels), (confidence, calibrations)):
+        write(values, module=Path(str(module.__file__)))
+        for name, value in values.items():
+            print(f"{name} = {value}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How a search grows with the catalog, next to numpy over the same rows and to the shortest round trip there is.
 
 Everything about one size is measured in turns within one run, so that noise hits all alike: compare the ratios. The
-searches run as the server's role under row-level security, exact, on one connection.
+searches run as the server's role under row-level security, on one connection.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from scale_subject import WAYS, Asked, Subject, nearest_of, prepared
 from workload import SCALE_CLASSES, QueryClass, questions
 
 from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.store.candidates import Candidates
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.pool import Pool
 
 SIZES = (1_000, 10_000, 100_000)
 QUESTIONS, ROUNDS, WARM_UP = 40, 5, 1
@@ -57,11 +57,11 @@ async def _measure_class(subject: Subject, wanted: QueryClass, *, asked: Sequenc
         asked = asked[: max(1, len(asked) // 4)]
     recalls, losses = [], []
     for each, right in zip(asked, exact, strict=False):
-        pool = await subject.pool(each)
-        if pool.total != right.total:
-            raise SystemExit(f"{wanted.name}: {pool.total} allowed, numpy finds {right.total}: {each.question}")
-        recalls.append(_recall(nearest_of(pool), right=right))
-        losses.append(_lost(pool, right=right))
+        found = await subject.candidates(each)
+        if found.total != right.total:
+            raise SystemExit(f"{wanted.name}: {found.total} allowed, numpy finds {right.total}: {each.question}")
+        recalls.append(_recall(nearest_of(found), right=right))
+        losses.append(_lost(found, right=right))
     for _ in range(WARM_UP):
         for each in asked:
             await subject.ask(each)
@@ -83,10 +83,9 @@ def _recall(found: Sequence[str], *, right: Nearest) -> float:
     return len(set(found) & set(right.version_ids)) / len(right.version_ids) if right.version_ids else 1.0
 
 
-def _lost(pool: Pool, *, right: Nearest) -> float:
-    cosines = {each.version_id: each.cosine or 0.0 for each in pool.evidence}
-    found = [cosines[version_id] for version_id in nearest_of(pool)]
-    return (sum(right.cosines) - sum(found)) / max(1, len(right.cosines))
+def _lost(found: Candidates, *, right: Nearest) -> float:
+    cosines = {each.version_id: each.cosine or 0.0 for each in found.evidence}
+    return (sum(right.cosines) - sum(cosines[each] for each in nearest_of(found))) / max(1, len(right.cosines))
 
 
 def _times(seconds: Sequence[float], *, processor: Sequence[float]) -> Times:

@@ -17,8 +17,8 @@ from pgvector.asyncpg import register_vector
 from text_vectors import Vectors, noisy
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.labels import DIMENSIONS, fold
+from formulary_catalog.domain.place import Place
 from formulary_catalog.store.catalog import CatalogWriter
 
 _CHUNK = 2_000

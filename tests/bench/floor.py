@@ -12,6 +12,8 @@ from pgvector.asyncpg import register_vector
 from text_vectors import Vectors
 from workload import Question
 
+from formulary_catalog.domain.fitting import MEANING_WEIGHT
+from formulary_catalog.domain.label_weights import ANY, CUSTOM_WEIGHT, LABEL_WEIGHTS, SIGNAL_WEIGHT
 from formulary_catalog.domain.labels import WILDCARD, Constraints
 from formulary_catalog.embedding.model import DIMENSIONS
 
@@ -21,14 +23,14 @@ LABELS = ("severity", "environment", "priority", "custom")
 _NOTHING = ""
 """Stands for the values of a label that a row does not have."""
 _COLUMNS = f"""
-version_id, namespace, signal_type, leading_row, severity, environment, priority,
+version_id, namespace, signal_type, leading_row, signal_types, severity, environment, priority,
 array(select jsonb_array_elements_text(custom -> '{CUSTOM_KEY}')) as custom, emb
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nearest:
-    """The best rows in order, by how generic they are and then by cosine; and how many rows are allowed."""
+    """The best rows in order of meaning and labels together, with their cosines; and how many rows are allowed."""
 
     version_ids: tuple[str, ...]
     cosines: tuple[float, ...]
@@ -50,6 +52,8 @@ class Floor:
         self.tenant = np.array([self.tenants[row["namespace"]] for row in rows], np.int32)
         self.signal = np.array([self.signals[row["signal_type"]] for row in rows], np.int32)
         self.leading = np.array([row["leading_row"] for row in rows])
+        # A line for each signal: which rows are of workflows that declare it.
+        self.declaring = np.array([[signal in row["signal_types"] for row in rows] for signal in self.signals])
         self.labels = {
             label: np.array([self.mask(label, _declared(row[label])) for row in rows], np.uint64) for label in LABELS
         }
@@ -112,14 +116,16 @@ class Floor:
         for label, wanted in given.items():
             allowed &= declared[label] & self.mask(label, [*wanted, WILDCARD, _NOTHING]) != 0
         rows = rows[allowed]
-        generic = np.zeros(len(rows), np.int8)
-        if "signal_type" in question.constraints.values and "" in self.signals:
-            generic += self.signal[rows] == self.signals[""]
-        for label in given:
-            if _NOTHING in self.bits[label]:
-                generic += declared[label][allowed] == self.mask(label, [_NOTHING])
         cosines = self.vectors[rows] @ vector
-        order = generic * 4 - cosines  # a cosine spans two: one more generic label outweighs any
+        order = -MEANING_WEIGHT * cosines
+        for label, wanted in given.items():
+            order -= self._declared_evidence(declared[label][allowed], label=label, wanted=wanted)
+        if "signal_type" in question.constraints.values:
+            exact = ~np.isin(self.signal[rows], [self.signals.get(signal, -1) for signal in (WILDCARD, "")])
+            any_ = self.signal[rows] == self.signals.get(WILDCARD, -1)
+            order -= LABEL_WEIGHTS["signal_type"] * (exact + ANY * any_)
+        if (mentioned := self.signals.get(question.signal)) is not None:
+            order -= SIGNAL_WEIGHT * self.declaring[mentioned, rows]
         best = np.argpartition(order, BEST)[:BEST] if len(rows) > BEST else np.arange(len(rows))
         best = best[np.argsort(order[best], kind="stable")]
         return Nearest(
@@ -127,6 +133,14 @@ class Floor:
             cosines=tuple(cosines[best].tolist()),
             total=len(rows),
         )
+
+    def _declared_evidence(
+        self, declared: npt.NDArray[np.uint64], *, label: str, wanted: Iterable[str]
+    ) -> npt.NDArray[np.float64]:
+        exact = declared & self.mask(label, wanted) != 0
+        any_ = declared & self.mask(label, [WILDCARD]) != 0
+        weight = CUSTOM_WEIGHT if label == "custom" else LABEL_WEIGHTS[label]
+        return weight * np.where(exact, 1.0, ANY * any_)
 
 
 def _numbered(values: Iterable[str]) -> dict[str, int]:

@@ -1,27 +1,26 @@
 """Judged queries: the YAML of `judgements/README.md`, and what the catalog may answer to each."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import DIMENSIONS, normalize_detected
+from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.query import first_word, is_canonical
-from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request, wire_name
+from formulary_catalog.domain.request import wire_name
 from formulary_catalog.loading.documents import read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.manifests import sort_out
-from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.search.planning import SearchPlan
 
 NAMESPACE = "formulary"
+_BENCH = Path(__file__).parent
 KINDS = ("structured", "alert", "symptom", "root-cause", "pager", "misspelt", "nothing")
 BEST, ACCEPTABLE, WRONG = 2, 1, 0
-_DIMENSION_OF = {wire_name(dimension): dimension for dimension in DIMENSIONS}
+DIMENSION_OF = {wire_name(dimension): dimension for dimension in DIMENSIONS}
 
 
 def _as_tuple(value: object) -> object:
@@ -30,6 +29,18 @@ def _as_tuple(value: object) -> object:
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 _Values = Annotated[tuple[_Text, ...], BeforeValidator(_as_tuple)]
+
+
+class JudgedCatalog(NamedTuple):
+    """A directory of workflows and the directory of the queries that were judged for it."""
+
+    workflows: Path
+    judgements: Path
+
+
+STARTER = JudgedCatalog(_BENCH.parents[1] / "catalog" / "workflows", _BENCH / "judgements")
+RUNBOOKS = JudgedCatalog(_BENCH / "runbooks" / "workflows", _BENCH / "runbooks" / "judgements")
+CATALOGS = (STARTER, RUNBOOKS)
 
 
 class Judgement(BaseModel):
@@ -89,42 +100,8 @@ def read_entries(directory: Path) -> list[CatalogEntry]:
     return manifests.served
 
 
-def signal_types(entries: Iterable[CatalogEntry]) -> frozenset[str]:
-    """The signal types that the workflows declare, as written."""
-    return frozenset(signal for entry in entries for signal in entry.workflow.spec.labels.signal_type)
-
-
-def request_of(judgement: Judgement, *, top_k: int = 10) -> SearchRequest:
-    """The search that the query stands for; what was detected comes from the incident of that id."""
-    return search_request(
-        query=judgement.query,
-        labels={_DIMENSION_OF.get(name, name): values for name, values in judgement.labels.items()},
-        top_k=top_k,
-        context=ContextReference(remediation_id=judgement.id) if judgement.detected else None,
-    )
-
-
-def context_of(judgement: Judgement) -> RequestContext | None:
-    """The incident that carries the detected labels; None without any."""
-    if not judgement.detected:
-        return None
-    detected = {name: normalize_detected(value) for name, value in judgement.detected.items()}
-    return RequestContext(namespace=NAMESPACE, name=judgement.id, remediation_id=judgement.id, detected_labels=detected)
-
-
-def plan_of(judgement: Judgement, *, signals: frozenset[str]) -> SearchPlan:
-    """What the search demands and ranks by; `signals` are in use in the catalog."""
-    word = first_word(judgement.query)
-    return plan_search(
-        request_of(judgement),
-        context=context_of(judgement),
-        first_word_is_signal=is_canonical(word) or word in signals,
-        strict_keys=frozenset(),
-    )
-
-
 def ranked_words(judgement: Judgement, *, plan: SearchPlan) -> str:
-    """The query without the severity that the plan took from it: that one only filters."""
+    """The query without the severity in second place: that harms the simple rankings too."""
     words = judgement.query.split()
     return " ".join(words[:1] + words[2:] if plan.parsed.severity else words)
 

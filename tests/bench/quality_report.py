@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from quality_incidents import Cell
 from quality_judgements import BEST
 from quality_metrics import Estimate
 from quality_summary import HEADLINE, METRICS, OURS, OVERALL, Answered, Summary
+from quality_variants import Variant
 from rich.console import Console
 from rich.table import Table
 
@@ -16,6 +18,9 @@ def report(summary: Summary, *, title: str) -> None:
     console = Console(width=_WIDTH)
     for table in (
         _overall(summary, title=title),
+        _variants(summary),
+        _trust(summary),
+        _curve(summary),
         _by_kind(summary),
         _lead(summary),
         _confidence(summary),
@@ -24,10 +29,21 @@ def report(summary: Summary, *, title: str) -> None:
         console.print(table)
 
 
+def report_incidents(cells: Sequence[Cell]) -> None:
+    """Print what is found under generated incidents."""
+    labels = sorted({each.labels for each in cells})
+    table = Table(f"{HEADLINE} under incidents", *(f"{count} custom labels" for count in labels))
+    for owned in sorted({each.owned for each in cells}):
+        row = {each.labels: each.ranks for each in cells if each.owned == owned}
+        table.add_row(f"team owns {owned} unrelated", *(_with_interval(row[count]) for count in labels))
+    Console(width=_WIDTH).print(table)
+
+
 def report_misses(answers: Sequence[Answered]) -> None:
     """Print the queries at which a best answer is not the first of ours."""
     console = Console(width=_WIDTH, soft_wrap=True, highlight=False)
-    missed = [each for each in answers if each.judgement.has_answer and each.grades(OURS)[:1] != [BEST]]
+    filtered = [each for each in answers if each.variant is Variant.FILTERED and each.judgement.has_answer]
+    missed = [each for each in filtered if each.grades(OURS)[:1] != [BEST]]
     for each in missed:
         judgement = each.judgement
         shown = ", ".join(each.rankings[OURS][:3])
@@ -42,6 +58,30 @@ def _overall(summary: Summary, *, title: str) -> Table:
     table = Table(title, *METRICS)
     for system in summary.ranking[HEADLINE][OVERALL]:
         table.add_row(system, *(_with_interval(summary.ranking[metric][OVERALL][system]) for metric in METRICS))
+    return table
+
+
+def _variants(summary: Summary) -> Table:
+    systems = list(summary.ranking[HEADLINE][OVERALL])
+    table = Table(HEADLINE, *systems)
+    for variant, by_system in summary.variants.items():
+        table.add_row(variant, *(_with_interval(by_system[system]) for system in systems))
+    return table
+
+
+def _trust(summary: Summary) -> Table:
+    table = Table("confidence", "answers", "error", "right >= .5", "nothing right >= .5", "AUROC")
+    for variant, each in summary.trust.items():
+        numbers = (each.error, each.right_kept, each.nothing_high, each.separation)
+        table.add_row(variant, str(each.answers), *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def _curve(summary: Summary) -> Table:
+    groups = [*next(iter(summary.curve.values()))]
+    table = Table("first answers of at least this confidence", *groups)
+    for least, shares in summary.curve.items():
+        table.add_row(least, *(f"{shares[group]:.3f}" for group in groups))
     return table
 
 

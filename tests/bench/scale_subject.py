@@ -5,7 +5,6 @@ import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,21 +12,22 @@ from floor import BEST, Floor, Nearest
 from text_vectors import Vectors, cached_vectors
 from workload import Question
 
+from formulary_catalog.domain.fitting import MEANING_WEIGHT
 from formulary_catalog.domain.query import parse_query
 from formulary_catalog.domain.terms import query_terms
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.candidates import CandidateReader, Candidates
+from formulary_catalog.store.candidates import Question as Sought
 from formulary_catalog.store.conditions import Arguments, label_conditions
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.entering import enter, entered_table
-from formulary_catalog.store.pool import Plan, Pool, read_pool
-from formulary_catalog.store.search import SearchStore
-from formulary_catalog.store.stems import Stems
-from formulary_catalog.store.texts import Texts
+from formulary_catalog.store.page import PageReader
 
-SEARCH, STATEMENT, SEMANTIC, LEXICAL, TRIP = "whole search", "statement", "search alone", "words only", "SELECT 1"
+SEARCH, CANDIDATES, EXACT, LEXICAL, TRIP = "whole search", "candidates", "exact search", "words only", "SELECT 1"
 SORTED, SCAN = "numpy, sorted", "numpy, scan"
-WAYS = (SEARCH, STATEMENT, SEMANTIC, LEXICAL, TRIP, SORTED, SCAN)
-"""The whole search; its statement; the goal's search alone, without words; without an embedding model; the floors."""
+WAYS = (SEARCH, CANDIDATES, EXACT, LEXICAL, TRIP, SORTED, SCAN)
+"""The whole search; its candidates with their words; the exact semantic search alone; without an embedding model; the
+floors."""
 _SEED = 5
 _Found = TypeVar("_Found")
 _Reading = Callable[[Connection], Awaitable[_Found]]
@@ -35,12 +35,11 @@ _Reading = Callable[[Connection], Awaitable[_Found]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A question with all that a search makes of it before it comes to the store."""
+    """A question, and what a search makes of it for the store."""
 
     question: Question
-    text: str
     vector: Vectors
-    plan: Plan
+    sought: Sought
 
     @property
     def namespaces(self) -> frozenset[str]:
@@ -54,11 +53,10 @@ class Subject:
     def __init__(self, database: Database, *, floor: Floor, process: int = 0) -> None:
         """`process` is the id of the back end, whose processor time is noted too; 0 if that is not wanted."""
         self._database = database
-        self._store = SearchStore(database)
+        self._candidates, self._pages = CandidateReader(database), PageReader(database)
         self._floor = floor
         self._process = process
         self._known: set[str] = set()
-        self._stems, self._texts = Stems(), Texts()
         self._order = random.Random(_SEED)
         self.seconds: dict[str, list[float]] = defaultdict(list)
         self.processor: dict[str, list[float]] = defaultdict(list)
@@ -71,9 +69,9 @@ class Subject:
         """What is right, the long way."""
         return self._floor.scan(asked.question, asked.vector)
 
-    async def pool(self, asked: Asked) -> Pool:
+    async def candidates(self, asked: Asked) -> Candidates:
         """What the store finds."""
-        return await self._within(asked, partial(self._pool, asked, plan=asked.plan))
+        return await self._candidates.read(asked.sought, namespaces=asked.namespaces)
 
     async def ask(self, asked: Asked, *, ways: Sequence[str] = WAYS) -> None:
         """Answer in each way, in another order each time, and note how long each took.
@@ -81,15 +79,13 @@ class Subject:
         What runs first brings the rows into the processor's cache, and what runs next finds them there. numpy, which
         suffers most where they are not, answers once untimed before: it stands for what cannot be beaten.
         """
-        semantic, arguments = semantic_statement(asked)
-        blind = replace(asked.plan, vectors={})
+        exact, arguments = exact_statement(asked)
+        blind = replace(asked, sought=replace(asked.sought, vectors={}))
         ask: dict[str, Callable[[], Awaitable[None]]] = {
             SEARCH: lambda: self._timed(SEARCH, lambda: self._search(asked)),
-            STATEMENT: lambda: self._timed_within(STATEMENT, asked, partial(self._pool, asked, plan=asked.plan)),
-            SEMANTIC: lambda: self._timed_within(
-                SEMANTIC, asked, lambda connection: connection.fetch(semantic, *arguments)
-            ),
-            LEXICAL: lambda: self._timed_within(LEXICAL, asked, partial(self._pool, asked, plan=blind)),
+            CANDIDATES: lambda: self._timed(CANDIDATES, lambda: self.candidates(asked)),
+            EXACT: lambda: self._timed_within(EXACT, asked, lambda connection: connection.fetch(exact, *arguments)),
+            LEXICAL: lambda: self._timed(LEXICAL, lambda: self.candidates(blind)),
             TRIP: lambda: self._timed_within(TRIP, asked, lambda connection: connection.fetchval("select 1")),
             SORTED: lambda: self._timed_floor(SORTED, self._floor.sorted, asked),
             SCAN: lambda: self._timed_floor(SCAN, self._floor.scan, asked),
@@ -99,18 +95,14 @@ class Subject:
 
     async def _search(self, asked: Asked) -> None:
         """As the product does it, with its cache of workflows warm."""
-        found = await self._store.search(
-            query=asked.text,
-            plan=lambda _: asked.plan,
-            page=nearest_of,
-            known=self._known,
-            namespaces=asked.namespaces,
+        found = await self.candidates(asked)
+        best = nearest_of(found)
+        if not found.rows or not self._known.issuperset(best):
+            await self._pages.read(best, known=self._known, namespaces=asked.namespaces)
+            self._known.update(best)
+        await self._candidates.unfamiliar(
+            {dimension: asked.sought.asked[dimension] for dimension in found.undeclared}, namespaces=asked.namespaces
         )
-        self._known |= found.rows.keys()
-
-    async def _pool(self, asked: Asked, connection: Connection, *, plan: Plan) -> Pool:
-        stems = await self._stems.of(connection, plan.words)
-        return await read_pool(connection, plan, stems=stems, texts=self._texts, namespaces=asked.namespaces)
 
     async def _within(self, asked: Asked, read: _Reading[_Found]) -> _Found:
         """Read in a transaction that sees what the question may see."""
@@ -144,44 +136,45 @@ class Subject:
             self.processor[way].append(after - before)
 
 
-def nearest_of(pool: Pool) -> list[str]:
-    """The version ids of the best ten of a pool, by how generic they are and then by cosine."""
-    best = sorted(pool.evidence, key=lambda each: (each.generic_labels, -(each.cosine or 0.0)))
+def nearest_of(found: Candidates) -> list[str]:
+    """The version ids of the best ten candidates, by meaning and labels together."""
+    best = sorted(found.evidence, key=lambda each: -(MEANING_WEIGHT * (each.cosine or 0.0) + each.labels))
     return [each.version_id for each in best[:BEST]]
 
 
-def semantic_statement(asked: Asked) -> tuple[str, list[object]]:
-    """The least that a semantic search has to do: enter, the same filter, the exact order, the count, and no words."""
+def exact_statement(asked: Asked) -> tuple[str, list[object]]:
+    """The least that an exact search has to do: enter, filter, order by meaning, count; no labels and no words."""
     arguments = Arguments()
     entering = entered_table(arguments, namespaces=asked.namespaces)
-    rules = label_conditions(asked.plan.constraints, arguments)
-    distance = f"emb <=> {arguments.add(asked.vector, 'vector')}"
+    rules = label_conditions(asked.sought.constraints, arguments)
+    distance = f"emb <=> {arguments.add(asked.vector, 'vector')} as distance"
     allowed = " union all ".join(
-        f"select version_id, {rules.counts}, {distance} as distance "
-        f"from workflow_search where {slim} and entered.word_in_use is not null and {' and '.join(rules.allowed)}"
+        f"select version_id, {distance} from workflow_search "
+        f"where {slim} and entered.word_in_use is not null and {' and '.join(rules.allowed)}"
         for slim in ("slim", "not slim")
     )
     return (
         f"with {entering}, allowed as materialized ("
         f"select found.* from entered, lateral ({allowed} offset 0) as found) "
-        f"select version_id, generic, distance, (select count(*) from allowed) from allowed "
-        f"order by generic, distance, version_id limit {BEST}",
+        f"select version_id, distance, (select count(*) from allowed) from allowed "
+        f"order by distance, version_id limit {BEST}",
         arguments.values,
     )
 
 
 def prepared(given: Sequence[Question], *, embedder: Embedder) -> list[Asked]:
     """The questions, parsed and embedded as the product does it."""
-    texts = [parse_query(question.text, first_word_is_signal=True).text for question in given]
+    texts = [parse_query(question.text).text for question in given]
     return [
         Asked(
             question=question,
-            text=question.text,
             vector=vector,
-            plan=Plan(
+            sought=Sought(
                 constraints=question.constraints,
                 words=[term.word for term in query_terms(text)],
                 vectors={embedder.model_id: vector},
+                signal=question.signal,
+                severity=question.severity,
                 asked=question.constraints.values,
             ),
         )

@@ -34,7 +34,7 @@ CLASSES = (
     QueryClass(name="typical, largest", labels=_TYPICAL, largest=True),
     QueryClass(name="signal", labels=("signal_type",), largest=True),
     QueryClass(name="broad", labels=("severity",), largest=True),
-    QueryClass(name="all", labels=(), largest=True),
+    QueryClass(name="unfiltered", labels=(), largest=True),
 )
 SCALE_CLASSES = (*CLASSES, QueryClass(name="unknown value", labels=_TYPICAL, largest=True, unknown=True))
 """Only ours tells that nobody knows a value, so other stores are not asked by it."""
@@ -42,10 +42,15 @@ SCALE_CLASSES = (*CLASSES, QueryClass(name="unknown value", labels=_TYPICAL, lar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What one caller asks: in its namespace, under these constraints, with these words."""
+    """What one caller asks: in its namespace, under these constraints, with these words.
+
+    `signal` and `severity` are the folded words that the text begins with; they constrain nothing.
+    """
 
     namespace: str
     constraints: Constraints
+    signal: str
+    severity: str
     text: str
 
 
@@ -81,6 +86,8 @@ def _question(
             values={dimension: frozenset({fold(given[dimension])}) for dimension in wanted.labels},
             custom={CUSTOM_KEY: frozenset({_one(teams, (TEAM,), rng=rng)})} if wanted.custom else {},
         ),
+        signal=fold(given["signal_type"]),
+        severity=fold(given["severity"]),
         text=f"{given['signal_type']} {given['severity']} {seen.partition('. ')[0]}",
     )
 

@@ -1,15 +1,18 @@
-"""Fitting the confidence: the numbers, on answers whose probabilities are known."""
+"""Fitting the weights and the confidence: the numbers, on answers whose probabilities are known."""
 
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
+from quality_judgements import Judgement
+from quality_variants import Variant
 
-from formulary_catalog.domain.confidence import Hints
+from formulary_catalog.domain.fitting import Wanted
 
-TRUE = Hints(constant=-1.0, cosine=2.0, covered=0.0, held=1.0, odds=0.5)
+WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])
 
 
 @pytest.fixture(scope="module")
@@ -24,31 +27,57 @@ def calibrate() -> ModuleType:
     return module
 
 
-def _answers(count: int) -> list[tuple[Hints, bool, float]]:
-    """Hits that are right as often as the true coefficients say."""
+def _asked(calibrate: ModuleType, count: int, *, variant: Variant, chance: float = 1.0) -> list[Any]:
+    """Queries whose best answer is drawn with the odds that the weights give it, then lost but for a `chance`."""
     random = np.random.default_rng(5)
-    given = [Hints(1.0, *map(float, random.normal(size=4))) for _ in range(count)]
-    likely = [1 / (1 + np.exp(-np.dot(TRUE, each))) for each in given]
-    return [(each, bool(random.random() < chance), 1.0) for each, chance in zip(given, likely, strict=True)]
+    asked = []
+    for number in range(count):
+        features = random.normal(size=(6, len(WEIGHTS)))
+        odds = np.exp(features @ WEIGHTS)
+        best = int(random.choice(6, p=odds / odds.sum())) if random.random() < chance else None
+        answer = ("best",) if best is not None else ()
+        judgement = Judgement(
+            id=f"alert-{number}", kind="alert", part="tune", query="x", best=answer, acceptable=(), labels={}
+        )
+        grades = np.array([2 * (each == best) for each in range(6)])
+        asked.append(
+            calibrate.Asked(
+                judgement=judgement,
+                variant=variant,
+                wanted=Wanted((), 0.0),
+                nearest_known=0.0,
+                features=features,
+                further=np.zeros(6),
+                grades=grades,
+            )
+        )
+    return asked
 
 
-def test_the_coefficients_behind_the_answers_are_found(calibrate: ModuleType) -> None:
-    fitted = calibrate.fitted(_answers(20_000), used=Hints._fields)
-    assert tuple(fitted) == pytest.approx(tuple(TRUE), abs=0.2)  # the ridge draws them towards 0
+def test_the_weights_behind_the_answers_are_found(calibrate: ModuleType) -> None:
+    fitted = calibrate.fitted_weights(_asked(calibrate, 3_000, variant=Variant.FILTERED))
+    assert fitted == pytest.approx(WEIGHTS, abs=0.3)
 
 
-def test_a_hint_that_is_not_used_counts_nothing(calibrate: ModuleType) -> None:
-    fitted = calibrate.fitted(_answers(2_000), used=("constant", "odds"))
-    assert (fitted.cosine, fitted.covered, fitted.held) == (0, 0, 0)
-    assert fitted.odds > 0
+def test_only_filtered_queries_with_an_answer_set_the_weights(calibrate: ModuleType) -> None:
+    filtered = _asked(calibrate, 200, variant=Variant.FILTERED)
+    others = [*_asked(calibrate, 50, variant=Variant.PLAIN), *_asked(calibrate, 50, variant=Variant.FILTERED, chance=0)]
+    assert calibrate.fitted_weights([*filtered, *others]) == pytest.approx(calibrate.fitted_weights(filtered))
 
 
-def test_an_answer_counts_by_its_weight(calibrate: ModuleType) -> None:
-    hints = Hints(constant=1.0, cosine=0.0, covered=0.0, held=0.0, odds=0.0)
-    fitted = calibrate.fitted([(hints, True, 3.0), (hints, False, 1.0)], used=("constant",))
-    assert fitted.constant == round(float(np.log(3)), 2)
+def test_the_confidence_of_first_answers_is_true_on_average(calibrate: ModuleType) -> None:
+    asked = _asked(calibrate, 3_000, variant=Variant.FILTERED, chance=0.6)
+    fitted = calibrate.fitted_calibration(asked, weights=WEIGHTS, used=("constant", "score"))
+    first = [(each.features @ WEIGHTS, each.grades) for each in asked]
+    given = [1 / (1 + np.exp(-fitted.constant - fitted.score * scores.max())) for scores, _ in first]
+    right = [grades[scores.argmax()] > 0 for scores, grades in first]
+    assert np.mean(given) == pytest.approx(np.mean(right), abs=0.01)
+    assert fitted.score > 0
+    assert (fitted.length, fitted.known) == (0, 0)
 
 
-def test_only_the_line_of_the_constant_is_written(calibrate: ModuleType) -> None:
-    source = "BY_WORDS = 1\nBY_MEANING = 2\n"
-    assert calibrate.written(source, name="BY_MEANING", coefficients=TRUE) == f"BY_WORDS = 1\nBY_MEANING = {TRUE}\n"
+def test_only_the_line_of_the_constant_is_written(calibrate: ModuleType, tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text("A_WEIGHT = 1.0\nB_WEIGHT = 2.0\n")
+    calibrate.write({"B_WEIGHT": 3.5}, module=module)
+    assert module.read_text() == "A_WEIGHT = 1.0\nB_WEIGHT = 3.5\n"

@@ -15,6 +15,7 @@ from quality_metrics import (
     reliability_by_width,
 )
 from quality_summary import OURS, OVERALL, Answered, summarise
+from quality_variants import Variant
 
 
 def answered(
@@ -23,12 +24,15 @@ def answered(
     ours: list[str],
     dense: list[str],
     confidences: list[float],
+    variant: Variant = Variant.FILTERED,
 ) -> Answered:
     judgement = Judgement(
         id="q", kind="alert" if best else "nothing", part="held", query="q", best=best, acceptable=(), labels={}
     )
     rankings = {OURS: ours, "dense": dense}
-    return Answered(judgement=judgement, rankings=rankings, confidences=confidences, mode="hybrid", allowed=3)
+    return Answered(
+        judgement=judgement, variant=variant, rankings=rankings, confidences=confidences, mode="hybrid", allowed=3
+    )
 
 
 def test_reciprocal_rank_looks_for_the_first_answer_of_the_grade_up_to_the_cutoff() -> None:
@@ -109,3 +113,24 @@ def test_a_summary_compares_ours_with_the_best_baseline_and_tells_right_answers_
     assert summary.calibration["first answers"].answers == 3
     assert summary.calibration["all answers"].answers == 5
     assert (summary.counts["alert"], summary.counts["nothing"]) == (2, 1)
+
+
+def test_a_summary_tells_apart_under_which_constraints_an_answer_was_given() -> None:
+    right, wrong = ["right", "other"], ["other", "right"]
+    summary = summarise(
+        [
+            answered(ours=right, dense=wrong, confidences=[0.8, 0.1]),
+            answered(ours=wrong, dense=wrong, confidences=[0.6, 0.1], variant=Variant.INCIDENT),
+            answered(best=(), ours=["other"], dense=["other"], confidences=[0.7], variant=Variant.EXCLUDED),
+            answered(best=(), ours=["other"], dense=["other"], confidences=[0.2], variant=Variant.EXCLUDED),
+        ]
+    )
+
+    assert {variant: systems[OURS].mean for variant, systems in summary.variants.items()} == {
+        Variant.FILTERED: 1,
+        Variant.INCIDENT: pytest.approx(1 / 2),
+    }
+    assert summary.trust[Variant.FILTERED].right_kept == 1
+    excluded = summary.trust[Variant.EXCLUDED]
+    assert (excluded.answers, excluded.nothing_high, excluded.right_kept, excluded.separation) == (2, 0.5, 1, 1)
+    assert summary.counts["alert"] == 1
