@@ -18,7 +18,6 @@ from mcp_types import TextResourceContents
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.query import first_word, is_canonical, parse_query
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
@@ -134,14 +133,9 @@ def reference(case: Case) -> ContextReference:
 
 def asked(case: Case, *, mode: str, vectors: Vectors) -> SearchRequest:
     """The search of a case, in the way that is answered in this mode."""
-    query, labels = case.query, case.call
-    if mode == "labels-only":
-        parsed = parse_query(query, first_word_is_signal=is_canonical(first_word(query)))
-        implied = {"signal_type": parsed.signal_type, "severity": parsed.severity}
-        query, labels = NO_WORD, {name: (value,) for name, value in implied.items() if value} | labels
     return search_request(
-        query=query,
-        labels=labels,
+        query=NO_WORD if mode == "labels-only" else case.query,
+        labels=case.call,
         exclude_keywords=case.exclude,
         embedding=vectors[str(case)] if mode == "own-embedding" else None,
         top_k=50,
@@ -151,12 +145,7 @@ def asked(case: Case, *, mode: str, vectors: Vectors) -> SearchRequest:
 
 def may_be_returned(case: Case, request: SearchRequest, others: list[CatalogEntry]) -> set[str]:
     """The version ids that the rules allow, of the case's own workflows and these others."""
-    plan = plan_search(
-        request,
-        context=case.incident,
-        first_word_is_signal=is_canonical(first_word(request.query)),
-        strict_keys=frozenset(),
-    )
+    plan = plan_search(request, context=case.incident, strict_keys=frozenset())
     visible = [*others, *(each for each in case.served() if each.namespace == case.namespace)]
     return {each.version_id for each in visible if allowed(each.labels, plan.constraints)}
 

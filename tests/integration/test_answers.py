@@ -80,7 +80,9 @@ async def test_punctuation_in_front_of_a_pasted_text_is_no_signal_type(
     await _store(workflows, "no-signal", labels={**workflow("x")["spec"]["labels"], "signalType": []})
     await _store(workflows, "oom")
 
-    assert sorted(await _ids(service, query)) == ["any-signal", "no-signal", "oom"]
+    answer = await service.search(search_request(query=query, top_k=50), caller=CALLER)
+    assert sorted(hit.workflow_id for hit in answer.workflows) == ["any-signal", "no-signal", "oom"]
+    assert answer.inferred == {}
 
 
 async def test_one_workflow_cannot_crowd_out_the_others_with_long_texts(
@@ -107,20 +109,18 @@ async def test_versions_are_told_newest_first_whatever_the_order_they_came_in(
 async def test_the_trail_tells_which_candidates_left(
     database: str, workflows: CatalogWriter, service: CatalogService
 ) -> None:
-    await _store(workflows, "first")
-    await _store(workflows, "second")
+    for number in range(12):
+        await _store(workflows, f"w{number}")
 
-    answer = await service.search(
-        search_request(query="OOMKilled critical"),
-        caller=CALLER,
-        fit=lambda answer: answer.model_copy(update={"workflows": answer.workflows[:1]}),
-    )
+    answer = await service.search(search_request(query="OOMKilled critical", top_k=12, max_bytes=2_500), caller=CALLER)
     owner = await asyncpg.connect(database)
     (row,) = await recorded(owner)
     await owner.close()
-    (left,) = [hit.version_id for hit in answer.workflows]
-    assert {each["version_id"]: each["returned"] for each in row["result"]["candidates"]}[left]
-    assert sorted(each["returned"] for each in row["result"]["candidates"]) == [False, True]
+    left = {hit.version_id for hit in answer.workflows}
+    assert 1 <= len(left) < 12
+    assert len(answer.model_dump_json(exclude_unset=True).encode()) <= 2_500
+    assert {each["version_id"] for each in row["result"]["candidates"] if each["returned"]} == left
+    assert len(row["result"]["candidates"]) == 12
 
 
 async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, service: CatalogService) -> None:
@@ -139,6 +139,5 @@ async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, servic
     await service.search(search_request(query="Checkoutslow critical"), caller=CALLER)
 
     spans = exporter.get_finished_spans()
-    found_out = ["formulary.search.embed", "formulary.search.sql"]
-    assert [span.name for span in spans] == ["formulary.search.context", *found_out, *found_out]
+    assert [span.name for span in spans] == names
     assert all(span.status.is_ok for span in spans)

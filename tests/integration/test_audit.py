@@ -106,7 +106,7 @@ async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
     assert row["result"]["total"] == answer.total_results == 1
     assert candidate["version_id"] == hit.version_id
     assert (candidate["confidence"], candidate["match_reasons"]) == (hit.confidence, hit.match_reasons)
-    assert {"generic_labels", "cosine", "places", "score"} <= candidate.keys()
+    assert {"labels", "severity", "cosine", "places", "score"} <= candidate.keys()
     assert 0 < row["duration_ms"] < 10_000
 
 

@@ -41,6 +41,7 @@ def hit(name: str, *, namespace: str = "formulary", confidence: float) -> Workfl
         success_rate=0.8,
         median_duration_seconds=95.0,
         risk_level="low",
+        caution="",
         uri=f"workflow://{namespace}/{name}",
     )
 
@@ -53,6 +54,7 @@ SEARCH = SearchAnswer(
     ],
     total_results=12,
     search_mode="lexical",
+    inferred={"signal_type": "OOMKilled", "severity": "critical"},
     notes=["environment 'prod' is one that no workflow knows; known are: production, staging, development, test"],
     search_id="00000000-0000-4000-8000-000000000000",
 )

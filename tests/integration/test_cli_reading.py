@@ -71,10 +71,11 @@ def without_search_id(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -> None:
-    done = await formulary("search", "OOMKilled critical", "--top-k", "1", "--url", url)
+    query = "raise the memory limit"
+    done = await formulary("search", query, "--top-k", "1", "--url", url)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
-    assert lines[0].endswith("workflows for 'OOMKilled critical', the best first")
+    assert lines[0].endswith(f"workflows for '{query}', the best first")
     assert " 1  oom-raise-memory-limit@1.0.0" in lines
     assert "    next            formulary show oom-raise-memory-limit" in lines
 

@@ -86,9 +86,9 @@ async def test_both_databases_give_the_exact_best_that_numpy_finds(
         async with Database.opened(dsn, role=Role.SERVER, size=1, deadline=60) as database:
             subject = Subject(database, floor=floor)
             for each in asked:
-                pool, right = await subject.pool(each), subject.exact(each)
-                assert pool.total == right.total > 0
-                assert nearest_of(pool) == list(right.version_ids)
+                found, right = await subject.candidates(each), subject.exact(each)
+                assert found.total == right.total > 0
+                assert nearest_of(found) == list(right.version_ids)
                 assert subject.scanned(each).version_ids == right.version_ids
 
 

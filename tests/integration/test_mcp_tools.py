@@ -56,7 +56,7 @@ async def test_a_search_answers_in_both_eras_with_the_same_text_and_structure(ur
     result = await call(url, SEARCH, {"query": "OOMKilled critical"}, mode=mode)
 
     answer = answer_of(result)
-    assert answer["workflows"][0]["workflow_id"] == "oom-raise-memory-limit"
+    assert answer["workflows"][0]["workflow_id"].startswith("oom-")
     assert answer["workflows"][0]["match_reasons"]
     assert answer["search_mode"] == "hybrid"
     assert text_of(result) == json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
@@ -75,13 +75,19 @@ async def test_a_search_answers_in_both_eras_with_the_same_text_and_structure(ur
         "pod",
     ],
 )
-async def test_a_search_without_top_k_shows_ten_hits_within_four_kilobytes(url: str, query: str, mode: str) -> None:
+async def test_a_search_without_top_k_shows_ten_hits_that_fit_within_four_kilobytes(
+    url: str, query: str, mode: str
+) -> None:
     result = await call(url, SEARCH, {"query": query}, mode=mode)
 
     answer = answer_of(result)
     assert len(text_of(result).encode()) <= DEFAULT_SEARCH_BYTES
-    assert found(result) == found(await call(url, SEARCH, {"query": query, "top_k": 10}))
-    assert len(answer["workflows"]) == 10
+    shown = len(answer["workflows"])
+    (left_out,) = [int(note.split()[0]) for note in answer["notes"] if "are left out; top_k shows them" in note] or [0]
+    assert shown == min(10, answer["total_results"] - left_out) > 0
+    # What fits nothing may stand between two that fit: a page of a given length holds it.
+    first = found(await call(url, SEARCH, {"query": query, "top_k": 50}))
+    assert [name for name in first if name in found(result)] == found(result)
     assert not any("did not fit" in note for note in answer["notes"])
     assert all(hit["match_reasons"] and hit["title"] and hit["risk_level"] for hit in answer["workflows"])
 

@@ -9,9 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode
 from formulary_catalog.domain.request import search_request
-from formulary_catalog.domain.scoring import SearchMode
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.vectors import QueryVectors
@@ -20,8 +19,6 @@ from support import manifest
 from support.filling import fill
 from support.models import Formula
 from support.services import open_service
-
-TEXTS = ("one", "two", "three")
 
 
 class Meeting(Formula):
@@ -71,14 +68,15 @@ def vectors() -> Iterator[QueryVectors]:
     created.close()
 
 
-async def test_all_texts_are_embedded_by_all_models_at_the_same_time(vectors: QueryVectors) -> None:
-    meeting = Barrier(2 * len(TEXTS))
+async def test_texts_are_embedded_by_all_models_at_the_same_time(vectors: QueryVectors) -> None:
+    texts = ("one", "two", "three")
+    meeting = Barrier(2 * len(texts))
     vectors.use(Meeting("a@1", meeting=meeting), preparing=Meeting("b@1", meeting=meeting))
-    given = await vectors.of(TEXTS)
-    assert list(given) == list(TEXTS)
-    for text, by_model in given.items():
-        for model_id in ("a@1", "b@1"):
-            assert np.array_equal(by_model[model_id], Formula(model_id).embed_query(text))
+    given = await asyncio.gather(*(vectors.of(text) for text in texts))
+    for text, by_model in zip(texts, given, strict=True):
+        assert by_model.keys() == {"a@1", "b@1"}
+        for model_id, vector in by_model.items():
+            assert np.array_equal(vector, Formula(model_id).embed_query(text))
 
 
 async def test_a_query_is_embedded_while_other_work_keeps_the_usual_threads_busy(vectors: QueryVectors) -> None:
@@ -86,20 +84,21 @@ async def test_a_query_is_embedded_while_other_work_keeps_the_usual_threads_busy
     over = Event()
     busy = [asyncio.create_task(asyncio.to_thread(over.wait, 60)) for _ in range(64)]
     try:
-        given = await asyncio.wait_for(vectors.of(["text"]), timeout=30)
+        given = await asyncio.wait_for(vectors.of("text"), timeout=30)
     finally:
         over.set()
         await asyncio.gather(*busy)
-    assert given["text"].keys() == {"a@1"}
+    assert given.keys() == {"a@1"}
 
 
 async def test_a_query_is_embedded_once_however_many_ask_and_however_often(vectors: QueryVectors) -> None:
     embedder = Counting("a@1")
     vectors.use(embedder)
-    at_once = await asyncio.gather(*(vectors.of(["text"]) for _ in range(20)))
-    later = await vectors.of(["text", "other"])
-    assert sorted(embedder.asked) == ["other", "text"]
-    assert all(given["text"]["a@1"] is later["text"]["a@1"] for given in at_once)
+    at_once = await asyncio.gather(*(vectors.of("text") for _ in range(20)))
+    later = await vectors.of("text")
+    await vectors.of("other")
+    assert embedder.asked == ["text", "other"]
+    assert all(given["a@1"] is later["a@1"] for given in at_once)
 
 
 async def test_what_was_embedded_is_known_while_the_model_fails_and_what_failed_is_asked_again(
@@ -107,88 +106,101 @@ async def test_what_was_embedded_is_known_while_the_model_fails_and_what_failed_
 ) -> None:
     embedder = Counting("a@1")
     vectors.use(embedder)
-    known = await vectors.of(["known"])
+    known = await vectors.of("known")
     embedder.fails = True
-    assert await vectors.of(["known", "new"]) == {**known, "new": {}}
+    assert await vectors.of("known") == known
+    assert await vectors.of("new") == {}
     assert vectors.problem
     embedder.fails = False
-    assert (await vectors.of(["new"]))["new"].keys() == {"a@1"}
+    assert (await vectors.of("new")).keys() == {"a@1"}
     assert not vectors.problem
 
 
 async def test_a_remembered_query_finds_out_that_the_model_works_again(vectors: QueryVectors) -> None:
     embedder = Counting("a@1")
     vectors.use(embedder)
-    known = await vectors.of(["known"])
+    known = await vectors.of("known")
     embedder.fails = True
-    await vectors.of(["new"])
+    await vectors.of("new")
     embedder.fails = False
     async with asyncio.timeout(30):
         while vectors.problem:
-            assert await vectors.of(["known"]) == known
+            assert await vectors.of("known") == known
             await asyncio.sleep(0.01)
 
 
 async def test_one_query_at_a_time_finds_that_out_however_many_ask(vectors: QueryVectors) -> None:
     embedder = Held("a@1")
     vectors.use(embedder)
-    await vectors.of(["known"])
+    await vectors.of("known")
     embedder.fails = True
-    await vectors.of(["new"])
+    await vectors.of("new")
     embedder.held.clear()
     for _ in range(50):
-        await vectors.of(["known"])
+        await vectors.of("known")
     embedder.held.set()
-    await vectors.of(["another"])  # begins when all before it have begun
+    await vectors.of("another")  # begins when all before it have begun
     assert embedder.asked == ["known", "new", "known", "another"]
 
 
 async def test_another_model_is_asked_for_its_own_vectors(vectors: QueryVectors) -> None:
     first, second = Counting("a@1"), Counting("a@1")
     vectors.use(first)
-    await vectors.of(["text"])
+    await vectors.of("text")
     vectors.use(first, preparing=second)
-    await vectors.of(["text"])
+    await vectors.of("text")
     vectors.use(second)
-    await vectors.of(["text"])
+    await vectors.of("text")
     assert (first.asked, second.asked) == (["text"], ["text"])
     vectors.use(None)
-    assert await vectors.of(["text"]) == {"text": {}}
+    assert await vectors.of("text") == {}
 
 
 async def test_who_gives_up_does_not_give_up_for_others(vectors: QueryVectors) -> None:
     meeting = Barrier(2)
     vectors.use(Meeting("a@1", meeting=meeting))
-    impatient, patient = asyncio.create_task(vectors.of(["text"])), asyncio.create_task(vectors.of(["text"]))
+    impatient, patient = asyncio.create_task(vectors.of("text")), asyncio.create_task(vectors.of("text"))
     await asyncio.sleep(0)
     impatient.cancel()
     await asyncio.to_thread(meeting.wait, 30)
-    assert (await patient)["text"].keys() == {"a@1"}
+    assert (await patient).keys() == {"a@1"}
     with pytest.raises(asyncio.CancelledError):
         await impatient
 
 
-async def test_a_query_is_embedded_as_its_first_word_was_understood_last(
+async def test_a_given_vector_is_taken_for_that_of_the_model_that_serves_and_nothing_is_embedded(
+    vectors: QueryVectors,
+) -> None:
+    embedder = Counting("a@1")
+    assert await vectors.of("text", given=(3.0, 4.0)) == {}
+    vectors.use(embedder, preparing=Counting("b@1"))
+    given = await vectors.of("text", given=(3.0, 4.0))
+    assert {model_id: vector.tolist() for model_id, vector in given.items()} == {"a@1": pytest.approx([0.6, 0.8])}
+    assert embedder.asked == []
+
+
+async def test_a_query_is_embedded_once_whatever_workflows_declare_its_first_word(
     workflows: CatalogWriter, database: str
 ) -> None:
     embedder = Counting("formula@1")
-    labels = manifest.workflow("")["spec"]["labels"] | {"signalType": ["Checkoutslow"]}
+    labels = manifest.workflow("")["spec"]["labels"] | {"signalType": ["CheckoutTooSlow"]}
     await fill(workflows, [manifest.workflow("own", labels=labels), manifest.workflow("other")], embedder=embedder)
     service = await open_service(database, embedder=embedder)
 
-    async def answer(query: str, *, embedded: list[str]) -> SearchAnswer:
+    async def answer(query: str, *, embedded: str) -> SearchAnswer:
         embedder.asked.clear()
-        given = await service.search(search_request(query=query), caller=Caller(name="test", access=EVERYTHING))
-        assert embedder.asked == embedded
+        asked = search_request(query=query, top_k=50)
+        given = await service.search(asked, caller=Caller(name="test", access=EVERYTHING))
+        assert [text.split(" Checkout Too")[0] for text in embedder.asked] == [embedded]
         assert given.search_mode == SearchMode.HYBRID
+        assert sorted(hit.workflow_id for hit in given.workflows) == left
         return given
 
-    first = await answer("Checkoutslow critical one", embedded=["Checkoutslow critical one", "Checkoutslow one"])
-    second = await answer("Checkoutslow critical two", embedded=["Checkoutslow two"])
-    assert [hit.workflow_id for hit in first.workflows] == [hit.workflow_id for hit in second.workflows] == ["own"]
-    assert len((await answer("restart critical two", embedded=["restart critical two"])).workflows) == 2
+    left = ["other", "own"]
+    declared = await answer("CheckoutTooSlow critical one", embedded="CheckoutTooSlow one")
+    assert declared.inferred == {"signal_type": "CheckoutTooSlow", "severity": "critical"}
+    assert (await answer("restart critical two", embedded="restart critical two")).inferred == {}
     await workflows.suspend(namespace="formulary", name="own")
-    third = await answer("Checkoutslow critical three", embedded=["Checkoutslow three", "Checkoutslow critical three"])
-    fourth = await answer("Checkoutslow critical four", embedded=["Checkoutslow critical four"])
-    assert [hit.workflow_id for hit in third.workflows] == [hit.workflow_id for hit in fourth.workflows] == ["other"]
+    left = ["other"]
+    assert (await answer("CheckoutTooSlow critical three", embedded="CheckoutTooSlow three")).inferred == {}
     await service.close()

@@ -19,7 +19,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextReader, ContextWriter
 from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.pool import POOL
+from formulary_catalog.store.pool import ALL
 from support import manifest
 from support.filling import fill
 from support.services import open_service
@@ -184,7 +184,7 @@ async def test_every_source_leads_to_the_constraints_of_its_incident(
 ) -> None:
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
     await contexts.save(_context("other", remediation_id="rr-2", custom_labels={KEY: (OTHER,)}))
-    assert await _found(service, reference) == ["anyones", "mine", "generic"]
+    assert await _found(service, reference) == ["mine", "anyones", "generic"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ async def test_one_id_with_equal_constraints_twice_is_one_incident(
 ) -> None:
     for name in ("oom", "oom-again"):
         await contexts.save(_context(name, custom_labels={KEY: (VALUE, "b")}, severity=name))
-    assert await _found(service, _header("rr-1")) == ["anyones", "mine", "generic"]
+    assert await _found(service, _header("rr-1")) == ["mine", "anyones", "generic"]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ async def test_one_id_with_different_constraints_fails_closed_until_the_object_i
     assert "X-AIAnalysis" in message
     assert not _mentions([message], KEY, VALUE, OTHER)
     named = ContextReference(remediation_id="rr-1", analysis="shop/oom")
-    assert await _found(service, named) == ["anyones", "mine", "generic"]
+    assert await _found(service, named) == ["mine", "anyones", "generic"]
 
 
 @pytest.mark.parametrize("nest", [lambda labels: {"kubernetesContext": labels}, lambda labels: labels])
@@ -242,7 +242,7 @@ async def test_labels_of_both_places_in_the_manifest_reach_the_search(
     signal = document["spec"]["analysisRequest"]["signalContext"]
     signal["enrichmentResults"] = nest({"customLabels": {KEY: VALUE}})
     await contexts.save(incident_context(document, source="test", default_namespace="shop"))
-    assert await _found(service, _header("rr-1")) == ["anyones", "mine", "generic"]
+    assert await _found(service, _header("rr-1")) == ["mine", "anyones", "generic"]
 
 
 async def test_only_the_analysis_changes_and_the_results_change(
@@ -250,7 +250,7 @@ async def test_only_the_analysis_changes_and_the_results_change(
 ) -> None:
     for value, expected in ((VALUE, "mine"), (OTHER, "theirs")):
         await contexts.save(_context("oom", custom_labels={KEY: (value,)}))
-        assert await _found(service, _header("rr-1")) == ["anyones", expected, "generic"]
+        assert await _found(service, _header("rr-1")) == [expected, "anyones", "generic"]
     await contexts.save(_context("oom"))
     assert len(await _found(service, _header("rr-1"))) == 4
 
@@ -259,7 +259,7 @@ async def test_a_key_is_strict_by_the_annotation(
     catalog: None, service: CatalogService, contexts: ContextWriter
 ) -> None:
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}, strict_keys=frozenset({KEY})))
-    assert await _found(service, _header("rr-1")) == ["anyones", "mine"]
+    assert await _found(service, _header("rr-1")) == ["mine", "anyones"]
     with pytest.raises(NotFound):
         await service.details("generic", context=_header("rr-1"), caller=CALLER)
 
@@ -267,7 +267,7 @@ async def test_a_key_is_strict_by_the_annotation(
 async def test_a_key_is_strict_by_the_setting(catalog: None, database: str, contexts: ContextWriter) -> None:
     strict = await _open(database, strict_custom_labels=frozenset({KEY, "unused"}))
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
-    assert await _found(strict, _header("rr-1")) == ["anyones", "mine"]
+    assert await _found(strict, _header("rr-1")) == ["mine", "anyones"]
     assert [
         line.workflow_id for line in (await strict.list_workflows(context=_header("rr-1"), caller=CALLER)).workflows
     ] == [
@@ -354,7 +354,7 @@ async def test_what_is_required_and_detected_is_told_with_its_value(
 async def test_a_workflow_that_requires_what_the_incident_has_is_among_the_candidates_of_a_query_without_words(
     workflows: CatalogWriter, service: CatalogService, contexts: ContextWriter
 ) -> None:
-    many = [manifest.workflow(f"a-{number}") for number in range(POOL)]
+    many = [manifest.workflow(f"a-{number}") for number in range(ALL)]
     await fill(workflows, [*many, manifest.workflow("z-for-gitops", detectedLabels={"gitOpsManaged": True})])
     await contexts.save(_context("oom", detected_labels={"gitOpsManaged": "true"}))
     answer = await service.search(replace(_request(_header("rr-1")), query="!?"), caller=CALLER)

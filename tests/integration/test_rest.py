@@ -69,9 +69,10 @@ async def test_a_search_answers_whole(http: httpx.AsyncClient) -> None:
     response = await http.post(SEARCH, json={"query": "OOMKilled critical"})
 
     answer = response.json()
-    assert answer["workflows"][0]["workflow_id"] == "oom-raise-memory-limit"
-    assert answer["total_results"] == len(answer["workflows"])
+    assert answer["workflows"][0]["workflow_id"].startswith("oom-")
+    assert answer["total_results"] > len(answer["workflows"]) == 10
     assert answer["search_mode"] == "hybrid"
+    assert answer["inferred"] == {"signal_type": "OOMKilled", "severity": "critical"}
 
 
 async def test_labels_are_taken_flat_nested_and_as_lists(http: httpx.AsyncClient) -> None:

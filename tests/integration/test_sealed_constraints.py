@@ -11,11 +11,11 @@ import asyncpg
 import pytest
 import structlog
 
-from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.access import EVERYTHING, Caller, Right
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.domain.sealing import seal
-from formulary_catalog.errors import NotAllowed, NotFound, Unavailable
+from formulary_catalog.errors import NotFound, Unavailable
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
@@ -214,21 +214,37 @@ async def test_strict_keys_of_the_settings_and_labels_of_the_caller_are_in_the_c
     (copy,) = await strict.sealed.of(own, caller=everywhere)
     assert copy.incident is not None
     assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
-    with pytest.raises(NotAllowed, match="in all namespaces"):
+    with pytest.raises(NotFound):
         await strict.sealed.of(own, caller=SRE)
     await strict.close()
 
 
 async def test_who_may_not_use_the_incident_reads_nothing(catalog: None, service: CatalogService, owner: Owner) -> None:
     await search(service)
-    with pytest.raises(NotAllowed, match="may not get aianalyses") as refusal:
-        await service.sealed.of("rr-1", caller=STRANGER)
-    assert VALUE not in str(refusal.value)
-    with pytest.raises(NotFound, match="no constraints are kept for trace 'rr-9'"):
-        await service.sealed.of("rr-9", caller=SRE)
-    _, refused, unknown = await payloads(owner)
-    assert (refused["trace_id"], refused["outcome"]) == ("rr-1", "NotAllowed")
-    assert (unknown["trace_id"].startswith("tr_"), unknown["outcome"]) == (True, "NotFound")
+    refusals = {}
+    for trace_id in ("rr-1", "rr-9"):
+        with pytest.raises(NotFound, match=f"trace '{trace_id}'") as refusal:
+            await service.sealed.of(trace_id, caller=STRANGER)
+        refusals[trace_id] = str(refusal.value)
+    assert refusals["rr-1"] == refusals["rr-9"].replace("rr-9", "rr-1")
+    _, *refused = await payloads(owner)
+    assert [row["arguments"] for row in refused] == [{"trace_id": "rr-1"}, {"trace_id": "rr-9"}]
+    for row in refused:
+        assert (row["trace_id"].startswith("tr_"), row["outcome"]) == (True, "NotFound")
+
+
+async def test_where_rights_cannot_be_checked_known_and_unknown_traces_are_answered_alike(
+    catalog: None, service: CatalogService, owner: Owner
+) -> None:
+    class Unknowable:
+        async def allows(self, right: Right, *, namespace: str | None) -> bool:
+            raise Unavailable("rights cannot be checked now; retry")
+
+    await search(service)
+    for trace_id in ("rr-1", "rr-9"):
+        with pytest.raises(Unavailable, match="rights cannot be checked now"):
+            await service.sealed.of(trace_id, caller=Caller(name="sre", access=Unknowable()))
+    assert [row["trace_id"].startswith("tr_") for row in await payloads(owner)] == [False, True, True]
 
 
 async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
@@ -239,7 +255,7 @@ async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
     await contexts.save(RequestContext(namespace="bank", name="oom", remediation_id="rr-1", environment="staging"))
     await search(service)
     for one in (SRE, STRANGER):
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotFound):
             await service.sealed.of("rr-1", caller=one)
     both = Caller(name="both", access=Rights(use=["shop", "bank"]))
     assert [copy.incident and copy.incident.namespace for copy in await service.sealed.of("rr-1", caller=both)] == [
@@ -356,7 +372,7 @@ async def test_custom_labels_are_in_the_copy_and_nowhere_else(
     with structlog.testing.capture_logs() as logged:
         await search(service, custom_labels={"tier": (TIER,)})
         await service.sealed.of("rr-1", caller=CALLER)
-        with pytest.raises(NotAllowed):
+        with pytest.raises(NotFound):
             await service.sealed.of("rr-1", caller=STRANGER)
     assert {TIER, VALUE} <= set(json.dumps(await owner.fetchval("select content from sealed_constraints")).split('\\"'))
     for command in (["show", "rr-1"], ["export", "rr-1", str(tmp_path)], ["verify", "rr-1"]):

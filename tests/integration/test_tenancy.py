@@ -14,11 +14,11 @@ from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.candidates import CandidateReader, Question
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextReader, ContextWriter
 from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.pool import Plan
-from formulary_catalog.store.search import SearchStore
+from formulary_catalog.store.page import PageReader
 from formulary_catalog.store.workflows import WorkflowReader
 from support import manifest
 from support.access import Rights
@@ -152,11 +152,15 @@ async def test_what_is_in_use_elsewhere_changes_nothing_here(
     await fill(workflows, [theirs], namespace="beta")
     await fill(workflows, [manifest.workflow("mine")], namespace="alpha")
     await contexts.save(RequestContext(namespace="alpha", name="oom", remediation_id="rr-alpha"))
-    request = search_request(query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]}, context=IN_ALPHA)
+    request = search_request(
+        query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]}, top_k=50, context=IN_ALPHA
+    )
     mine = await service.search(request, caller=ALICE)
     assert [hit.workflow_id for hit in mine.workflows] == ["mine"]
+    assert mine.inferred == {}
     assert any("betalow" in note for note in mine.notes)
     theirs_too = await service.search(request, caller=Caller(name="all", access=EVERYTHING))
+    assert theirs_too.inferred == {"signal_type": "BetaAlert", "severity": "high"}
     assert not any("betalow" in note for note in theirs_too.notes)
 
 
@@ -164,10 +168,14 @@ async def test_what_is_in_use_elsewhere_changes_nothing_here(
 async def test_a_caller_without_a_known_namespace_sees_nothing(
     tenants: dict[str, str], reading: Database, namespaces: frozenset[str]
 ) -> None:
-    workflows, search = WorkflowReader(reading), SearchStore(reading)
-    plan = Plan(constraints=Constraints(), words=["restart"])
-    found = await search.search(query="restart", plan=lambda _: plan, page=lambda _: (), namespaces=namespaces)
-    assert (found.pool.evidence, found.pool.total) == ((), 0)
+    workflows, candidates = WorkflowReader(reading), CandidateReader(reading)
+    question = Question(constraints=Constraints(), words=["restart"], signal="oomkilled", severity="critical")
+    found = await candidates.read(question, namespaces=namespaces)
+    assert (found.evidence, found.total, found.rows) == ((), 0, {})
+    assert not found.signal_declared
+    asked = {"signal_type": frozenset({"oomkilled"})}
+    assert await candidates.unfamiliar(asked, namespaces=namespaces) == ("signal_type",)
+    assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == {}
     assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):
         assert await workflows.find(parse_reference(form), namespaces=namespaces) == []

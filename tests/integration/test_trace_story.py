@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,7 @@ async def test_what_the_parts_recorded_reads_as_one_story(recorded: None, databa
         "incident shop/oom",
         "1. formulary/restart@1.0.0 (chosen, confidence 0.",
         "error workflow 'unknown' is not found",
-        "because it restarts what was killed confidence 0.75 rank 1 of 2 in the search before",
+        "because it restarts what was killed confidence 0.75 rank 1 of 2 in the search that it names",
         "run inv-… in namespace shop target shop/Deployment/checkout input REPLICAS: 2 at most 1 min 0 s",
         "missing an approval",
         "reason seen it",
@@ -93,3 +94,45 @@ async def test_what_the_parts_recorded_reads_as_one_story(recorded: None, databa
         "reason RunFailed as shop/Job/inv-… exit code 3 output seen: 2 pods",
     ):
         assert said in unwrapped
+
+
+async def test_a_choice_belongs_to_the_search_that_it_names_and_a_dry_run_leaves_it(
+    workflows: CatalogWriter,
+    contexts: ContextWriter,
+    service: CatalogService,
+    writing: Database,
+    embedder: Embedder,
+    database: str,
+    tmp_path: Path,
+) -> None:
+    manifests = [manifest.workflow("restart"), manifest.workflow("drain", what="Drains a node whose disk is full.")]
+    await fill(workflows, manifests, embedder=embedder)
+    await contexts.save(RequestContext(namespace="shop", name="full", remediation_id="rr-2"))
+    incident = ContextReference(remediation_id="rr-2")
+    queries = ("node drains, disk is full", "restart the killed container")
+    answers = [
+        await service.search(search_request(query=query, top_k=10, context=incident), caller=AGENT) for query in queries
+    ]
+    first, second = ([hit.workflow_id for hit in answer.workflows] for answer in answers)
+    assert (first[0], second[0], set(first)) == ("drain", "restart", set(second))
+    receipt = await service.record_selection(
+        workflow_id="drain", reasoning="r", search_id=answers[0].search_id, context=incident, caller=AGENT
+    )
+    runs = RunWriter(writing, shared_namespace="formulary")
+    asked = request(remediation_id="rr-2", version_id=receipt.version_id, workflow_name="drain", dry_run=True)
+    run = (await runs.submit(asked)).invocation
+    await runs.begin(run.id)
+    await runs.finish(run.id, phase=Phase.SUCCEEDED, reason="DryRun", message="")
+
+    shown = await formulary("trace", "show", "rr-2", "--database-url", database)
+    exported = await formulary("trace", "export", "rr-2", str(tmp_path), "--database-url", database)
+    assert (shown.code, exported.code) == (0, 0)
+    page = (tmp_path / "rr-2" / "verdict.md").read_text()
+    for told in (re.sub(r"\s+", " ", shown.out), page):
+        assert told.count("(chosen,") == 1
+        assert told.index("disk is full") < told.index("drain@1.0.0 (chosen,") < told.index("restart the killed")
+        assert "rank 1 of 2 in the search that it names" in told
+    unwrapped = re.sub(r"\s+", " ", shown.out)
+    assert (
+        "outcome chose formulary/drain@1.0.0; nothing was run for real outcome dry run of formulary/drain" in unwrapped
+    )

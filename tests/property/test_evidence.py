@@ -12,14 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.evidence import Place
+from formulary_catalog.domain.label_weights import SIGNAL_WEIGHT
 from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.place import Place
+from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.database import Connection, Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.entering import enter
-from formulary_catalog.store.pool import POOL, Plan, Pool
-from formulary_catalog.store.search import SearchStore
+from formulary_catalog.store.pool import ALL, DECLARING, NEAREST
 from formulary_catalog.store.texts import WEIGHTS
 from support import manifest
 from support.databases import migrated_database
@@ -101,28 +102,32 @@ class Asking:
     def __init__(self, *, writer: CatalogWriter, database: Database) -> None:
         self.writer = writer
         self.database = database
-        self.reader = SearchStore(database)
+        self.reader = CandidateReader(database)
         self._numbers = itertools.count()
 
-    async def pool(
+    async def candidates(
         self,
         documents: Sequence[dict[str, Any]],
         *,
         cosines: Sequence[float | None],
         words: Sequence[str],
         constraints: Constraints | None = None,
-    ) -> Pool:
+        signal: str = "",
+        severity: str = "",
+    ) -> Candidates:
         number = next(self._numbers)
         for document, cosine in zip(documents, cosines, strict=True):
             stored = entry(document, namespace=f"n{number}")
             model_id = f"model{number}" if cosine is not None else f"other{number}"
             await self.writer.apply(stored, model_id=model_id, vector=_vector(cosine or 0))
-        wanted = constraints or Constraints()
-        plan = Plan(constraints=wanted, words=words, vectors={f"model{number}": _vector(1)})
-        found = await self.reader.search(
-            query="", plan=lambda _: plan, page=lambda _: (), namespaces=frozenset({f"n{number}"})
+        question = Question(
+            constraints=constraints or Constraints(),
+            words=words,
+            vectors={f"model{number}": _vector(1)},
+            signal=signal,
+            severity=severity,
         )
-        return found.pool
+        return await self.reader.read(question, namespaces=frozenset({f"n{number}"}))
 
 
 def _vector(cosine: float) -> npt.NDArray[np.float32]:
@@ -158,12 +163,12 @@ async def test_each_term_is_found_in_its_most_telling_place(
     asking: Asking, catalog: list[Workflow], words: list[str]
 ) -> None:
     documents = [_document(workflow, name=str(number)) for number, workflow in enumerate(catalog)]
-    pool = await asking.pool(documents, cosines=[workflow.cosine for workflow in catalog], words=words)
-    assert pool.usable == tuple(word not in STOP_WORDS for word in words)
-    assert (pool.total, len(pool.evidence)) == (len(catalog), len(catalog))
-    for evidence in pool.evidence:
+    found = await asking.candidates(documents, cosines=[workflow.cosine for workflow in catalog], words=words)
+    assert found.usable == tuple(word not in STOP_WORDS for word in words)
+    assert (found.total, len(found.evidence)) == (len(catalog), len(catalog))
+    for evidence in found.evidence:
         workflow = catalog[int(evidence.name)]
-        assert evidence.places == tuple(workflow.place(word) for word in words)
+        assert evidence.places == bytes(workflow.place(word) for word in words)
 
 
 @quick
@@ -173,9 +178,9 @@ async def test_each_term_is_found_in_its_most_telling_place(
 )
 async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: list[str], words: list[str]) -> None:
     document = manifest.workflow("own", what=fields[0], keywords=fields[1:])
-    pool = await asking.pool([document], cosines=[None], words=words)
+    found = await asking.candidates([document], cosines=[None], words=words)
 
-    async def found(connection: Connection) -> list[Place]:
+    async def where(connection: Connection) -> list[Place]:
         await enter(connection, namespaces=None)
         return [
             max(
@@ -185,7 +190,7 @@ async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: l
                     if await connection.fetchval(
                         "select ts_filter(lexemes, $3::text[]::\"char\"[]) @@ plainto_tsquery('english', $2) "
                         "from workflow_search where version_id = $1 limit 1",
-                        pool.evidence[0].version_id,
+                        found.evidence[0].version_id,
                         word,
                         [weight.lower()],
                     )
@@ -195,7 +200,7 @@ async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: l
             for word in words
         ]
 
-    assert pool.evidence[0].places == tuple(await asking.database.read(found))
+    assert tuple(found.evidence[0].places) == tuple(await asking.database.read(where))
 
 
 @quick
@@ -204,32 +209,88 @@ async def test_the_cosine_is_that_of_the_vectors_unless_most_have_none(
     asking: Asking, cosines: list[float | None]
 ) -> None:
     documents = [manifest.workflow(f"w{number}") for number in range(len(cosines))]
-    pool = await asking.pool(documents, cosines=cosines, words=["memory"])
-    found = {evidence.name: evidence.cosine for evidence in pool.evidence}
+    found = await asking.candidates(documents, cosines=cosines, words=["memory"])
+    compared = {evidence.name: evidence.cosine for evidence in found.evidence}
     known = sum(cosine is not None for cosine in cosines)
     if 2 * known > len(cosines):
-        assert pool.compared == known
-        assert found == {f"w{number}": pytest.approx(cosine, abs=1e-6) for number, cosine in enumerate(cosines)}
+        assert found.compared == known
+        assert compared == {f"w{number}": pytest.approx(cosine, abs=1e-6) for number, cosine in enumerate(cosines)}
     else:
-        assert pool.compared is None
-        assert found == {f"w{number}": None for number in range(len(cosines))}
+        assert found.compared is None
+        assert compared == {f"w{number}": None for number in range(len(cosines))}
 
 
-async def test_where_more_are_allowed_the_pool_holds_the_exact_ones_first_and_then_the_nearest(asking: Asking) -> None:
-    count, exact = POOL + 40, 30
-    farthest_first = np.linspace(-0.9, 0.9, count)
-    order = np.random.default_rng(7).permutation(count).tolist()
-    owned: list[dict[str, Any]] = [{"customLabels": {"team": ["shop"]}}] * exact + [{}] * (count - exact)
-    documents = [manifest.workflow(f"w{number}", **owned[number]) for number in order]
-    pool = await asking.pool(
-        documents,
-        cosines=[float(farthest_first[number]) for number in order],
+@pytest.fixture(scope="module")
+async def crowded(asking: Asking) -> dict[str, float]:
+    """More workflows than are ranked at once, a quarter of them the team's; the cosine of each."""
+    return {f"w{number}": float(cosine) for number, cosine in enumerate(np.linspace(-0.9, 0.9, ALL + 40))}
+
+
+def _of_the_team(names: Sequence[str]) -> set[str]:
+    return set(np.random.default_rng(8).permutation(names)[: len(names) // 4].tolist())
+
+
+async def test_where_more_are_allowed_the_nearest_are_candidates_whatever_labels_others_declare(
+    asking: Asking, crowded: dict[str, float]
+) -> None:
+    names, team = np.random.default_rng(7).permutation([*crowded]).tolist(), _of_the_team([*crowded])
+    owned: dict[str, dict[str, Any]] = {name: {"customLabels": {"team": ["shop"]}} for name in team}
+    found = await asking.candidates(
+        [manifest.workflow(name, **owned.get(name, {})) for name in names],
+        cosines=[crowded[name] for name in names],
         words=["memory"],
         constraints=Constraints(custom={"team": frozenset({"shop"})}),
     )
-    nearest = range(count - (POOL - exact), count)
-    assert {evidence.name for evidence in pool.evidence} == {f"w{number}" for number in (*range(exact), *nearest)}
-    assert (pool.total, pool.compared) == (count, count)
+    nearest = sorted(crowded, key=lambda name: -crowded[name])[:NEAREST]
+    declaring = sorted(team, key=lambda name: -crowded[name])[:DECLARING]
+    assert {each.name for each in found.evidence} >= {*nearest, *declaring}
+    assert len(found.evidence) <= NEAREST + DECLARING
+    assert {each.name for each in found.evidence if each.labels} == team & {each.name for each in found.evidence}
+    assert (found.total, found.compared) == (len(crowded), len(crowded))
+
+
+async def test_the_nearest_that_declare_the_signal_and_the_nearest_of_all_come_together(
+    asking: Asking, crowded: dict[str, float]
+) -> None:
+    farthest = sorted(crowded, key=lambda name: crowded[name])[: DECLARING // 2]
+    documents = []
+    for name in crowded:
+        document = manifest.workflow(name)
+        document["spec"]["labels"]["signalType"] = ["Evicted" if name in farthest else "OOMKilled"]
+        documents.append(document)
+    found = await asking.candidates(documents, cosines=[*crowded.values()], words=["memory"], signal="evicted")
+    nearest = sorted(crowded, key=lambda name: -crowded[name])[:NEAREST]
+    assert {each.name for each in found.evidence} == {*nearest, *farthest}
+    assert found.signal_declared
+
+
+@quick
+@given(
+    declared=st.lists(
+        st.tuples(st.sampled_from(["OOMKilled", "Evicted", "oomkilled"]), st.sampled_from(["critical", "Low", "*"])),
+        min_size=1,
+        max_size=5,
+    ),
+    signal=st.sampled_from(["oomkilled", "evicted", "nodenotready", ""]),
+    severity=st.sampled_from(["critical", "low", "high", ""]),
+)
+async def test_what_a_query_mentions_counts_where_it_is_declared_and_excludes_nothing(
+    asking: Asking, declared: list[tuple[str, str]], signal: str, severity: str
+) -> None:
+    documents = []
+    for number, (own_signal, own_severity) in enumerate(declared):
+        document = manifest.workflow(f"w{number}")
+        document["spec"]["labels"] |= {"signalType": [own_signal], "severity": [own_severity]}
+        documents.append(document)
+    found = await asking.candidates(
+        documents, cosines=[0.5] * len(declared), words=["memory"], signal=signal, severity=severity
+    )
+    assert found.total == len(declared)
+    assert found.signal_declared == any(own.casefold() == signal for own, _ in declared)
+    assert {each.name: (each.labels, each.severity) for each in found.evidence} == {
+        f"w{number}": (SIGNAL_WEIGHT if own.casefold() == signal else 0.0, own_severity.casefold() == severity)
+        for number, (own, own_severity) in enumerate(declared)
+    }
 
 
 @pytest.mark.parametrize("vectors", [True, False])
@@ -244,6 +305,6 @@ async def test_no_labels_are_too_long_to_be_stored_and_found(asking: Asking, *, 
         document["spec"]["customLabels"] = {"team": words[:50] or ["a"]}
         documents.append(document)
     cosines = [0.5 if vectors else None for _ in documents]
-    pool = await asking.pool(documents, cosines=cosines, words=["memory"])
-    assert {evidence.name for evidence in pool.evidence} == {f"w{size}" for size in LABELS_OF_EVERY_SIZE}
-    assert pool.total == len(documents)
+    found = await asking.candidates(documents, cosines=cosines, words=["memory"])
+    assert {evidence.name for evidence in found.evidence} == {f"w{size}" for size in LABELS_OF_EVERY_SIZE}
+    assert found.total == len(documents)

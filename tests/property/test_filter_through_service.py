@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
+from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.request import ContextReference, search_request
@@ -34,7 +34,7 @@ from support.filling import entry
 from support.services import open_service
 
 EVERY_ONE = 50
-SIGNALS = ["OOMKilled", "DiskAlert", "Evicted"]
+SIGNALS = ["OOMKilled", "DiskAlert", "Evicted", "evicted"]
 VALUES = ["production", "Production", "staging", "critical", "high", "P0", "*"]
 WORDS = ["memory", "drain", "node", "limit", "restart", "reboot"]
 TEAMS = ["web", "data", "*"]
@@ -155,9 +155,13 @@ class World:
         self._services = services
         self._numbers = itertools.count()
 
-    async def load(self, catalog: list[Workflow], *, incident: RequestContext) -> Loaded:
+    async def load(
+        self, catalog: list[Workflow], *, incident: RequestContext, only: Container[int] = range(1_000)
+    ) -> Loaded:
         number = next(self._numbers)
-        entries = [workflow.entry(position, number=number) for position, workflow in enumerate(catalog)]
+        entries = [
+            workflow.entry(position, number=number) for position, workflow in enumerate(catalog) if position in only
+        ]
         await store(entries, writer=self._writer, embedder=self._embedder)
         loaded = Loaded(number=number, entries=entries, incident=await self.happens(incident, number=number))
         return loaded
@@ -197,24 +201,14 @@ async def world(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator
         await writing.close()
 
 
-def demanded(asked: Asked, incident: RequestContext, *, visible: Sequence[CatalogEntry]) -> Constraints:
-    """What the labels of a request come to: those that the query implies, those given, those of the incident."""
-    first, second, *_ = [*asked.query.replace(",", " ").split(), ""]
-    in_use = {signal for each in visible for signal in each.workflow.spec.labels.signal_type if signal != "*"}
-    implied = {}
-    if first in {*CANONICAL_SIGNAL_TYPES, *in_use}:
-        implied = {"signal_type": [first], "severity": [second] if second.lower() in SEVERITIES else []}
+def demanded(asked: Asked, incident: RequestContext) -> Constraints:
+    """What the labels of a request come to: those given, and those of the incident; the query demands nothing."""
     said = {
         "environment": [incident.environment],
         "priority": [incident.priority],
         "cluster": [incident.cluster],
     }
-    wanted = {
-        name: fold_all(values)
-        for given in (implied, asked.labels, said)
-        for name, values in given.items()
-        if any(values)
-    }
+    wanted = {name: fold_all(values) for given in (asked.labels, said) for name, values in given.items() if any(values)}
     return Constraints(
         values=wanted,
         custom={key: frozenset(values) for key, values in incident.custom_labels.items()},
@@ -233,13 +227,30 @@ def holds_word(workflow: CatalogEntry, word: str) -> bool:
 
 def may_be_returned(asked: Asked, loaded: Loaded, *, see: frozenset[str]) -> set[str]:
     visible = loaded.visible(see)
-    constraints = demanded(asked, loaded.incident, visible=visible)
+    constraints = demanded(asked, loaded.incident)
     excluded = [word for word in asked.exclude if word != "…"]  # which holds no word
     return {
         each.version_id
         for each in visible
         if allowed(each.labels, constraints) and not any(holds_word(each, word) for word in excluded)
     }
+
+
+def mentioned(asked: Asked, loaded: Loaded, *, may: set[str]) -> dict[str, str]:
+    """What is to be inferred of a query, where these may be returned."""
+    first, second, *_ = [*asked.query.replace(",", " ").split(), ""]
+    declared = {
+        fold(signal)
+        for each in loaded.entries
+        if each.version_id in may
+        for signal in each.workflow.spec.labels.signal_type
+    }
+    if fold(first) not in {*map(fold, CANONICAL_SIGNAL_TYPES), *declared}:
+        return {}
+    severity = {"severity": second.lower()} if second.lower() in SEVERITIES else {}
+    return {
+        "signal_type": next((each for each in CANONICAL_SIGNAL_TYPES if fold(each) == fold(first)), first)
+    } | severity
 
 
 def ids(answer: SearchAnswer) -> list[str]:
@@ -257,9 +268,48 @@ async def test_an_answer_holds_exactly_what_the_rules_allow_to_the_caller(
     loaded = await world.load(catalog, incident=incident)
     for each in asked:
         answer = await world.search(each, loaded, see=see)
-        found = ids(answer)
+        found, may = ids(answer), may_be_returned(each, loaded, see=see)
         assert len(set(found)) == len(found) == answer.total_results
-        assert set(found) == may_be_returned(each, loaded, see=see)
+        assert set(found) == may
+        assert answer.inferred == mentioned(each, loaded, may=may)
+
+
+@examples
+@given(
+    catalog=catalogs, incident=closer_incidents, asked=searches, see=sights, by=st.sampled_from(["meaning", "words"])
+)
+async def test_without_a_length_a_page_holds_the_same_but_for_what_fits_nothing(
+    world: World, catalog: list[Workflow], incident: RequestContext, asked: Asked, see: frozenset[str], by: str
+) -> None:
+    loaded = await world.load(catalog, incident=incident)
+    whole = await world.search(asked, loaded, see=see, by=by)
+    page = await world.search(asked, loaded, see=see, by=by, top_k=None)
+    kept = set(ids(page))
+    assert page.workflows == [hit for hit in whole.workflows if hit.version_id in kept]
+    assert (page.total_results, page.inferred) == (whole.total_results, whole.inferred)
+    left_out = [note for note in page.notes if "left out" in note or "nothing that is allowed here fits" in note]
+    assert bool(left_out) == (len(kept) < len(whole.workflows))
+
+
+@examples
+@given(catalog=catalogs, incident=closer_incidents, asked=searches, data=st.data())
+async def test_what_a_caller_may_not_have_changes_nothing_of_an_answer(
+    world: World, catalog: list[Workflow], incident: RequestContext, asked: Asked, data: st.DataObject
+) -> None:
+    """Excluded workflows and those of other namespaces influence neither how a query is read nor how others rank."""
+    everyone, see = await world.load(catalog, incident=incident), data.draw(sights)
+    may = may_be_returned(asked, everyone, see=see)
+    allowed_ones = [position for position, each in enumerate(everyone.entries) if each.version_id in may]
+    alone = await world.load(catalog, incident=incident, only=allowed_ones)
+    among, by_themselves = [
+        (
+            [(hit.workflow_id, hit.confidence, hit.match_reasons) for hit in answer.workflows],
+            answer.total_results,
+            answer.inferred,
+        )
+        for answer in [await world.search(asked, loaded, see=see) for loaded in (everyone, alone)]
+    ]
+    assert among == by_themselves
 
 
 @examples

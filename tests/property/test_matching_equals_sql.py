@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
+from formulary_catalog.domain.label_weights import label_evidence
 from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed, confirmed_count, generic_count
+from formulary_catalog.domain.matching import allowed
 from formulary_catalog.domain.text import exclusion_phrase
+from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.pool import Plan, Pool
-from formulary_catalog.store.search import SearchStore
 from support import manifest
 from support.databases import migrated_database
 
@@ -138,14 +138,10 @@ class Store:
     """Both sides of the store."""
 
     writer: CatalogWriter
-    reader: SearchStore
+    reader: CandidateReader
 
-    async def pool(self, constraints: Constraints, *, visible: frozenset[str]) -> Pool:
-        plan = Plan(constraints=constraints, words=["restart", "pod"])
-        found = await self.reader.search(
-            query="restart", plan=lambda _: plan, page=lambda _: (), known=(), namespaces=visible
-        )
-        return found.pool
+    async def candidates(self, constraints: Constraints, *, visible: frozenset[str]) -> Candidates:
+        return await self.reader.read(Question(constraints=constraints, words=["restart", "pod"]), namespaces=visible)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +149,7 @@ async def store(postgres: EmbeddedPostgres) -> AsyncIterator[Store]:
     async with migrated_database(postgres) as dsn:
         writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
         reading = await Database.open(dsn, role=Role.SERVER, deadline=30)
-        yield Store(writer=CatalogWriter(writing), reader=SearchStore(reading))
+        yield Store(writer=CatalogWriter(writing), reader=CandidateReader(reading))
         await writing.close()
         await reading.close()
 
@@ -217,14 +213,10 @@ async def _finds_what_the_rules_allow(
     store: Store, entries: Sequence[CatalogEntry], *, constraints: Constraints, visible: frozenset[str]
 ) -> None:
     expected = {
-        (entry.namespace, entry.name): (
-            generic_count(entry.labels, constraints),
-            confirmed_count(entry.labels, constraints),
-        )
+        (entry.namespace, entry.name): pytest.approx(label_evidence(entry.labels, constraints), abs=1e-9)
         for entry in entries
         if entry.namespace in visible and allowed(entry.labels, constraints)
     }
-    pool = await store.pool(constraints, visible=visible)
-    found = {(each.namespace, each.name): (each.generic_labels, each.confirmed_labels) for each in pool.evidence}
-    assert found == expected
-    assert pool.total == len(pool.evidence) == len(expected)
+    candidates = await store.candidates(constraints, visible=visible)
+    assert {(each.namespace, each.name): each.labels for each in candidates.evidence} == expected
+    assert candidates.total == len(candidates.evidence) == len(expected)

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.evidence import Place, indexed_text, places
+from formulary_catalog.domain.evidence import indexed_text, places
+from formulary_catalog.domain.place import Place
 
 FIELDS = [place for place in Place if place is not Place.NONE]
 texts = st.dictionaries(st.sampled_from(FIELDS), st.sets(st.sampled_from("abcd")))
@@ -23,4 +24,4 @@ def test_a_term_stands_in_the_most_telling_field_that_holds_all_of_it(
 
     indexed = [indexed_text(namespace="n", name="w", lexemes=text) for text in texts]
     assert all((text.namespace, text.name) == ("n", "w") for text in indexed)
-    assert places(indexed, terms=terms) == [tuple(place(term, text=text) for term in terms) for text in texts]
+    assert places(indexed, terms=terms) == [bytes(place(term, text=text) for term in terms) for text in texts]

@@ -6,60 +6,77 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.query import (
-    CANONICAL_SIGNAL_TYPES,
-    SEVERITIES,
-    ParsedQuery,
-    first_word,
-    is_canonical,
-    parse_query,
-)
+from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES, ParsedQuery, parse_query
 
 queries = st.text(max_size=60)
+in_any_case = st.sampled_from([str, str.lower, str.upper, str.capitalize])
 
 
 @given(
     signal=st.sampled_from(CANONICAL_SIGNAL_TYPES),
     severity=st.sampled_from(SEVERITIES),
+    in_case=in_any_case,
+    colon=st.sampled_from(["", ":", ","]),
+    rest=st.sampled_from(["", "memory grows", "exit code 137"]),
+    declared=st.booleans(),
+)
+def test_a_canonical_signal_and_a_severity_in_front_are_inferred_in_any_case(
+    signal: str, severity: str, in_case: Callable[[str], str], colon: str, rest: str, declared: bool
+) -> None:
+    parsed = parse_query(f"  {in_case(signal)}{colon}\t{in_case(severity)}{colon} {rest}")
+    assert parsed.inferred(signal_declared=declared) == {"signal_type": signal, "severity": severity}
+
+
+@given(
+    signal=st.sampled_from([each for each in CANONICAL_SIGNAL_TYPES if each != "Evicted"]),
+    severity=st.sampled_from(SEVERITIES),
+    in_case=in_any_case,
     colon=st.sampled_from(["", ":", ","]),
     rest=st.sampled_from(["", "memory grows", "exit code 137"]),
 )
-def test_a_signal_and_a_severity_in_front_become_labels(signal: str, severity: str, colon: str, rest: str) -> None:
-    query = f"  {signal}{colon}\t{severity.upper()}{colon} {rest}"
-    assert is_canonical(first_word(query))
-    parsed = parse_query(query, first_word_is_signal=True)
-    assert (parsed.signal_type, parsed.severity) == (signal, severity)
-    assert severity not in parsed.text.split()
-    assert parsed.text.startswith(f"{signal}{colon} {rest}".strip())
+def test_a_severity_after_what_looks_like_a_signal_is_not_ranked_by(
+    signal: str, severity: str, in_case: Callable[[str], str], colon: str, rest: str
+) -> None:
+    parsed = parse_query(f"  {in_case(signal)}{colon}\t{in_case(severity)}{colon} {rest}")
+    assert severity not in parsed.text.casefold().split()
+    assert parsed.text == parse_query(f"{signal}{colon} {rest}").text
 
 
-def test_canonical_signal_types_are_compared_with_their_case() -> None:
-    assert is_canonical("OOMKilled")
-    assert not is_canonical("oomkilled")
-    assert not is_canonical("")
+@pytest.mark.parametrize(("query", "severity"), [("disk low on space", "low"), ("memory high since noon", "high")])
+def test_a_severity_after_any_other_word_stays_in_the_text(query: str, severity: str) -> None:
+    parsed = parse_query(query)
+    assert severity in parsed.text.split()
+    assert parsed.inferred(signal_declared=False) == {}
+
+
+@pytest.mark.parametrize("word", ["CheckoutTooSlow", "checkouttooslow", "Evicting", "disk", "the"])
+def test_another_first_word_is_a_signal_only_where_an_allowed_workflow_declares_it(word: str) -> None:
+    parsed = parse_query(f"{word}, HIGH: since noon")
+    assert parsed.inferred(signal_declared=False) == {}
+    assert parsed.inferred(signal_declared=True) == {"signal_type": word, "severity": "high"}
 
 
 @pytest.mark.parametrize("second", ["memory", "criticality", "p0"])
 def test_a_second_word_that_is_no_severity_stays_in_the_text(second: str) -> None:
-    parsed = parse_query(f"OOMKilled {second} critical", first_word_is_signal=True)
+    parsed = parse_query(f"OOMKilled {second} critical")
     assert parsed == ParsedQuery("OOMKilled", "", f"OOMKilled {second} critical OOM Killed")
+    assert parsed.inferred(signal_declared=False) == {"signal_type": "OOMKilled"}
 
 
-@given(query=queries)
-def test_natural_language_infers_nothing_and_keeps_every_word(query: str) -> None:
-    parsed = parse_query(query, first_word_is_signal=False)
-    assert (parsed.signal_type, parsed.severity) == ("", "")
+@given(
+    query=queries.filter(lambda query: not any(word.strip(",:;").casefold() in SEVERITIES for word in query.split()))
+)
+def test_a_query_without_a_severity_keeps_every_word(query: str) -> None:
+    parsed = parse_query(query)
+    assert parsed.severity == ""
     assert parsed.text.casefold().startswith(" ".join(query.split()).casefold())
 
 
-@given(signal=st.sampled_from(CANONICAL_SIGNAL_TYPES), in_case=st.sampled_from([str.lower, str.upper, str.capitalize]))
-def test_a_name_in_another_case_infers_nothing_and_is_ranked_by_as_the_name(
-    signal: str, in_case: Callable[[str], str]
-) -> None:
-    assert not is_canonical(in_case(signal)) or signal == "Evicted"
-    parsed = parse_query(f"the pod: {in_case(signal)}, since 3", first_word_is_signal=False)
-    named = parse_query(f"the pod: {signal}, since 3", first_word_is_signal=False)
-    assert parsed.signal_type == ""
+@given(signal=st.sampled_from(CANONICAL_SIGNAL_TYPES), in_case=in_any_case)
+def test_a_name_in_another_case_is_ranked_by_as_the_name(signal: str, in_case: Callable[[str], str]) -> None:
+    parsed = parse_query(f"the pod: {in_case(signal)}, since 3")
+    named = parse_query(f"the pod: {signal}, since 3")
+    assert parsed.inferred(signal_declared=False) == {}
     assert parsed.text == (named.text if signal != "Evicted" else f"the pod: {in_case(signal)}, since 3")
 
 
@@ -74,21 +91,21 @@ def test_a_name_in_another_case_infers_nothing_and_is_ranked_by_as_the_name(
     ],
 )
 def test_names_of_the_synonyms_are_restored_and_other_words_kept(query: str, text: str) -> None:
-    assert parse_query(query, first_word_is_signal=False).text == text
+    assert parse_query(query).text == text
 
 
 @given(query=queries)
-def test_the_first_word_has_no_space_and_no_trailing_punctuation(query: str) -> None:
-    word = first_word(query)
+def test_the_word_that_may_name_a_signal_has_no_space_and_no_trailing_punctuation(query: str) -> None:
+    word = parse_query(query).signal
     assert not word or word == word.strip()
     assert not word.endswith((":", ",", ";"))
-    assert query.split()[:1] == [] or query.split()[0].startswith(word)
+    assert query.split()[:1] == [] or query.split()[0].casefold().startswith(word.casefold())
 
 
 def test_the_bullet_of_a_list_names_no_signal() -> None:
-    assert first_word("* OOMKilled critical") == ""
+    parsed = parse_query("* OOMKilled critical")
+    assert (parsed.signal, parsed.inferred(signal_declared=True)) == ("", {})
 
 
-def test_an_empty_query_has_no_first_word() -> None:
-    assert first_word(" \n") == ""
-    assert parse_query("", first_word_is_signal=False) == ParsedQuery("", "", "")
+def test_an_empty_query_names_nothing() -> None:
+    assert parse_query(" \n") == parse_query("") == ParsedQuery("", "", "")

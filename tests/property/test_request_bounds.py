@@ -75,6 +75,10 @@ def test_the_bounds_themselves_are_allowed() -> None:
     assert search_request(query="x", top_k=1, min_confidence=0).top_k == 1
 
 
+def test_no_length_of_the_page_is_given_unless_the_caller_gives_one() -> None:
+    assert search_request(query="x").top_k is None
+
+
 def test_custom_labels_show_in_no_representation_and_empty_ones_are_dropped() -> None:
     request = search_request(query="q", custom_labels={"team": ("payments",), "region": ()})
     assert request.custom_labels == {"team": ("payments",)}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.labels import DIMENSIONS
 from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.domain.request import SearchRequest, search_request
+from formulary_catalog.domain.request import DEFAULT_TOP_K, SearchRequest, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.catalog import CatalogWriter
@@ -39,7 +39,7 @@ requests = st.builds(
         st.sampled_from(DIMENSIONS), st.lists(st.sampled_from(LABELS), min_size=1, max_size=2), max_size=2
     ),
     exclude_keywords=st.lists(st.sampled_from(WORDS), max_size=1),
-    top_k=st.integers(1, 50),
+    top_k=st.none() | st.integers(1, 50),
 )
 
 
@@ -82,4 +82,7 @@ async def test_equal_requests_get_equal_answers_in_falling_confidence(
     confidences = [hit["confidence"] for hit in first["workflows"]]
     assert all(0 <= confidence <= 1 for confidence in confidences)
     assert all(one >= other for one, other in pairwise(confidences))
-    assert len(first["workflows"]) == min(request.top_k, first["total_results"])
+    if request.top_k is None:
+        assert len(first["workflows"]) <= min(DEFAULT_TOP_K, first["total_results"])
+    else:
+        assert len(first["workflows"]) == min(request.top_k, first["total_results"])

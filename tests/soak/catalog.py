@@ -19,20 +19,28 @@ _SYMPTOMS = ("memory", "restart", "disk", "probe", "image", "quota", "latency", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A query, and what it implies of labels under the rules of DESIGN section 5."""
+    """A query, and the labels that are given with it; what it merely mentions demands nothing (DESIGN section 4)."""
 
     text: str
-    values: dict[str, frozenset[str]]
+    labels: dict[str, str]
+
+    @property
+    def values(self) -> dict[str, frozenset[str]]:
+        """What the labels demand."""
+        return {dimension: frozenset({value.lower()}) for dimension, value in self.labels.items()}
+
+    @property
+    def arguments(self) -> dict[str, str]:
+        """The labels as a tool and a request body take them."""
+        return {f"label.{dimension.replace('_', '-')}": value for dimension, value in self.labels.items()}
 
 
 QUESTIONS = tuple(
-    Question(
-        text=f"{signal} critical {symptom}",
-        values={"signal_type": frozenset({signal.lower()}), "severity": frozenset({"critical"})},
-    )
+    Question(text=f"{signal} critical {symptom}", labels=labels)
     for signal in SIGNALS
     for symptom in _SYMPTOMS
-) + tuple(Question(text=f"pods suffer from {symptom} since the rollout", values={}) for symptom in _SYMPTOMS)
+    for labels in ({}, {"signal_type": signal, "severity": "critical"})
+) + tuple(Question(text=f"pods suffer from {symptom} since the rollout", labels={}) for symptom in _SYMPTOMS)
 
 
 def state(name: str, number: int) -> dict[str, Any] | None:

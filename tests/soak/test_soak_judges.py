@@ -239,4 +239,4 @@ def test_a_process_that_goes_on_growing_once_it_is_warm_is_found() -> None:
     assert growth_problems(samples(minutes=30, megabytes_per_hour=10, warming_up=50)) == []
     assert growth_problems(samples(minutes=30, megabytes_per_hour=40)) == ["the server grows by 40 MB an hour"]
     assert growth_problems(samples(minutes=2, megabytes_per_hour=100)) == []
-    assert growth_problems(samples(minutes=2, megabytes_per_hour=2000))[0].startswith("the server grew by")
+    assert growth_problems(samples(minutes=2, megabytes_per_hour=4000))[0].startswith("the server grew by")

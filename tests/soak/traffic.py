@@ -95,7 +95,8 @@ class Client:
     async def _search(self, wire: Wire) -> Answered | None:
         question = self._chance.choice(QUESTIONS)
         new = f" in pod {self._chance.randrange(_PODS)}"  # else the server remembers the vector and asks no model
-        asked = {"query": question.text + (new if self._chance.random() < 0.5 else ""), "top_k": _PAGE}
+        text = question.text + (new if self._chance.random() < 0.5 else "")
+        asked = {"query": text, "top_k": _PAGE, **question.arguments}
         if self._chance.random() < 0.5:
             sent = wire.tool("search_workflow_catalog", asked, headers=self._incident.headers)
         else:

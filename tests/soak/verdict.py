@@ -15,8 +15,9 @@ STANDSTILL_SHARE = 0.01
 """Refusals for each answer that need no fault, if the database is what did not answer in time: where the machine stands
 still for two seconds, all calls in work meet its deadline."""
 SLOW = "the database does not answer; retry in a few seconds"
-MAX_GROWTH_BYTES = 24 * 1024**2
-"""What a process may grow by once it has begun to work."""
+MAX_GROWTH_BYTES = 40 * 1024**2
+"""What a process may grow by once it has begun to work: its caches fill, of which that of texts takes 12 MB and that of
+parsed workflows 10. Searches that rank all that is allowed fill both within the shortest soak."""
 MAX_GROWTH_BYTES_PER_HOUR = 32 * 1024**2
 """How fast it may grow once it is warm."""
 _WARM_SECONDS = 600.0

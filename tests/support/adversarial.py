@@ -15,6 +15,7 @@ from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.labels import normalize_detected
 from formulary_catalog.domain.matching import allowed
+from formulary_catalog.domain.query import parse_query
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
@@ -106,9 +107,10 @@ class Case:
 
     @cached_property
     def conforming(self) -> CatalogEntry:
-        """A workflow of the same words to which nothing could be objected."""
+        """A workflow of the same words to which nothing could be objected, made for what the query mentions."""
         incident = self.incident
-        wanted = {to_camel(dimension): value for dimension, value in self.data.get("call", {}).items()}
+        mentioned = parse_query(self.query).inferred(signal_declared=False)
+        wanted = {to_camel(name): value for name, value in {**mentioned, **self.data.get("call", {})}.items()}
         said = {"environment": incident.environment, "priority": incident.priority, "cluster": incident.cluster}
         custom = {key: list(values) for key, values in incident.custom_labels.items()}
         return self._sounding(

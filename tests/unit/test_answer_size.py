@@ -36,6 +36,7 @@ def hit(number: int, *, text: str = REMEDY) -> dict[str, Any]:
         "success_rate": None,
         "median_duration_seconds": None,
         "risk_level": "low",
+        "caution": "its when_not_to_use speaks of: Java heap space" if number == 1 else "",
         "uri": f"workflow://formulary/workflow-{number}",
     }
 
@@ -45,6 +46,7 @@ def answer(hits: int, *, text: str = REMEDY) -> SearchAnswer:
         workflows=[WorkflowHit(**hit(number, text=text)) for number in range(hits)],
         total_results=30,
         search_mode="hybrid",
+        inferred={"signal_type": "OOMKilled"},
         notes=[],
         search_id="0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",
     )
@@ -98,16 +100,23 @@ def test_lower_ranks_get_shorter_before_the_first_and_before_any_is_dropped() ->
         assert first == whole.workflows[0] or all(not hit.description and not hit.labels for hit in lower)
 
 
+@pytest.mark.parametrize("limit", range(1_000, 4_000, 250))
+def test_no_hit_is_shown_without_its_caution(limit: int) -> None:
+    hits = within(answer(10), limit=limit).workflows
+    assert all(hit.caution for hit in hits if hit.workflow_id == "workflow-1")
+
+
 def test_texts_get_shorter_in_the_agreed_order_from_the_last_rank_up() -> None:
     whole = answer(3)
-    wanted = ["description", "match_reasons", "labels", "title", "caution"]
+    wanted = ["description", "match_reasons", "labels", "title"]
     seen: list[str] = []
 
     for limit in range(size(whole.as_json()) - 1, 900, -1):
         last = within(whole, limit=limit).workflows[-1].model_dump(exclude_unset=True)
         if last["workflow_id"] != "workflow-2":
             break
-        changed = [name for name, value in whole.workflows[-1] if last.get(name) != value]
+        before = whole.workflows[-1].model_dump(exclude_unset=True)
+        changed = [name for name, value in before.items() if last.get(name) != value]
         seen += [name for name in changed if name not in seen]
 
     assert [name for name in seen if name in wanted] == [

@@ -1,11 +1,12 @@
 """What an answer says where the words fit several workflows alike."""
 
+import math
 from typing import Any
 
 import pytest
 
 from formulary_catalog.domain.answers import WorkflowHit
-from formulary_catalog.domain.choosing import what_to_check
+from formulary_catalog.domain.choosing import ALIKE, what_to_check
 from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.domain.presenting import workflow_hit
 from formulary_catalog.domain.workflow import RemediationWorkflow
@@ -14,7 +15,8 @@ from support import manifest
 Line = tuple[WorkflowHit, RemediationWorkflow]
 
 
-def _line(name: str, confidence: float, **description: str) -> Line:
+def _line(name: str, *, confidence: float = 0.8, behind: float = 0.0, **description: str) -> Line:
+    """A hit; `behind`: how far, in log odds, its confidence is below that of the first."""
     document: dict[str, Any] = manifest.workflow(name)
     document["spec"]["description"] |= description
     workflow = RemediationWorkflow.model_validate(document)
@@ -24,24 +26,29 @@ def _line(name: str, confidence: float, **description: str) -> Line:
         version_id="wf_ver_0",
         ambiguous=False,
         cosine=None,
-        confidence=confidence,
+        confidence=_lowered(confidence, by=behind),
         reasons=[],
+        caution="",
         outcome=Outcome(),
     )
     return hit, workflow
 
 
+def _lowered(confidence: float, *, by: float) -> float:
+    return 1 / (1 + math.exp(by - math.log(confidence / (1 - confidence))))
+
+
 def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> None:
     (note,) = what_to_check(
         [
-            _line("a", 0.5, preconditions="An old revision exists.", whenNotToUse="The old one crashes too."),
-            _line("b", 0.45, preconditions="The log names a missing key."),
-            _line("c", 0.2, preconditions="Anything."),
+            _line("a", preconditions="An old revision exists.", whenNotToUse="The old one crashes too."),
+            _line("b", behind=ALIKE / 2, preconditions="The log names a missing key."),
+            _line("c", behind=2 * ALIKE, preconditions="Anything."),
         ]
     )
     assert note == (
-        "the first 2 fit about equally; to choose, check a (needs: An old revision exists. | when not: The old one "
-        "crashes too.); b (needs: The log names a missing key.)"
+        "the first 2 fit about equally; to choose, check a (when not: The old one crashes too.); "
+        "b (needs: The log names a missing key.)"
     )
 
 
@@ -49,10 +56,10 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
     "page",
     [
         [],
-        [_line("a", 0.5, preconditions="It.")],
-        [_line("a", 0.9, preconditions="It."), _line("b", 0.5, preconditions="It.")],
-        [_line("a", 0.5), _line("b", 0.5)],
-        [_line("a", 0.0, preconditions="It."), _line("b", 0.0, preconditions="It.")],
+        [_line("a", preconditions="It.")],
+        [_line("a", preconditions="It."), _line("b", behind=2 * ALIKE, preconditions="It.")],
+        [_line("a"), _line("b")],
+        [_line("a", confidence=0.3, preconditions="It."), _line("b", confidence=0.3, preconditions="It.")],
     ],
     ids=["nothing", "one", "a clear first", "nothing written", "nothing fits"],
 )
@@ -60,8 +67,15 @@ def test_nothing_is_said_where_there_is_nothing_to_choose_or_to_check(page: list
     assert what_to_check(page) == []
 
 
-def test_at_most_three_are_compared_in_short_texts() -> None:
-    (note,) = what_to_check([_line(name, 0.5, preconditions="word " * 200) for name in "abcdef"])
+@pytest.mark.parametrize("written", ["word " * 200, "wörter " * 200, "x" * 900, "💥" * 300, "容器内存不足" * 60])
+def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
+    (note,) = what_to_check([_line(name, preconditions=written) for name in "abcdef"])
     assert "the first 6 fit" in note
     assert [f"{name} (needs" in note for name in "abcdef"] == [True, True, True, False, False, False]
-    assert len(note) < 500
+    assert len(note.encode()) <= 300
+
+
+@pytest.mark.parametrize("longest", [63, 100, 253])
+def test_long_names_leave_no_room_for_texts_and_still_fit(longest: int) -> None:
+    notes = what_to_check([_line(name * longest, preconditions="word " * 200) for name in "abcdef"])
+    assert all(len(note.encode()) <= 300 for note in notes)

@@ -19,49 +19,49 @@ INCIDENT = RequestContext(
 INCIDENT_LABELS = {"environment": frozenset({"production"}), "priority": frozenset({"p0"})}
 
 
-def _plan(
-    request: SearchRequest, *, context: RequestContext | None = None, is_signal: bool = True, strict: str = ""
-) -> SearchPlan:
-    return plan_search(request, context=context, first_word_is_signal=is_signal, strict_keys=frozenset({strict} - {""}))
+def _plan(request: SearchRequest, *, context: RequestContext | None = None, strict: str = "") -> SearchPlan:
+    return plan_search(request, context=context, strict_keys=frozenset({strict} - {""}))
 
 
-def test_the_first_words_of_a_query_demand_their_labels_and_only_the_signal_is_ranked_by() -> None:
-    plan = _plan(search_request(query="OOMKilled Critical memory grows"))
+@pytest.mark.parametrize("query", ["OOMKilled Critical memory grows", "oomkilled CRITICAL memory grows"])
+def test_what_a_query_mentions_demands_nothing_and_its_severity_is_not_ranked_by(query: str) -> None:
+    plan = _plan(search_request(query=query))
 
-    wanted = {"signal_type": frozenset({"oomkilled"}), "severity": frozenset({"critical"})}
-    assert plan.constraints.values == plan.asked == wanted
+    assert (dict(plan.constraints.values), dict(plan.asked), plan.constraints.custom) == ({}, {}, {})
+    assert (plan.parsed.signal, plan.parsed.severity) == ("OOMKilled", "critical")
     assert plan.parsed.text == "OOMKilled memory grows OOM Killed"
     assert "memory" in [term.word for term in plan.terms]
     assert "critical" not in [term.word for term in plan.terms]
-
-
-def test_natural_language_demands_nothing() -> None:
-    plan = _plan(search_request(query="OOMKilled critical memory"), is_signal=False)
-
-    assert (dict(plan.constraints.values), dict(plan.asked), plan.constraints.custom) == ({}, {}, {})
     assert plan.notes == ()
 
 
-def test_labels_of_the_call_win_over_those_of_its_query() -> None:
+def test_only_the_labels_of_the_call_demand_and_those_that_the_query_mentions_stay_out() -> None:
     plan = _plan(search_request(query="OOMKilled critical", labels={"severity": ["Low", "medium"]}))
 
-    assert plan.constraints.values["severity"] == plan.asked["severity"] == frozenset({"low", "medium"})
+    assert plan.constraints.values == plan.asked == {"severity": frozenset({"low", "medium"})}
+
+
+def test_a_label_that_asks_for_anything_constrains_and_is_not_looked_for() -> None:
+    plan = _plan(search_request(query="x", labels={"severity": ["*"], "cluster": ["*"]}))
+
+    assert plan.constraints.values == {"severity": frozenset({"*"}), "cluster": frozenset({"*"})}
+    assert plan.asked == {}
 
 
 def test_the_incident_adds_its_labels_which_the_caller_did_not_ask_for() -> None:
-    plan = _plan(search_request(query="OOMKilled"), context=INCIDENT)
+    plan = _plan(search_request(query="OOMKilled", labels={"component": ["Pod"]}), context=INCIDENT)
 
-    assert plan.constraints.values == {"signal_type": frozenset({"oomkilled"}), **INCIDENT_LABELS}
+    assert plan.constraints.values == {"component": frozenset({"pod"}), **INCIDENT_LABELS}
     assert plan.constraints.custom == {"team": frozenset({"payments"})}
     assert plan.constraints.detected == INCIDENT.detected_labels
-    assert plan.asked == {"signal_type": frozenset({"oomkilled"})}
+    assert plan.asked == {"component": frozenset({"pod"})}
     assert plan.notes == ()
 
 
 def test_the_incident_wins_over_the_call_and_the_answer_says_so_of_each_label() -> None:
     request = search_request(query="x", labels={"priority": ["p3"], "environment": ["staging"], "severity": ["low"]})
 
-    plan = _plan(request, context=INCIDENT, is_signal=False)
+    plan = _plan(request, context=INCIDENT)
 
     assert plan.constraints.values == {"severity": frozenset({"low"}), **INCIDENT_LABELS}
     assert plan.asked == {"severity": frozenset({"low"})}
@@ -71,7 +71,7 @@ def test_the_incident_wins_over_the_call_and_the_answer_says_so_of_each_label() 
 
 
 def test_a_label_that_the_call_and_the_incident_agree_on_needs_no_note() -> None:
-    plan = _plan(search_request(query="x", labels={"environment": ["Production"]}), context=INCIDENT, is_signal=False)
+    plan = _plan(search_request(query="x", labels={"environment": ["Production"]}), context=INCIDENT)
 
     assert plan.notes == ()
 

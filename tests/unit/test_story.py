@@ -16,7 +16,7 @@ from formulary_catalog.domain.passages import KINDS
 from formulary_catalog.domain.story import Story, tell
 from formulary_catalog.domain.telling import Tone, spell_duration
 from support import incident
-from support.incident import call, recalled
+from support.incident import call, candidate, recalled
 
 GOLDEN = Path(__file__).parent / "golden"
 JSON = st.recursive(
@@ -33,6 +33,9 @@ PAYLOADS = st.recursive(
     JSON, lambda inner: st.dictionaries(NAMES, inner | st.lists(inner, max_size=3), max_size=6), max_leaves=12
 )
 
+FIRST, SECOND = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+DRY = {**incident.REQUESTED, "dry_run": True}
+DRY_STARTED = {**incident.STARTED, "dry_run": True}
 UNSUPPORTED = {**incident.SELECTION, "result": {**incident.SELECTION["result"], "supported": False}}
 
 
@@ -149,6 +152,11 @@ def test_a_story_needs_events() -> None:
             "dry run of formulary/oom-raise@1.0.0 was cancelled after 1.0 s",
             Tone.BAD,
         ),
+        (
+            [("search", incident.SEARCH), ("invocation.requested", DRY)],
+            "asked to run formulary/oom-raise@1.0.0 as a dry run",
+            Tone.PLAIN,
+        ),
         ([("list", call(result={"total": 7}))], "listed the catalog: 7 workflows", Tone.PLAIN),
     ],
 )
@@ -170,6 +178,147 @@ def test_each_run_has_an_outcome_of_its_own() -> None:
         "run of formulary/oom-raise@1.0.0 was cancelled after 2.0 s",
         "run of formulary/restart@2.0.0 refused",
     ]
+
+
+@pytest.mark.parametrize(
+    ("run", "outcome"),
+    [
+        (
+            [
+                ("invocation.requested", DRY),
+                ("invocation.started", DRY_STARTED),
+                ("invocation.finished", {**incident.FINISHED, "reason": "DryRun"}),
+            ],
+            "dry run of formulary/oom-raise@1.0.0 succeeded after 42 s",
+        ),
+        (
+            [
+                ("invocation.requested", incident.REQUESTED),
+                ("invocation.started", DRY_STARTED),
+                ("invocation.finished", {**incident.FINISHED, "reason": "Degraded"}),
+            ],
+            "dry run of formulary/oom-raise@1.0.0 succeeded after 42 s",
+        ),
+        (
+            [
+                (
+                    "invocation.refused",
+                    call(outcome="NoExecutor", arguments={"workflow_id": "oom-raise", "dry_run": True}),
+                )
+            ],
+            "run of oom-raise refused",
+        ),
+    ],
+)
+def test_a_dry_run_does_not_replace_the_choice(run: list[tuple[str, Any]], outcome: str) -> None:
+    happened = [("search", incident.SEARCH), ("selection", incident.SELECTION), *run]
+    told = story(*((float(second), *event) for second, event in enumerate(happened)))
+    assert [said.title for said in told.outcomes] == [
+        "chose formulary/oom-raise@1.0.0; nothing was run for real",
+        outcome,
+    ]
+
+
+def test_a_real_run_beside_a_dry_run_replaces_the_choice() -> None:
+    real = {**incident.REQUESTED, "invocation_id": "inv-real"}
+    told = story(
+        (0, "selection", incident.SELECTION),
+        (1, "invocation.requested", DRY),
+        (2, "invocation.requested", real),
+        (3, "invocation.finished", {**incident.FINISHED, "invocation_id": "inv-real"}),
+    )
+    assert [said.title for said in told.outcomes] == [
+        "asked to run formulary/oom-raise@1.0.0 as a dry run",
+        "run of formulary/oom-raise@1.0.0 succeeded after 42 s",
+    ]
+
+
+def searched(search_id: str, *versions: str, returned: bool = True, **others: Any) -> tuple[str, Any]:
+    found = [candidate(each, f"formulary/{each}@1.0.0", confidence=0.5, returned=returned) for each in versions]
+    return "search", call(search_id=search_id, result={"candidates": found}, **others)
+
+
+def selected(version_id: str, *, search_id: str = "", **result: Any) -> tuple[str, Any]:
+    return "selection", call(search_id=search_id, result={"version_id": version_id, **result})
+
+
+def started(version_id: str, *, search_id: str = "", run: str = incident.RUN) -> list[tuple[str, Any]]:
+    requested = {**incident.REQUESTED, "invocation_id": run, "version_id": version_id, "search_id": search_id}
+    return [("invocation.requested", requested), ("invocation.started", {**incident.STARTED, "invocation_id": run})]
+
+
+@pytest.mark.parametrize(
+    ("happened", "marked"),
+    [
+        # The named search, whatever the others returned.
+        ([searched(FIRST, "a", "b"), searched(SECOND, "b", "a"), selected("a", search_id=FIRST)], {0: "a"}),
+        ([searched(FIRST, "a", "b"), searched(SECOND, "b", "a"), selected("a", search_id=SECOND)], {1: "a"}),
+        ([searched(FIRST, "a"), selected("a", search_id=FIRST), searched(SECOND, "a")], {0: "a"}),
+        ([searched(FIRST, "a"), selected("a", search_id=SECOND)], {}),
+        # No search is named: the last before it that returned the version.
+        ([searched(FIRST, "a", "b"), searched(SECOND, "b", "a"), selected("a")], {1: "a"}),
+        ([searched(FIRST, "a"), searched(SECOND, "b"), selected("a")], {0: "a"}),
+        ([searched(FIRST, "a"), searched(SECOND, "a", returned=False), selected("a")], {0: "a"}),
+        ([searched(FIRST, "a"), selected("a"), searched(SECOND, "a")], {0: "a"}),
+        ([selected("a"), searched(FIRST, "a")], {}),
+        # Two choices, each at its own search.
+        (
+            [
+                searched(FIRST, "a", "b"),
+                selected("b", search_id=FIRST),
+                searched(SECOND, "a", "b"),
+                selected("a", search_id=SECOND),
+            ],
+            {0: "b", 2: "a"},
+        ),
+        # A run belongs to the search that it names, else to the selection of its version, else to the last search.
+        ([searched(FIRST, "a"), searched(SECOND, "a"), *started("a", search_id=FIRST)], {0: "a"}),
+        ([searched(FIRST, "a"), searched(SECOND, "a"), *started("a")], {1: "a"}),
+        (
+            [searched(FIRST, "a"), searched(SECOND, "a"), selected("a", search_id=FIRST), *started("a")],
+            {0: "a"},
+        ),
+    ],
+)
+def test_a_choice_is_marked_at_the_search_that_it_was_made_from(
+    happened: list[tuple[str, Any]], marked: dict[int, str]
+) -> None:
+    told = story(*((float(second), *event) for second, event in enumerate(happened)))
+    assert {
+        number: line.text.removeprefix("formulary/").split("@")[0]
+        for number, passage in enumerate(told.passages)
+        for line in passage.telling.lines
+        if "(chosen" in line.text
+    } == marked
+
+
+@pytest.mark.parametrize(
+    ("happened", "rank"),
+    [
+        (
+            [searched(FIRST, "a", "b"), searched(SECOND, "b", "c", "a"), selected("a", search_id=FIRST)],
+            "1 of 2 in the search that it names",
+        ),
+        ([searched(FIRST, "a", "b"), searched(SECOND, "b", "c", "a"), selected("a")], "3 of 3 in the search before"),
+        ([searched(FIRST, "a"), searched(SECOND, "b"), selected("a")], "the search before did not find it"),
+        (
+            [searched(FIRST, "a"), searched(SECOND, "b"), selected("a", search_id=SECOND)],
+            "the search that it names did not find it",
+        ),
+        (
+            [searched(FIRST, "a"), searched(SECOND, outcome="Unavailable"), selected("a")],
+            "1 of 1 in the search before",
+        ),
+        ([searched(FIRST, "a"), selected("a", search_id=SECOND)], ""),
+        ([searched(FIRST, "a"), selected("a", search_id=FIRST, supported=False)], ""),
+        ([selected("a")], ""),
+    ],
+)
+def test_the_rank_of_a_choice_is_that_in_the_search_it_was_made_from(
+    happened: list[tuple[str, Any]], rank: str
+) -> None:
+    told = story(*((float(second), *event) for second, event in enumerate(happened)))
+    assert [line.text for line in told.passages[-1].telling.lines if line.label == "rank"] == ([rank] if rank else [])
 
 
 @pytest.mark.parametrize(

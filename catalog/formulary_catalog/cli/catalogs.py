@@ -58,10 +58,11 @@ class ServedCatalog:
     async def search(self, request: SearchRequest) -> SearchAnswer:
         body: dict[str, Any] = {
             "query": request.query,
-            "top_k": request.top_k,
             "min_confidence": request.min_confidence,
             "exclude_keywords": list(request.exclude_keywords),
         }
+        if request.top_k is not None:
+            body["top_k"] = request.top_k
         body |= {f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()}
         headers = incident_headers(request.context.remediation_id)
         return await self._server.answer(SearchAnswer, "POST", "/workflows/search", json=body, headers=headers)

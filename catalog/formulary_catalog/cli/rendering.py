@@ -3,8 +3,7 @@
 from typing import Any
 
 from formulary_catalog.cli.terminal import Page, counted
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit, WorkflowList
-from formulary_catalog.domain.scoring import SearchMode
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowDetails, WorkflowHit, WorkflowList
 
 _BAR = 10
 _RISK_STYLES = {"low": "green", "medium": "yellow", "high": "red"}
@@ -92,6 +91,7 @@ def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> No
     page.pair("takes", hit.estimated_duration, indent=4)
     page.pair("success", _success(hit.success_rate, seconds=hit.median_duration_seconds), indent=4)
     page.pair("why", "; ".join(hit.match_reasons), indent=4)
+    page.pair("caution", hit.caution, indent=4, style="yellow")
     page.pair("next", f"formulary show {name}", indent=4, style="bold")
 
 

@@ -15,7 +15,9 @@ from formulary_catalog.errors import InvalidInput
 @click.option(
     "--exclude", "excluded", multiple=True, metavar="WORD", help="Leave out workflows with this word; commas separate."
 )
-@click.option("--top-k", type=int, default=10, metavar="N", help="At most so many results, 1 to 50; 10 by default.")
+@click.option(
+    "--top-k", type=int, metavar="N", help="So many results, 1 to 50; else at most 10, without those that fit nothing."
+)
 @click.option("--min-confidence", type=float, default=0.0, metavar="X", help="Leave out what is below, 0 to 1.")
 @target_options
 @json_option
@@ -24,7 +26,7 @@ def command(
     query: tuple[str, ...],
     labels: tuple[str, ...],
     excluded: tuple[str, ...],
-    top_k: int,
+    top_k: int | None,
     min_confidence: float,
     target: Target,
     as_json: bool,

@@ -51,9 +51,9 @@ _CUTS = (
     _Cut(member="median_duration_seconds"),
     _Cut(member="success_rate"),
     _Cut(member="caution", characters=60),
-    _Cut(member="caution"),
 )
-"""In this order. A caution is a warning, so that it goes last; what identifies a hit is never cut."""
+"""In this order. A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it. What
+identifies a hit is never cut."""
 _FIRST_CUTS = (_Cut(member="labels"), _Cut(member="signal_types"), _Cut(member="similarity_score"), *_CUTS)
 """Those of the first hit: what it does and why it was found help more to choose than labels, which already filtered."""
 _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())

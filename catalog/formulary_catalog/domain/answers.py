@@ -1,10 +1,19 @@
 """The answers of the server, one shape for MCP, REST and the command line (DESIGN section 7)."""
 
+from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_HIT_DESCRIPTION = 150
+
+
+class SearchMode(StrEnum):
+    """Which evidence ranked an answer."""
+
+    HYBRID = "hybrid"
+    LEXICAL = "lexical"
+    LABELS_ONLY = "labels-only"
 
 
 class Answer(BaseModel):
@@ -36,12 +45,13 @@ class WorkflowHit(Answer):
     similarity_score: float | None = Field(
         default=None, description="Cosine, 0..1; null when no embedding was compared."
     )
-    confidence: float = Field(description="0..1, never rising along the list.")
+    confidence: float = Field(description="0..1: how likely this one is right, or none is. Falls along the list.")
     match_reasons: list[str]
     estimated_duration: str = ""
     success_rate: float | None = Field(default=None, description="Share of successful runs; null when unknown.")
     median_duration_seconds: float | None = Field(default=None, description="Of successful runs; null when unknown.")
     risk_level: str
+    caution: str = Field(default="", description="Why it may be the wrong one; empty if nothing is known against it.")
     uri: str
 
 
@@ -51,6 +61,9 @@ class SearchAnswer(Answer):
     workflows: list[WorkflowHit]
     total_results: int
     search_mode: str
+    inferred: dict[str, str] = Field(
+        default={}, description="What the query mentions: signal_type, severity. It ranks, and excludes nothing."
+    )
     notes: list[str]
     search_id: str
 

@@ -1,66 +1,50 @@
-"""How likely a candidate is right: a logistic regression on judged queries; `docs/search.md` explains it."""
+"""How likely a workflow is right: a logistic regression on judged queries; `docs/search.md` explains it."""
 
 import math
-from collections.abc import Iterator, Sequence
-from itertools import accumulate
-from operator import mul
 from typing import NamedTuple
 
-from formulary_catalog.domain.evidence import Evidence
-from formulary_catalog.domain.fitting import Fit
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.fitting import Wanted
 
 CONFIDENCE_DIGITS = 4
-NONE_OF_THEM = -1.0
-"""The log odds, on the scale of `Fit.log_odds`, of the answer that none of the candidates is right."""
-_LEAST_ODDS = 1e-12
+OF_LABELS_ONLY = 0.1
+"""The confidence where nothing but labels chose."""
 
 
-class Hints(NamedTuple):
-    """What speaks for a candidate.
+class Calibration(NamedTuple):
+    """Coefficients.
 
-    `covered`: the share of the query's parts that it holds. `held`: the logarithm of one more than the number of these.
-    `odds`: the logarithm of its odds against all other candidates and none of them.
+    `score`: of the log odds of a fit. `length`: of the logarithm of how rare the words of the query are together.
+    `known`: of the cosine of the query and the nearest known problem (`embedding.known_problems`): the nearer a problem
+    that none of the candidates may be for, the more it takes to believe in one of them.
     """
 
     constant: float
-    cosine: float
-    covered: float
-    held: float
-    odds: float
+    score: float
+    length: float
+    known: float = 0.0
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Hints(constant=-2.39, cosine=1.02, covered=2.39, held=0.69, odds=0.56)
-BY_WORDS = Hints(constant=-2.03, cosine=0.0, covered=2.8, held=0.74, odds=0.65)
+BY_MEANING = Calibration(constant=-4.543, score=0.659, length=0.969, known=-10.969)
+BY_MEANING_ALONE = Calibration(constant=-5.076, score=0.416, length=0.396, known=0.0)
+BY_WORDS = Calibration(constant=-8.787, score=0.744, length=1.487, known=0.0)
 
 
-def confidences(ordered: Sequence[tuple[Evidence, Fit]], *, calibration: Hints) -> Iterator[float]:
-    """The confidence of each candidate in the order of the answer, 0..1; it never rises along the list."""
-    likely = (_logistic(sum(map(mul, calibration, each))) for each in hints(ordered))
-    return (round(value, CONFIDENCE_DIGITS) for value in accumulate(likely, min))
+def confidences(
+    log_odds: npt.NDArray[np.float64], *, wanted: Wanted, by_meaning: bool, nearest_known: float | None
+) -> npt.NDArray[np.float64]:
+    """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds.
 
-
-def of_labels_only(count: int) -> list[float]:
-    """The confidences where nothing but labels chose: any of the candidates may be right, or none."""
-    return [round(1 / (1 + count), CONFIDENCE_DIGITS)] * count
-
-
-def hints(candidates: Sequence[tuple[Evidence, Fit]]) -> Iterator[Hints]:
-    """What speaks for each of the candidates, all of which it is weighed against."""
-    most = max((fit.log_odds for _, fit in candidates), default=NONE_OF_THEM)
-    odds = [math.exp(fit.log_odds - most) for _, fit in candidates]
-    # Copies of a workflow in several namespaces are no doubt about it.
-    distinct = {(one.name, fit): own for (one, fit), own in zip(candidates, odds, strict=True)}
-    total = math.fsum([*distinct.values(), math.exp(NONE_OF_THEM - most)])
-    for (one, fit), own in zip(candidates, odds, strict=True):
-        yield Hints(
-            constant=1.0,
-            cosine=one.cosine or 0.0,
-            covered=fit.covered,
-            held=math.log1p(fit.held),
-            odds=math.log(max(own, _LEAST_ODDS) / max(total - own, _LEAST_ODDS)),
-        )
-
-
-def _logistic(log_odds: float) -> float:
-    return 1 / (1 + math.exp(-log_odds))
+    `nearest_known` is None for a model whose vectors of the known problems are not there.
+    """
+    alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
+    calibration = alone if by_meaning else BY_WORDS
+    of_query = (
+        calibration.constant
+        + calibration.length * math.log1p(wanted.rarity)
+        + calibration.known * (nearest_known or 0.0)
+    )
+    return (1 / (1 + np.exp(-(of_query + calibration.score * log_odds)))).round(CONFIDENCE_DIGITS)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
-from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
+from formulary_catalog.domain.place import Place
 from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_texts
 from formulary_catalog.errors import InvalidManifest

@@ -2,23 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from sys import intern
+from typing import NamedTuple
 
+import numpy as np
 
-class Place(IntEnum):
-    """Where in a workflow a term of the query occurs, all words of it; of several places the most telling one."""
+from formulary_catalog.domain.place import Place
 
-    NONE = 0
-    SIGNAL = 1
-    """A signal type that it declares."""
-    WHAT = 2
-    WHEN_TO_USE = 3
-    NAME = 4
-    """Its name, title, keywords or action type."""
-
-
-_BY_FIELDS = tuple(Place(fields.bit_length()) for fields in range(1 << max(Place)))
+_BY_FIELDS = tuple(int(Place(fields.bit_length())) for fields in range(1 << max(Place)))
 """The most telling place of what stands in a set of fields, which has a bit for each place that is one."""
 
 
@@ -31,12 +22,14 @@ class IndexedText:
     fields: Mapping[str, int] = field(repr=False)
 
 
-def places(texts: Sequence[IndexedText], *, terms: Iterable[Sequence[str]]) -> list[tuple[Place, ...]]:
-    """Where each term stands in each of the texts, all its lexemes in one field; nowhere if it has none."""
-    return list(zip(*(_places_of(lexemes, texts=texts) for lexemes in terms), strict=True)) or [()] * len(texts)
+def places(texts: Sequence[IndexedText], *, terms: Sequence[Sequence[str]]) -> list[bytes]:
+    """Where each term is in each of the texts, all its lexemes in one field; nowhere if it has none."""
+    by_term = b"".join(bytes(_places_of(lexemes, texts=texts)) for lexemes in terms)
+    by_text = np.frombuffer(by_term, np.uint8).reshape(len(terms), len(texts)).T
+    return [row.tobytes() for row in by_text] if terms else [b""] * len(texts)
 
 
-def _places_of(lexemes: Sequence[str], *, texts: Sequence[IndexedText]) -> list[Place]:
+def _places_of(lexemes: Sequence[str], *, texts: Sequence[IndexedText]) -> list[int]:
     if not lexemes:
         return [Place.NONE] * len(texts)
     fields = [text.fields.get(lexemes[0], 0) for text in texts]
@@ -55,19 +48,18 @@ def indexed_text(*, namespace: str, name: str, lexemes: Mapping[Place, Iterable[
     return IndexedText(namespace=namespace, name=name, fields=fields)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """One allowed workflow and how it meets the query.
+class Evidence(NamedTuple):
+    """What speaks for one allowed workflow.
 
-    `generic_labels` are those on which it says nothing, `confirmed_labels` the detected ones that it requires and that
-    the incident has. `cosine` is None where no vector of the serving model is stored. `places` has one entry for each
-    term of the query, in the order of the terms.
+    `labels`: what its declared labels count, in log odds (`domain.label_weights`). `severity`: whether it declares the
+    severity that the query mentions. `cosine`: of query and workflow; None where no vector of the serving model is
+    stored. `places`: a `Place` for each term of the query, in the order of the terms.
     """
 
     version_id: str
     namespace: str
     name: str
-    generic_labels: int
-    confirmed_labels: int
+    labels: float
+    severity: bool
     cosine: float | None
-    places: tuple[Place, ...]
+    places: bytes

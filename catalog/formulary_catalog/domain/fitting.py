@@ -1,106 +1,117 @@
-"""How well each candidate meets a query; `docs/search.md` explains the formula and what it was measured by."""
+"""How well workflows meet a query: their evidence, added up in log odds (`docs/search.md`).
 
-import math
+The sum of one workflow depends on the query and on this workflow alone. Which others are allowed changes nothing, so no
+rival and no constraint of the incident can move it.
+"""
+
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from formulary_catalog.domain.evidence import Evidence, Place
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.evidence import Evidence
+from formulary_catalog.domain.label_weights import SEVERITY_WEIGHT
+from formulary_catalog.domain.place import PLACE_WEIGHTS
+from formulary_catalog.domain.rarity import rarity
 from formulary_catalog.domain.terms import Term
 
-MEANING_WEIGHT = 1.15
-"""What one standard deviation of the cosine adds to the log odds that a candidate is the best."""
-WORDS_WEIGHT = 0.53
-"""What a part of the query that is found adds to them, for each unit of how telling it is."""
-PLACE_WEIGHTS = (0.0, 0.5, 1.0, 1.0, 1.4)
-"""What it counts where a part of the query is found, by `Place`: nowhere, signal type, what, when to use, name."""
-CONFIRMED_WEIGHT = 1.0
-"""What each detected label adds to them that it requires and that the incident has."""
-USUAL_DEVIATION = 0.1
-USUAL_COUNT = 20
-"""Standard deviation of the cosines of so many candidates that are taken to be there beside the real ones: two or three
-that happen to be equally near do not tell what a small difference is worth."""
+MEANING_WEIGHT = 14.73
+"""What a cosine of 1 counts. Written by scripts/calibrate.py."""
+WORDS_WEIGHT = 9.53
+"""What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by
+scripts/calibrate.py."""
+USUAL_RARITY = 4.0
+"""How rare two usual words are together. The share is taken of so much more than the query has: to hold the one word of
+a short query is little evidence."""
+_PLACE_WEIGHTS = np.array(PLACE_WEIGHTS)
+_TELLING_SHARE, _TELLING_RARITY = 0.6, 2.4
+"""A part is telling if it is at least this share as rare as the rarest part of the query, or this rare: about as rare
+as "memory". Names of pods, which no text holds, are rarer than all that says what happened."""
+_Floats = npt.NDArray[np.float64]
 
 
-class Fit(NamedTuple):
-    """How well a candidate meets the query.
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the query: how rare its word is, and the terms that stand for it, by their position among all."""
 
-    `held`: how many of the `parts` of the query that can be looked for it holds. `log_odds`: of being the best of the
-    candidates, up to a constant; the order goes by it.
-    """
+    rarity: float
+    terms: tuple[int, ...]
 
-    held: int
-    parts: int
-    log_odds: float
+    def found(self, places: bytes) -> bool:
+        """Whether a workflow holds it, in whatever words."""
+        return any(places[number] for number in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The parts of a query that the index can hold, and how rare they are together."""
+
+    parts: tuple[Part, ...]
+    rarity: float
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], *, usable: Sequence[bool]) -> "Wanted":
+        """`usable` says for each term whether the index can hold it."""
+        numbers: dict[str, list[int]] = {}
+        for number, (term, held) in enumerate(zip(terms, usable, strict=True)):
+            if held:
+                numbers.setdefault(term.origin, []).append(number)
+        parts = tuple(Part(rarity(terms[each[0]].word), tuple(each)) for each in numbers.values())
+        return cls(parts, sum(part.rarity for part in parts))
 
     @property
-    def covered(self) -> float:
-        """The share of the query that it holds, 0..1."""
-        return self.held / self.parts if self.parts else 0.0
+    def telling(self) -> tuple[Part, ...]:
+        """The parts that tell what the query is about."""
+        least = min(_TELLING_SHARE * max((part.rarity for part in self.parts), default=0.0), _TELLING_RARITY)
+        return tuple(part for part in self.parts if part.rarity >= least)
 
 
-def fits(evidence: Sequence[Evidence], *, terms: Sequence[Term], usable: Sequence[bool], by_meaning: bool) -> list[Fit]:
-    """How well each candidate meets the query, in the order of the candidates.
+class Fits(NamedTuple):
+    """How well each candidate meets the query, float64 and bool of shape (candidates,).
 
-    `usable` says for each term whether the database can look for it; `by_meaning` whether cosines count.
+    `log_odds`: the sum of its evidence; the order goes by it. `telling`: whether it holds a telling part of the query.
     """
+
+    log_odds: _Floats
+    telling: npt.NDArray[np.bool_]
+
+
+def fits(evidence: Sequence[Evidence], *, wanted: Wanted, by_meaning: bool, severity_inferred: bool = False) -> Fits:
+    """How well each candidate meets the query. An unknown cosine counts as 0; none counts without `by_meaning`."""
     count = len(evidence)
-    columns: dict[str, list[float]] = {}
-    parts: set[str] = set()
-    weights = term_weights(evidence, terms=terms, usable=usable)
-    for term, weight, places in zip(terms, weights, _by_term(evidence, terms=terms), strict=True):
-        if not weight:
-            continue
-        parts.add(term.origin)
-        if any(places):
-            values = _values(places, weight=weight)
-            columns[term.origin] = _larger(columns[term.origin], values) if term.origin in columns else values
-    by_candidate: list[tuple[float, ...]] = list(zip(*columns.values(), strict=True)) or [()] * count
-    meaning = standardized([one.cosine if by_meaning else None for one in evidence])
-    return [
-        Fit(
-            held=len(found) - found.count(0),
-            parts=len(parts),
-            log_odds=MEANING_WEIGHT * nearness
-            + WORDS_WEIGHT * math.fsum(found)
-            + CONFIRMED_WEIGHT * one.confirmed_labels,
-        )
-        for one, found, nearness in zip(evidence, by_candidate, meaning, strict=True)
-    ]
+    found = _found(evidence, wanted=wanted)
+    words = _share(found, wanted=wanted)
+    cosines = np.array([one.cosine or 0.0 for one in evidence]) if by_meaning else np.zeros(count)
+    labels = np.array([one.labels for one in evidence])
+    severity = np.array([one.severity for one in evidence]) * (SEVERITY_WEIGHT if severity_inferred else 0.0)
+    telling = [number for number, part in enumerate(wanted.parts) if part in wanted.telling]
+    return Fits(
+        log_odds=MEANING_WEIGHT * cosines + WORDS_WEIGHT * words + labels + severity,
+        telling=np.asarray((found[:, telling] > 0).any(axis=1), bool),
+    )
 
 
-def term_weights(evidence: Sequence[Evidence], *, terms: Sequence[Term], usable: Sequence[bool]) -> list[float]:
-    """How telling each term is among the candidates; 0 for what the database cannot look for."""
-    count = len(evidence)
-    return [
-        telling(count - places.count(Place.NONE), of=count) if searched else 0.0
-        for searched, places in zip(usable, _by_term(evidence, terms=terms), strict=True)
-    ]
+def words_held(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+    """The share of the query's words that each candidate holds, by rarity and place; above 1 if in better places."""
+    return _share(_found(evidence, wanted=wanted), wanted=wanted)
 
 
-def telling(holding: int, *, of: int) -> float:
-    """How much it tells to hold a term that `holding` of the candidates hold: its inverse document frequency."""
-    return math.log(1 + (of - holding + 0.5) / (holding + 0.5))
+def _share(found: _Floats, *, wanted: Wanted) -> _Floats:
+    rare = np.array([part.rarity for part in wanted.parts])
+    # Not a product of matrices: the sum of one candidate must not depend, in its last bits, on how many there are.
+    share: _Floats = (found * rare).sum(axis=1) / (wanted.rarity + USUAL_RARITY)
+    return share
 
 
-def standardized(cosines: Sequence[float | None]) -> list[float]:
-    """In standard deviations from their mean, an unknown one taken for the lowest."""
-    lowest = min((cosine for cosine in cosines if cosine is not None), default=0.0)
-    values = [lowest if cosine is None else cosine for cosine in cosines]
-    mean = math.fsum(values) / max(len(values), 1)
-    squares = math.fsum((value - mean) ** 2 for value in values) + USUAL_COUNT * USUAL_DEVIATION**2
-    deviation = math.sqrt(squares / (len(values) + USUAL_COUNT))
-    return [(value - mean) / deviation for value in values]
-
-
-def _by_term(evidence: Sequence[Evidence], *, terms: Sequence[Term]) -> list[tuple[Place, ...]]:
-    """The places of each term in all candidates."""
-    return list(zip(*(one.places for one in evidence), strict=True)) or [()] * len(terms)
-
-
-def _values(places: Sequence[Place], *, weight: float) -> list[float]:
-    by_place = [weight * share for share in PLACE_WEIGHTS]
-    return [by_place[place] for place in places]
-
-
-def _larger(one: Sequence[float], other: Sequence[float]) -> list[float]:
-    return [a if a > b else b for a, b in zip(one, other, strict=True)]
+def _found(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+    """What the place counts where each part is found best, of shape (candidates, parts)."""
+    shape = len(evidence), len(evidence[0].places) if evidence else 0
+    places = np.frombuffer(b"".join(one.places for one in evidence), np.uint8).reshape(shape)
+    best = np.empty((len(evidence), len(wanted.parts)), np.uint8)
+    if evidence:
+        for number, part in enumerate(wanted.parts):
+            best[:, number] = places[:, part.terms].max(axis=1)
+    found: _Floats = _PLACE_WEIGHTS[best]
+    return found

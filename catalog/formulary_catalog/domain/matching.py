@@ -37,20 +37,6 @@ def allowed(workflow: WorkflowLabels, constraints: Constraints) -> bool:
     )
 
 
-def generic_count(workflow: WorkflowLabels, constraints: Constraints) -> int:
-    """In how many of the constrained labels the workflow says nothing; the fewer, the higher it ranks."""
-    dimensions = sum(
-        1 for dimension, wanted in constraints.values.items() if wanted and not workflow.values.get(dimension)
-    )
-    custom = sum(1 for key, wanted in constraints.custom.items() if wanted and not workflow.custom.get(key))
-    return dimensions + custom
-
-
-def confirmed_count(workflow: WorkflowLabels, constraints: Constraints) -> int:
-    """How many of an allowed workflow's detected labels the incident confirms; the more, the better it fits."""
-    return sum(1 for key in constraints.detected if key in workflow.detected)
-
-
 def detected_holds(*, required: str, observed: str) -> bool:
     """Whether a declared requirement holds for what was observed; `*` asks for any value but none and false."""
     return required == observed or (required == WILDCARD and observed not in FALSY_DETECTED)

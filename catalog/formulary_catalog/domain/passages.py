@@ -111,12 +111,13 @@ def _choosing(payload: Recorded, known: Known) -> str:
 def _selection(payload: Recorded, known: Known) -> Telling:
     arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
     supported, name = is_supported(payload), known.workflow(payload)
+    search = "the search that it names" if payload.text("search_id") else "the search before"
     if not supported:
         rank = ""
     elif version_id in known.found:
-        rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in the search before"
+        rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in {search}"
     else:
-        rank = "the search before did not find it" if known.found else ""
+        rank = f"{search} did not find it" if known.found else ""
     return Telling(
         title=f"chose {name}" if supported else f"named {name}, which its search did not return",
         tone=Tone.GOOD if supported else Tone.WAITING,

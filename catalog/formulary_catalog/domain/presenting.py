@@ -10,15 +10,16 @@ from formulary_catalog.domain.answers import (
     WorkflowSummary,
     WorkflowVersion,
 )
-from formulary_catalog.domain.evidence import Place
-from formulary_catalog.domain.fitting import PLACE_WEIGHTS
 from formulary_catalog.domain.inputs import input_schema
 from formulary_catalog.domain.labels import DIMENSIONS, WILDCARD, Constraints, fold
 from formulary_catalog.domain.outcome import Outcome
+from formulary_catalog.domain.place import PLACE_WEIGHTS, Place
+from formulary_catalog.domain.rarity import rarity
 from formulary_catalog.domain.request import wire_name
 from formulary_catalog.domain.terms import Term
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
+MADE_FOR_THESE_LABELS = "made for this incident's labels"
 _SHOWN_WORDS = 6
 _PLACE_NAMES = {  # headings: name, title, keywords, action type
     Place.NAME: "words in headings",
@@ -56,24 +57,26 @@ def match_reasons(
     workflow: RemediationWorkflow,
     *,
     constraints: Constraints,
+    inferred: Mapping[str, str],
     terms: Sequence[Term],
-    weights: Sequence[float],
-    places: Sequence[Place],
+    places: bytes,
     cosine: float | None,
 ) -> list[str]:
-    """Why a workflow is in the answer: labels, generic labels, words and where they stand, similarity. All facts.
+    """Why a workflow is in the answer: labels, generic labels, words and where they occur, similarity. All facts.
 
-    Of the words, those are named that count most: `weights` says how telling each is, `places` where it was found.
-    Custom labels are left out: an answer must not tell which ones the incident has.
+    Of the words, the answer names those that count most; `places` says where each term was found. It says that custom
+    labels match, and never which.
     """
     reasons = [
-        *_label_reasons(workflow, constraints=constraints),
-        *_word_reasons(terms, weights=weights, places=places),
+        *_label_reasons(workflow, constraints=constraints, inferred=inferred),
+        *_word_reasons(terms, places=places),
     ]
     return reasons if cosine is None else [*reasons, f"meaning: cosine {cosine:.2f}"]
 
 
-def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -> list[str]:
+def _label_reasons(
+    workflow: RemediationWorkflow, *, constraints: Constraints, inferred: Mapping[str, str]
+) -> list[str]:
     exact, wildcard, generic = [], [], []
     for dimension in DIMENSIONS:
         wanted = constraints.values.get(dimension)
@@ -86,6 +89,10 @@ def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -
             wildcard.append(wire_name(dimension))
         elif not declared:
             generic.append(wire_name(dimension))
+    for dimension, value in inferred.items():
+        declared = getattr(workflow.spec.labels, dimension)
+        if dimension not in constraints.values:
+            exact += [f"{wire_name(dimension)} {each}" for each in declared if fold(each) == fold(value)]
     observed = constraints.detected
     detected = [f"{key} {observed[key]}" for key in workflow.spec.detected_labels if key in observed]
     found = {
@@ -94,20 +101,26 @@ def _label_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -
         "not limited by ": generic,
         "requires what was detected: ": detected,
     }
-    return [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
+    reasons = [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
+    return [*reasons, MADE_FOR_THESE_LABELS] if _declares_custom(workflow, constraints=constraints) else reasons
 
 
-def _word_reasons(terms: Sequence[Term], *, weights: Sequence[float], places: Sequence[Place]) -> list[str]:
-    best: dict[str, tuple[float, Place, str]] = {}
-    for term, weight, place in zip(terms, weights, places, strict=True):
-        found = (weight * PLACE_WEIGHTS[place], place, term.word)
+def _declares_custom(workflow: RemediationWorkflow, *, constraints: Constraints) -> bool:
+    declared = workflow.spec.custom_labels
+    return any(not wanted.isdisjoint(declared.get(key, ())) for key, wanted in constraints.custom.items())
+
+
+def _word_reasons(terms: Sequence[Term], *, places: bytes) -> list[str]:
+    best: dict[str, tuple[float, int, str]] = {}
+    for term, place in zip(terms, places, strict=True):
+        found = (rarity(term.word) * PLACE_WEIGHTS[place], place, term.word)
         if place in _PLACE_NAMES and found[0] > best.get(term.origin, (0.0,))[0]:
             best[term.origin] = found
     shown = sorted(best.values(), key=lambda each: -each[0])[:_SHOWN_WORDS]
     return [
-        f"{said}: {', '.join(word for _, where, word in shown if where is place)}"
+        f"{said}: {', '.join(word for _, where, word in shown if where == place)}"
         for place, said in _PLACE_NAMES.items()
-        if any(where is place for _, where, _ in shown)
+        if any(where == place for _, where, _ in shown)
     ]
 
 
@@ -120,6 +133,7 @@ def workflow_hit(
     cosine: float | None,
     confidence: float,
     reasons: list[str],
+    caution: str,
     outcome: Outcome,
 ) -> WorkflowHit:
     """One line of a search answer."""
@@ -141,6 +155,7 @@ def workflow_hit(
         success_rate=outcome.success_rate,
         median_duration_seconds=outcome.median_duration_seconds,
         risk_level=spec.risk_level or "unknown",
+        caution=caution,
         uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
     )
 

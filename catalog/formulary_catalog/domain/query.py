@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formulary_catalog.domain.labels import WILDCARD
+from formulary_catalog.domain.labels import WILDCARD, fold
 from formulary_catalog.domain.synonyms import with_names
-from formulary_catalog.domain.text import with_split_words
+from formulary_catalog.domain.text import split_camel_case, with_split_words
 
 CANONICAL_SIGNAL_TYPES = (
     "OOMKilled",
@@ -20,43 +20,54 @@ CANONICAL_SIGNAL_TYPES = (
     "FailedMount",
 )
 SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
+_NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
+"""Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
 MAX_QUERY_LENGTH = 4000
 _TRAILING_PUNCTUATION = ":,;"
+_CANONICAL = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """A query taken apart: the labels inferred from its first words (empty when none) and the text to rank by."""
+    """A query taken apart.
 
-    signal_type: str
+    `signal` is the first word, which may name a signal type: it does if it is canonical or if an allowed workflow
+    declares it. `severity` is the second word if it is one, folded. Both are empty where there is none. `text` is what
+    ranks.
+    """
+
+    signal: str
     severity: str
     text: str
 
-
-def first_word(query: str) -> str:
-    """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
-    head = query.split(maxsplit=1)
-    word = head[0].rstrip(_TRAILING_PUNCTUATION) if head else ""
-    return "" if word == WILDCARD else word
-
-
-def is_canonical(signal_type: str) -> bool:
-    """Whether the word is one of the canonical signal types, compared case-sensitively."""
-    return signal_type in CANONICAL_SIGNAL_TYPES
+    def inferred(self, *, signal_declared: bool) -> dict[str, str]:
+        """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
+        if not signal_declared and fold(self.signal) not in _CANONICAL:
+            return {}
+        read = {"signal_type": self.signal, "severity": self.severity}
+        return {dimension: value for dimension, value in read.items() if value}
 
 
-def parse_query(query: str, *, first_word_is_signal: bool) -> ParsedQuery:
-    """Take a query apart once it is known whether its first word counts as a signal type.
+def parse_query(query: str) -> ParsedQuery:
+    """Take a query apart.
 
-    A severity in second place is left out of the text to rank by: it belongs in the filter and harms the embedding.
+    A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
+    compound name of an alert, only those are that cannot be adjectives.
     """
     parts = query.split()
-    if not first_word_is_signal:
-        return ParsedQuery(signal_type="", severity="", text=_readable(parts))
-    second = parts[1].rstrip(_TRAILING_PUNCTUATION).casefold() if len(parts) > 1 else ""
+    signal = _signal(parts)
+    second = fold(parts[1].rstrip(_TRAILING_PUNCTUATION)) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
-    ranked = [parts[0], *parts[2 if severity else 1 :]]
-    return ParsedQuery(signal_type=first_word(query), severity=severity, text=_readable(ranked))
+    compound = len(split_camel_case(with_names(signal))) > 1
+    left_out = severity and (fold(signal) in _CANONICAL or (compound and severity in _NEVER_ADJECTIVES))
+    text = _readable(parts[:1] + parts[2:] if left_out else parts)
+    return ParsedQuery(signal=signal, severity=severity, text=text)
+
+
+def _signal(parts: Sequence[str]) -> str:
+    """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
+    word = parts[0].rstrip(_TRAILING_PUNCTUATION) if parts else ""
+    return "" if word == WILDCARD else _CANONICAL.get(fold(word), word)
 
 
 def _readable(parts: Sequence[str]) -> str:

@@ -30,13 +30,18 @@ class ContextReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
-    """A checked search. `labels` maps a dimension to the values as given, any of which satisfies."""
+    """A checked search. `labels` maps a dimension to the values as given, any of which satisfies.
+
+    Without `top_k` the answer holds at most `DEFAULT_TOP_K` workflows, and none that fits nothing in the query.
+    `max_bytes`: how long the answer may be as compact JSON; None for any length.
+    """
 
     query: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclude_keywords: tuple[str, ...] = ()
     min_confidence: float = 0.0
-    top_k: int = DEFAULT_TOP_K
+    top_k: int | None = None
+    max_bytes: int | None = None
     embedding: tuple[float, ...] | None = None
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     context: ContextReference = field(default_factory=ContextReference)
@@ -48,7 +53,8 @@ def search_request(
     labels: Mapping[str, Iterable[str]] | None = None,
     exclude_keywords: Iterable[str] = (),
     min_confidence: float = 0.0,
-    top_k: int = DEFAULT_TOP_K,
+    top_k: int | None = None,
+    max_bytes: int | None = None,
     embedding: tuple[float, ...] | None = None,
     custom_labels: Mapping[str, tuple[str, ...]] | None = None,
     context: ContextReference | None = None,
@@ -63,7 +69,7 @@ def search_request(
         raise InvalidInput(
             "query is empty; give '<signal_type> <severity> [keywords]', such as 'OOMKilled critical'", field="query"
         )
-    if not 1 <= top_k <= MAX_TOP_K:
+    if top_k is not None and not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput(f"top_k {top_k} is out of bounds; give 1 to {MAX_TOP_K}", field="top_k")
     if not 0 <= min_confidence <= 1:
         raise InvalidInput(f"min_confidence {min_confidence} is out of bounds; give 0 to 1", field="min_confidence")
@@ -73,6 +79,7 @@ def search_request(
         exclude_keywords=_keywords(exclude_keywords),
         min_confidence=min_confidence,
         top_k=top_k,
+        max_bytes=max_bytes,
         embedding=embedding,
         custom_labels={key: values for key, values in (custom_labels or {}).items() if values},
         context=context or ContextReference(),

@@ -18,8 +18,8 @@ _json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 class Sealed:
     """Constraints as they are stored beside a trace, never in its events.
 
-    Whoever may use the incidents of `namespace` may read `content`, canonical JSON. An empty namespace stands for all
-    of them: custom labels that a caller gave without an incident.
+    Reading `content`, canonical JSON, takes the right to use the incidents of `namespace`. An empty namespace means all
+    namespaces: the custom labels are those that a caller gave without an incident.
     """
 
     namespace: str
@@ -28,7 +28,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class KeyedDigest:
-    """Digests that are equal for equal values and tell nobody without the key what the values are."""
+    """Digests that are equal for equal values. Without the key, they do not reveal the values."""
 
     key: bytes = field(repr=False)
 

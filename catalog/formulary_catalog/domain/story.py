@@ -1,6 +1,7 @@
 """The story of a trace: from the first search to the outcome, for a person who reads it after the outage."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -10,7 +11,9 @@ from formulary_catalog.domain.recorded import Recorded
 from formulary_catalog.domain.telling import Known, Telling, Tone, workflow_name
 
 _RUN = "invocation."
+_REQUESTED = "invocation.requested"
 _STARTED = "invocation.started"
+_SEARCH = "search"
 _SELECTION = "selection"
 
 
@@ -78,11 +81,11 @@ def _scenes(events: Iterable[StoredEvent]) -> Iterator[_Scene]:
 
 @dataclass(slots=True)
 class _Reader:
-    """What has been read so far, and what has to be known before."""
+    """What has been read so far, and what has to be known before: `chosen`, as `_chosen` has it."""
 
-    chosen: frozenset[str]
+    chosen: Mapping[int, frozenset[str]]
     names: dict[str, str] = field(default_factory=dict)
-    found: tuple[str, ...] = ()
+    searches: list[_Scene] = field(default_factory=list)
     started: dict[str, datetime] = field(default_factory=dict)
     dry: set[str] = field(default_factory=set)
 
@@ -93,8 +96,8 @@ class _Reader:
         begun = self.started.get(scene.payload.text("invocation_id"))
         known = Known(
             names=self.names,
-            chosen=self.chosen,
-            found=self.found,
+            chosen=self.chosen.get(scene.seq, frozenset()),
+            found=next((_found(search) for search in _sources(scene, self.searches)), ()),
             dry=scene.payload.text("invocation_id") in self.dry,
             ran_for=None if begun is None else (scene.at - begun).total_seconds(),
         )
@@ -102,9 +105,9 @@ class _Reader:
 
     def _learn(self, scene: _Scene) -> None:
         invocation_id = scene.payload.text("invocation_id")
-        if scene.kind == "search":
+        if _is_search(scene):
             candidates = scene.payload.inner("result").each("candidates")
-            self.found = tuple(candidate.text("version_id") for candidate in candidates)
+            self.searches.append(scene)
             self.names |= {each.text("version_id"): name for each in candidates if (name := each.text("workflow"))}
         elif invocation_id and (name := workflow_name(scene.payload)):
             self.names.setdefault(invocation_id, name)
@@ -129,16 +132,43 @@ def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
         speaker = caller or speaker
 
 
-def _chosen(scenes: Sequence[_Scene]) -> frozenset[str]:
-    """The versions that were selected or really run, so that the candidates among which they were can say so."""
-    selected = {scene.payload.inner("result").text("version_id") for scene in scenes if _is_choice(scene)}
+def _chosen(scenes: Sequence[_Scene]) -> Mapping[int, frozenset[str]]:
+    """The versions that were selected or really run, by the `seq` of the search that returned them to the chooser."""
     begun = {scene.payload.text("invocation_id") for scene in scenes if scene.kind == _STARTED and not _is_dry(scene)}
-    run = {
-        scene.payload.text("version_id")
-        for scene in scenes
-        if scene.kind.startswith(_RUN) and scene.payload.text("invocation_id") in begun - {""}
-    }
-    return frozenset(selected | run) - {""}
+    chosen: defaultdict[int, frozenset[str]] = defaultdict(frozenset)
+    searches: list[_Scene] = []
+    selected: set[str] = set()
+    for scene in scenes:
+        version_id = ""
+        if _is_search(scene):
+            searches.append(scene)
+        elif _is_choice(scene):
+            version_id = scene.payload.inner("result").text("version_id")
+            selected.add(version_id)
+        elif scene.kind == _REQUESTED and scene.payload.text("invocation_id") in begun - {""}:
+            version_id = scene.payload.text("version_id")
+            if version_id in selected and not scene.payload.text("search_id"):
+                continue  # The selection has said from which search.
+        sources = (each for each in _sources(scene, searches) if version_id in _found(each, returned=True))
+        if version_id and (source := next(sources, None)):
+            chosen[source.seq] |= {version_id}
+    return chosen
+
+
+def _sources(choice: _Scene, searches: Sequence[_Scene]) -> Iterator[_Scene]:
+    """The searches that a choice can be from: the one that it names; else all before it, the last first."""
+    named = choice.payload.text("search_id")
+    return (each for each in reversed(searches) if not named or each.payload.text("search_id") == named)
+
+
+def _found(search: _Scene, *, returned: bool = False) -> tuple[str, ...]:
+    """The versions among the candidates of a search, in its order; `returned`: only those that its answer held."""
+    candidates = search.payload.inner("result").each("candidates")
+    return tuple(each.text("version_id") for each in candidates if each.flag("returned") or not returned)
+
+
+def _is_search(scene: _Scene) -> bool:
+    return scene.kind == _SEARCH and is_ok(scene.payload)
 
 
 def _is_choice(scene: _Scene) -> bool:
@@ -146,25 +176,31 @@ def _is_choice(scene: _Scene) -> bool:
 
 
 def _is_dry(scene: _Scene) -> bool:
-    return scene.payload.flag("dry_run")
+    """Whether a dry run was asked for or begun; what was refused says so among its arguments."""
+    return scene.payload.flag("dry_run") or scene.payload.inner("arguments").flag("dry_run")
 
 
 def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Telling, ...]:
-    """The newest of each run; without one, how far it went."""
+    """The newest of each run, after the choice where all were dry; without a run, how far it went."""
     runs: dict[str, Telling] = {}
+    dry: set[str] = set()
     last: dict[str, Telling] = {}
     choices: dict[bool, Telling] = {}
     for scene, passage in zip(scenes, passages, strict=True):
         last[scene.kind] = passage.telling
         if scene.kind.startswith(_RUN):
-            runs[scene.payload.text("invocation_id")] = passage.telling
+            invocation_id = scene.payload.text("invocation_id")
+            runs[invocation_id] = passage.telling
+            if _is_dry(scene):
+                dry.add(invocation_id)
         elif scene.kind == _SELECTION and is_ok(scene.payload):
             choices[is_supported(scene.payload)] = passage.telling
-    if runs:
+    if runs.keys() - dry or (runs and not choices):
         return tuple(runs.values())
     if choices:
         choice = choices.get(True) or choices[False]
-        return (Telling(title=f"{choice.title}; nothing was run"),)
+        nothing = "nothing was run for real" if runs else "nothing was run"
+        return (Telling(title=f"{choice.title}; {nothing}"), *runs.values())
     if "governance.verdict" in last:
         return (last["governance.verdict"],)
-    return (Telling(title="nothing was chosen and nothing was run") if "search" in last else passages[-1].telling,)
+    return (Telling(title="nothing was chosen and nothing was run") if _SEARCH in last else passages[-1].telling,)

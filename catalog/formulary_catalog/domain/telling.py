@@ -40,9 +40,9 @@ class Telling:
 class Known:
     """What the trace says elsewhere that an event needs to be understood.
 
-    `names` are workflows by version id and by invocation id; `chosen` the version ids that were selected or really run
-    at any time; `found` those that the last search found, in its order; `dry` whether the run is a dry one; `ran_for`
-    the seconds that it has taken so far.
+    `names` are workflows by version id and by invocation id; `chosen` the version ids that were chosen from this
+    search; `found` those that the search found which the event names, else the last one before it, in its order; `dry`
+    whether the run is a dry one; `ran_for` the seconds that it has taken so far.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)

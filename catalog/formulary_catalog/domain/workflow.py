@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.evidence import Place
 from formulary_catalog.domain.labels import WorkflowLabels, fold_all, normalize_detected
+from formulary_catalog.domain.place import Place
 from formulary_catalog.domain.text import exclusion_text, split_camel_case, with_split_words
 
 KIND = "RemediationWorkflow"
@@ -125,7 +125,7 @@ class Labels(Model):
     """Where the workflow may be used. These are hard filters: it is never offered for an incident they do not admit.
 
     Each label is one value or a list of values, any of which may match; upper and lower case are the same. `*` matches
-    everything, and an absent label is generic: allowed, but ranked below a workflow that names the value.
+    everything, and an absent label is generic: allowed, and counts less than a workflow that names the value.
     """
 
     signal_type: LabelValues = Field(

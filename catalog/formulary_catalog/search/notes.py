@@ -2,38 +2,50 @@
 
 from collections.abc import Iterator, Sequence
 
-from formulary_catalog.domain.answers import WorkflowHit
+from formulary_catalog.domain.answers import SearchMode, WorkflowHit
 from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.request import SearchRequest, wire_name
-from formulary_catalog.domain.scoring import WEAK_CONFIDENCE, SearchMode
+from formulary_catalog.domain.request import DEFAULT_TOP_K, SearchRequest, wire_name
+from formulary_catalog.domain.scoring import WEAK_CONFIDENCE, Scored
 from formulary_catalog.search.planning import SearchPlan
-from formulary_catalog.store.search import Found
+from formulary_catalog.store.candidates import Candidates
 
 
 def search_notes(
-    found: Found, *, plan: SearchPlan, request: SearchRequest, mode: SearchMode, hits: Sequence[WorkflowHit]
+    candidates: Candidates,
+    *,
+    plan: SearchPlan,
+    request: SearchRequest,
+    mode: SearchMode,
+    unfamiliar: Sequence[str],
+    order: Sequence[Scored],
+    hits: Sequence[WorkflowHit],
 ) -> list[str]:
-    """Notes on the request, on how it was ranked, and on what is missing; `hits` are all of the page."""
-    on_hits = _on_confidence(request, hits=hits) if found.pool.total else _on_emptiness(plan)
-    return [*plan.notes, *_on_labels(found, plan=plan), *_on_ranking(found, request=request, mode=mode), *on_hits]
+    """Notes on the request, on the ranking, and on what is missing.
+
+    `unfamiliar`: the given dimensions whose values no visible workflow declares. `order`: all candidates; `hits`: the
+    page, with what is below `min_confidence`.
+    """
+    on_hits = [*_on_confidence(request, hits=hits), *_on_the_rest(candidates, order=order, request=request, hits=hits)]
+    return [
+        *(_unfamiliar(dimension, plan=plan) for dimension in unfamiliar),
+        *_on_ranking(candidates, request=request, mode=mode),
+        *(on_hits if candidates.total else _on_emptiness(plan)),
+    ]
 
 
-def _on_labels(found: Found, *, plan: SearchPlan) -> Iterator[str]:
-    for dimension in found.unfamiliar:
-        yield (
-            f"no workflow you may see declares {wire_name(dimension)} {'/'.join(sorted(plan.asked[dimension]))}; "
-            "check the spelling"
-        )
+def _unfamiliar(dimension: str, *, plan: SearchPlan) -> str:
+    values = "/".join(sorted(plan.asked[dimension]))
+    return f"no workflow you may see declares {wire_name(dimension)} {values}; check the spelling"
 
 
-def _on_ranking(found: Found, *, request: SearchRequest, mode: SearchMode) -> Iterator[str]:
-    pool = found.pool
+def _on_ranking(candidates: Candidates, *, request: SearchRequest, mode: SearchMode) -> Iterator[str]:
     if mode is SearchMode.LEXICAL:
         yield "ranked by words only: the embedding model or its vectors are not available"
     if mode is SearchMode.LABELS_ONLY:
         yield "the query holds no usable word, so the order says nothing about fit; add symptoms in words"
-    if mode is SearchMode.HYBRID and pool.compared is not None and pool.compared < pool.total:
-        yield f"{pool.total - pool.compared} of the allowed workflows have no vector yet: they rank low or are missing"
+    if mode is SearchMode.HYBRID and candidates.compared is not None and candidates.compared < candidates.total:
+        missing = candidates.total - candidates.compared
+        yield f"{missing} of the allowed workflows have no vector yet: they rank low or are missing"
     if request.embedding is not None and mode is not SearchMode.HYBRID:
         yield "the given embedding was not used"
 
@@ -48,12 +60,31 @@ def _on_emptiness(plan: SearchPlan) -> Iterator[str]:
     )
 
 
+def _on_the_rest(
+    candidates: Candidates, *, order: Sequence[Scored], request: SearchRequest, hits: Sequence[WorkflowHit]
+) -> Iterator[str]:
+    """What a default page leaves out because it fits nothing; not counted where not all allowed ones were ranked."""
+    unfit = sum(scored.fits_nothing for scored in order)
+    if request.top_k is not None or not unfit:
+        return
+    if not hits:
+        yield (
+            f"nothing that is allowed here fits this query, of {candidates.total} workflows; describe the symptom in "
+            "other English words, or call a person"
+        )
+        return
+    if len(order) < candidates.total:
+        unfit = candidates.total - len(hits) if len(hits) < DEFAULT_TOP_K else 0
+    if unfit:
+        yield f"{unfit} allowed workflows fit nothing in the query and are left out; top_k shows them"
+
+
 def _on_confidence(request: SearchRequest, *, hits: Sequence[WorkflowHit]) -> Iterator[str]:
     if not hits:
         return
     dropped = sum(hit.confidence < request.min_confidence for hit in hits)
     if dropped == len(hits):
-        yield f"all allowed workflows are below min_confidence {request.min_confidence}; lower it to see them"
+        yield f"all workflows that fit are below min_confidence {request.min_confidence}; lower it to see them"
     elif dropped:
         yield f"{dropped} of this page are below min_confidence {request.min_confidence} and left out"
     if hits[0].confidence < WEAK_CONFIDENCE:

@@ -1,4 +1,4 @@
-"""What one search demands: the request's labels, what its query implies, and what the incident's context adds."""
+"""What one search asks for: the labels of the request, and what the context of the incident adds to them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +14,7 @@ from formulary_catalog.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlan:
-    """A request made concrete. `asked` are the label values that came from the caller, folded; `notes` are for the
-    answer."""
+    """A request with its context. `asked` are the folded label values of the caller; `notes` are for the answer."""
 
     parsed: ParsedQuery
     terms: tuple[Term, ...]
@@ -24,22 +23,15 @@ class SearchPlan:
     notes: tuple[str, ...] = ()
 
 
-def plan_search(
-    request: SearchRequest,
-    *,
-    context: RequestContext | None,
-    first_word_is_signal: bool,
-    strict_keys: frozenset[str],
-) -> SearchPlan:
-    """Combine a request with its context: the context's labels win, custom labels only ever narrow.
+def plan_search(request: SearchRequest, *, context: RequestContext | None, strict_keys: frozenset[str]) -> SearchPlan:
+    """Combine a request with its context: the labels of the context win, custom labels only narrow.
+
+    What the query mentions constrains nothing (DESIGN section 4).
 
     Raises:
         InvalidInput: the caller set a custom label that the context sets too.
     """
-    parsed = parse_query(request.query, first_word_is_signal=first_word_is_signal)
-    inferred = {"signal_type": (parsed.signal_type,), "severity": (parsed.severity,)}
-    given: dict[str, tuple[str, ...]] = {**inferred, **request.labels}
-    asked = {dimension: folded for dimension, values in given.items() if (folded := fold_all(values))}
+    asked = {dimension: folded for dimension, values in request.labels.items() if (folded := fold_all(values))}
     appended = constraints_of(context, strict_keys=strict_keys) if context else Constraints(strict_keys=strict_keys)
     overridden = sorted(
         dimension for dimension, values in appended.values.items() if dimension in asked and asked[dimension] != values
@@ -58,15 +50,13 @@ def plan_search(
         for keyword, phrase in phrases.items()
         if not phrase
     ]
+    parsed = parse_query(request.query)
     return SearchPlan(
         parsed=parsed,
         terms=query_terms(parsed.text),
         constraints=Constraints(
             values={**asked, **appended.values},
-            custom={
-                **{key: frozenset(values) for key, values in request.custom_labels.items()},
-                **appended.custom,
-            },
+            custom={**given_custom, **appended.custom},
             strict_keys=appended.strict_keys,
             detected=appended.detected,
             excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),

@@ -1,5 +1,7 @@
 """What an incident demanded, read from its trace later by who may use the incidents of its namespace."""
 
+from collections.abc import Iterable
+
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import NotFound
@@ -11,7 +13,10 @@ _MAX_SHOWN = 60
 
 
 class SealedConstraints:
-    """Shows sealed copies, custom labels included: never to a model. Each reading is an event of the same trace."""
+    """Shows sealed copies, custom labels included: never to a model. Each reading is an event of the same trace.
+
+    A trace that the caller may not read is answered as one that does not exist. That event is in a trace of its own.
+    """
 
     def __init__(self, database: Database, *, trail: Trail) -> None:
         self._reader = SealedReader(database)
@@ -21,23 +26,31 @@ class SealedConstraints:
         """The copies of one trace, oldest first. A search is replayed with that whose digest its event names.
 
         Raises:
-            NotFound: the trace has none.
-            NotAllowed: the caller may not use the incidents of one of their namespaces.
+            NotFound: the trace has none, or the caller may not use the incidents of one of their namespaces.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         async with self._trail.record(
             "constraints", caller=caller, reference=ContextReference(), arguments={"trace_id": trace_id}
         ) as record:
             namespaces = await self._reader.namespaces(trace_id)
-            if not namespaces:
+            # An unknown trace costs a check as well: a check that fails or takes time must not show which ones exist.
+            allowed = await _may_use(caller, namespaces or [""])
+            if not (namespaces and allowed):
                 raise NotFound(
-                    f"no constraints are kept for trace {trace_id[:_MAX_SHOWN]!r}; give the remediation id of an "
-                    "incident for which something was searched, retrying unchanged will fail again",
+                    f"no constraints that you may read are kept for trace {trace_id[:_MAX_SHOWN]!r}; give the "
+                    f"remediation id of a searched incident in whose namespace you may {USE_CONTEXTS}; retrying "
+                    "unchanged will fail again",
                     reference=trace_id,
                 )
             record.trace_id = trace_id
-            for namespace in namespaces:
-                await caller.require(USE_CONTEXTS, namespace=namespace or None)
             copies = await self._reader.copies(trace_id, namespaces=namespaces)
             record.result = {"sealed": [copy.digest for copy in copies]}
             return copies
+
+
+async def _may_use(caller: Caller, namespaces: Iterable[str]) -> bool:
+    """Whether the caller may use the incidents of all these namespaces; an empty one means in all namespaces."""
+    for namespace in namespaces:
+        if not await caller.access.allows(USE_CONTEXTS, namespace=namespace or None):
+            return False
+    return True

@@ -1,37 +1,78 @@
-"""One search from request to answer: context, plan, vector, pool, ranking, notes."""
+"""One search from request to answer: scope, plan, vectors, candidates, ranking, page, answer.
+
+`search.service` calls it for every edge. Each step takes what the step before returned; nothing calls back. What the
+caller may see and what the incident allows is decided in the first statement, so no later step can widen it.
+"""
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import structlog
 from opentelemetry import trace
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
+from formulary_catalog.domain.answer_size import within
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowHit
+from formulary_catalog.domain.caution import caution, cautioned
 from formulary_catalog.domain.choosing import what_to_check
+from formulary_catalog.domain.fitting import Wanted
+from formulary_catalog.domain.labels import fold
 from formulary_catalog.domain.presenting import match_reasons, not_invocable_notes, workflow_hit
-from formulary_catalog.domain.request import SearchRequest
-from formulary_catalog.domain.scoring import Scored, SearchMode
+from formulary_catalog.domain.request import DEFAULT_TOP_K, SearchRequest
+from formulary_catalog.domain.scoring import Scored, rank
 from formulary_catalog.domain.sealing import KeyedDigest
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.terms import Term
+from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.applied import applied_constraints
 from formulary_catalog.search.notes import search_notes
 from formulary_catalog.search.parsed import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.planning import SearchPlan, plan_search
-from formulary_catalog.search.ranking import NotEmbedded, Ranking
-from formulary_catalog.search.scope import Scope, Scoping
+from formulary_catalog.search.scope import Scoping
 from formulary_catalog.search.trail import Record
-from formulary_catalog.search.vectors import QueryVectors
-from formulary_catalog.store.page import PageRow
-from formulary_catalog.store.search import Found, SearchStore
+from formulary_catalog.search.vectors import QueryVectors, VectorsByModel
+from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
+from formulary_catalog.store.page import PageReader, PageRow
 
-Fit = Callable[[SearchAnswer], SearchAnswer]
-"""Makes an answer fit its edge. Applied before the audit row is written, so that the row tells what left."""
+_LOOKED_AT = 20
+"""So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
+_READS = 2
+"""Once more if the catalog changed between two statements."""
 _tracer = trace.get_tracer("formulary")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hit:
+    """A candidate of the page with its workflow and its row."""
+
+    scored: Scored
+    parsed: ParsedWorkflow
+    row: PageRow
+    caution: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranked:
+    """The candidates of a search in order, and how they were ranked."""
+
+    candidates: Candidates
+    wanted: Wanted
+    mode: SearchMode
+    inferred: Mapping[str, str]
+    order: Sequence[Scored]
+
+    def first(self, request: SearchRequest) -> Sequence[Scored]:
+        """Those that may be on the page: a few more than it holds, since cautions are not counted yet.
+
+        Without `top_k` only those that fit the query.
+        """
+        order = self.order if request.top_k is not None else [each for each in self.order if not each.fits_nothing]
+        return order[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
 
 
 class Searcher:
@@ -40,14 +81,16 @@ class Searcher:
     def __init__(
         self,
         *,
-        store: SearchStore,
+        candidates: CandidateReader,
+        pages: PageReader,
         scoping: Scoping,
         vectors: QueryVectors,
         parsed: ParsedWorkflows,
         strict_keys: frozenset[str],
         metrics: Metrics,
     ) -> None:
-        self._store = store
+        self._candidates = candidates
+        self._pages = pages
         self._scoping = scoping
         self._vectors = vectors
         self._parsed = parsed
@@ -55,105 +98,105 @@ class Searcher:
         self._metrics = metrics
 
     async def search(
-        self,
-        request: SearchRequest,
-        *,
-        caller: Caller,
-        search_id: UUID,
-        record: Record,
-        digest: KeyedDigest,
-        fit: Fit,
+        self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record, digest: KeyedDigest
     ) -> SearchAnswer:
-        """The answer as `fit` leaves it; `record` is filled for the audit trail on the way.
+        """The answer to a search; `record` is filled for the audit trail on the way.
 
         Raises:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         with self._phase("context"):
             scope = await self._scoping.of(request.context, caller=caller, record=record)
-
-        def plan(first_word_is_signal: bool) -> SearchPlan:
-            return plan_search(
-                request,
-                context=scope.context,
-                first_word_is_signal=first_word_is_signal,
-                strict_keys=self._strict_keys,
+        plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
+        with self._phase("embed"):
+            vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        with self._phase("sql"):
+            ranked, found = await self._find(request, plan=plan, vectors=vectors, namespaces=scope.namespaces)
+            unfamiliar = await self._candidates.unfamiliar(
+                {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
+                namespaces=scope.namespaces,
             )
-
-        expected = self._store.counts_as_signal(request.query, namespaces=scope.namespaces)
-        ranking = Ranking(plan=plan, expected=expected, parsed=self._parsed, top_k=request.top_k)
-        found = await self._find(request, ranking=ranking, scope=scope, expected=expected)
-        page = ranking.workflows(found)
-        hits = [
-            _hit(scored, workflow=parsed.workflow, ranking=ranking, row=found.rows[scored.evidence.version_id])
-            for scored, parsed in page
-        ]
-        compared = [
-            (hit, parsed.workflow)
-            for hit, (_, parsed) in zip(hits, page, strict=True)
-            if hit.confidence >= request.min_confidence
-        ]
-        kept = [hit for hit, _ in compared]
-        answer = fit(
-            SearchAnswer(
-                workflows=kept,
-                total_results=found.pool.total - len(ranking.scored) + len(page),
-                search_mode=ranking.mode,
-                notes=[
-                    *search_notes(found, plan=ranking.chosen, request=request, mode=ranking.mode, hits=hits),
-                    *what_to_check(compared),
-                    *not_invocable_notes(_not_invocable(page, hits=kept)),
-                ],
-                search_id=str(search_id),
-            )
+        hits = found[: _limit(request)]
+        shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
+        kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
+        answer = SearchAnswer(
+            workflows=[each for each, _ in kept],
+            total_results=ranked.candidates.total - (len(ranked.first(request)) - len(found)),
+            search_mode=ranked.mode,
+            notes=[
+                *plan.notes,
+                *search_notes(
+                    ranked.candidates,
+                    plan=plan,
+                    request=request,
+                    mode=ranked.mode,
+                    unfamiliar=unfamiliar,
+                    order=ranked.order,
+                    hits=[each for each, _ in shown],
+                ),
+                *what_to_check([(each, hit.parsed.workflow) for each, hit in kept]),
+                *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
+            ],
+            search_id=str(search_id),
+            **({"inferred": dict(ranked.inferred)} if ranked.inferred else {}),
         )
-        record.mode = ranking.mode
-        parsed_query = ranking.chosen.parsed
+        if request.max_bytes is not None:
+            answer = within(answer, limit=request.max_bytes)
+        record.mode = ranked.mode
         record.constraints = applied_constraints(
             request,
             context=scope.context,
-            constraints=ranking.chosen.constraints,
-            inferred={"signal_type": parsed_query.signal_type, "severity": parsed_query.severity},
+            constraints=plan.constraints,
+            inferred=ranked.inferred,
             notes=answer.notes,
             digest=digest,
         )
         record.result = _audited(
-            page,
-            ranking=ranking,
-            total=answer.total_results,
-            hits=hits,
-            returned={hit.version_id for hit in answer.workflows},
+            shown, plan=plan, models=sorted(vectors), returned={each.version_id for each in answer.workflows}, of=answer
         )
         return answer
 
-    async def _find(self, request: SearchRequest, *, ranking: Ranking, scope: Scope, expected: bool) -> Found:
-        """What the store finds, with the query embedded as its first word is `expected` to be: a signal type or none.
-
-        As it was understood last, for most often it still is: to embed the query both ways takes twice as long.
-        """
-        search = partial(
-            self._store.search,
-            query=request.query,
-            plan=ranking.plan,
-            page=ranking.page,
-            known=ranking.known,
-            namespaces=scope.namespaces,
+    async def _find(
+        self, request: SearchRequest, *, plan: SearchPlan, vectors: VectorsByModel, namespaces: frozenset[str] | None
+    ) -> tuple[_Ranked, list[_Hit]]:
+        """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
+        question = Question(
+            constraints=plan.constraints,
+            words=[term.word for term in plan.terms],
+            vectors=vectors,
+            signal=fold(plan.parsed.signal),
+            severity=plan.parsed.severity,
+            asked=plan.asked,
         )
-        await self._embed(request, ranking=ranking, first_word=(expected,))
-        with self._phase("sql"):
-            try:
-                return await search()
-            except NotEmbedded:
-                pass  # within the phase, which has not failed
-        await self._embed(request, ranking=ranking, first_word=(False, True))
-        with self._phase("sql"):
-            return await search()
+        serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
+        nearest = nearest_known(vectors.get(serving), model_id=serving)
+        for _ in range(_READS):
+            candidates = await self._candidates.read(question, namespaces=namespaces)
+            ranked = _ranked(candidates, plan=plan, nearest=nearest)
+            first = ranked.first(request)
+            ids = [scored.evidence.version_id for scored in first]
+            known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
+            rows = candidates.rows
+            if not rows or len(known) < len(ids):
+                rows = await self._pages.read(ids, known=known, namespaces=namespaces)
+            if candidates.whole and rows.keys() >= set(ids):
+                break
+        workflows = self._workflows(first, rows=rows, known=known)
+        hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
+        return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
 
-    async def _embed(self, request: SearchRequest, *, ranking: Ranking, first_word: Iterable[bool]) -> None:
-        """The vectors of the query whose first word is a signal type, is none, or may be either."""
-        with self._phase("embed"):
-            texts = {ranking.text(is_signal) for is_signal in first_word}
-            ranking.vectors = await self._vectors.of(texts, given=request.embedding)
+    def _workflows(
+        self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
+    ) -> Iterator[tuple[Scored, ParsedWorkflow, PageRow]]:
+        """Those with an active version that this release can read."""
+        for scored in first:
+            version_id = scored.evidence.version_id
+            if (row := rows.get(version_id)) is None:
+                _log.warning("served_workflow_without_version", version_id=version_id)
+                continue
+            parsed = known[version_id] if row.document is None else self._parsed.get(version_id, row.document)
+            if parsed is not None:
+                yield scored, parsed, row
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -165,59 +208,87 @@ class Searcher:
             self._metrics.observe_phase(name, time.perf_counter() - started)
 
 
-def _hit(scored: Scored, *, workflow: RemediationWorkflow, ranking: Ranking, row: PageRow) -> WorkflowHit:
-    evidence = scored.evidence
-    cosine = evidence.cosine if ranking.mode is SearchMode.HYBRID else None
+def _ranked(candidates: Candidates, *, plan: SearchPlan, nearest: float | None) -> _Ranked:
+    inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
+    wanted = Wanted.of(plan.terms, usable=candidates.usable)
+    mode = _mode(candidates)
+    order = rank(
+        candidates.evidence,
+        wanted=wanted,
+        mode=mode,
+        severity_inferred="severity" in inferred and "severity" not in plan.constraints.values,
+        nearest_known=nearest,
+    )
+    return _Ranked(candidates=candidates, wanted=wanted, mode=mode, inferred=inferred, order=order)
+
+
+def _limit(request: SearchRequest) -> int:
+    return DEFAULT_TOP_K if request.top_k is None else request.top_k
+
+
+def _hit(
+    scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, query: str, terms: Sequence[Term], wanted: Wanted
+) -> _Hit:
+    warning = caution(parsed.workflow, query=query, terms=terms, wanted=wanted)
+    if warning:
+        scored = scored._replace(confidence=cautioned(scored.confidence))
+    return _Hit(scored=scored, parsed=parsed, row=row, caution=warning)
+
+
+def _mode(candidates: Candidates) -> SearchMode:
+    if not any(candidates.usable):
+        return SearchMode.LABELS_ONLY
+    return SearchMode.LEXICAL if candidates.compared is None else SearchMode.HYBRID
+
+
+def _shown(hit: _Hit, *, plan: SearchPlan, ranked: _Ranked) -> WorkflowHit:
+    evidence, workflow = hit.scored.evidence, hit.parsed.workflow
+    cosine = evidence.cosine if ranked.mode is SearchMode.HYBRID else None
     return workflow_hit(
         workflow,
         namespace=evidence.namespace,
         version_id=evidence.version_id,
-        ambiguous=row.ambiguous,
+        ambiguous=hit.row.ambiguous,
         cosine=cosine,
-        confidence=scored.confidence,
-        outcome=row.outcome,
+        confidence=hit.scored.confidence,
+        outcome=hit.row.outcome,
+        caution=hit.caution,
         reasons=match_reasons(
             workflow,
-            constraints=ranking.chosen.constraints,
-            terms=ranking.chosen.terms,
-            weights=ranking.weights,
+            constraints=plan.constraints,
+            inferred=ranked.inferred,
+            terms=plan.terms,
             places=evidence.places,
             cosine=cosine,
         ),
     )
 
 
-def _not_invocable(page: Sequence[tuple[Scored, ParsedWorkflow]], *, hits: Sequence[WorkflowHit]) -> list[str]:
-    """Which of the hits can be read and not run."""
-    unrunnable = {scored.evidence.version_id for scored, parsed in page if parsed.not_invocable_because}
-    return [hit.workflow_id for hit in hits if hit.version_id in unrunnable]
-
-
 def _audited(
-    page: Sequence[tuple[Scored, ParsedWorkflow]],
+    shown: Sequence[tuple[WorkflowHit, _Hit]],
     *,
-    ranking: Ranking,
-    total: int,
-    hits: Sequence[WorkflowHit],
+    plan: SearchPlan,
+    models: Sequence[str],
     returned: Collection[str],
+    of: SearchAnswer,
 ) -> dict[str, Any]:
     return {
-        "total": total,
-        "terms": [term.word for term in ranking.chosen.terms],
-        "models": ranking.models,
+        "total": of.total_results,
+        "terms": [term.word for term in plan.terms],
+        "models": models,
         "candidates": [
             {
-                "workflow": f"{scored.evidence.namespace}/{scored.evidence.name}@{hit.version}",
-                "version_id": hit.version_id,
-                "generic_labels": scored.evidence.generic_labels,
-                "confirmed_labels": scored.evidence.confirmed_labels,
-                "cosine": scored.evidence.cosine,
-                "places": "".join(f"{place:d}" for place in scored.evidence.places),
-                "score": scored.score,
-                "confidence": hit.confidence,
-                "match_reasons": hit.match_reasons,
-                "returned": hit.version_id in returned,
+                "workflow": f"{hit.scored.evidence.namespace}/{hit.scored.evidence.name}@{each.version}",
+                "version_id": each.version_id,
+                "labels": hit.scored.evidence.labels,
+                "severity": hit.scored.evidence.severity,
+                "cosine": hit.scored.evidence.cosine,
+                "places": "".join(f"{place:d}" for place in hit.scored.evidence.places),
+                "score": hit.scored.score,
+                "confidence": each.confidence,
+                "match_reasons": each.match_reasons,
+                "returned": each.version_id in returned,
             }
-            for (scored, _), hit in zip(page, hits, strict=True)
+            for each, hit in shown
         ],
     }

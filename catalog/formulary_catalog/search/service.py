@@ -26,14 +26,15 @@ from formulary_catalog.search.own_searches import own_search
 from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.scope import Scoping
 from formulary_catalog.search.sealed import SealedConstraints
-from formulary_catalog.search.searcher import Fit, Searcher
+from formulary_catalog.search.searcher import Searcher
 from formulary_catalog.search.trail import OK, Trail
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.candidates import CandidateReader
 from formulary_catalog.store.contexts import ContextReader
 from formulary_catalog.store.database import DEADLINE, Database, Role
 from formulary_catalog.store.models import Models
-from formulary_catalog.store.search import SearchStore
+from formulary_catalog.store.page import PageReader
 from formulary_catalog.store.traces import TraceStore
 from formulary_catalog.store.workflows import WorkflowReader
 
@@ -41,10 +42,6 @@ _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
     "or give the search_id of the answer that returned it"
 )
-
-
-def _whole(answer: SearchAnswer) -> SearchAnswer:
-    return answer
 
 
 class CatalogService:
@@ -72,7 +69,8 @@ class CatalogService:
         )
         self._vectors = QueryVectors(metrics=metrics, at_once=settings.calls_at_once)
         self._searcher = Searcher(
-            store=SearchStore(database),
+            candidates=CandidateReader(database),
+            pages=PageReader(database),
             scoping=self._scoping,
             vectors=self._vectors,
             parsed=parsed,
@@ -171,8 +169,8 @@ class CatalogService:
         preparing = models.preparing
         self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
 
-    async def search(self, request: SearchRequest, *, caller: Caller, fit: Fit = _whole) -> SearchAnswer:
-        """The allowed workflows that fit best (DESIGN section 5), as `fit` leaves them for the caller's edge.
+    async def search(self, request: SearchRequest, *, caller: Caller) -> SearchAnswer:
+        """The allowed workflows that fit best (DESIGN section 5).
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
@@ -191,7 +189,7 @@ class CatalogService:
                 record.custom_labels = request.custom_labels
                 digest = await self.traces.digest()
                 answer = await self._searcher.search(
-                    request, caller=caller, search_id=search_id, record=record, digest=digest, fit=fit
+                    request, caller=caller, search_id=search_id, record=record, digest=digest
                 )
             mode, outcome = answer.search_mode, OK
             return answer

@@ -1,7 +1,7 @@
 """Vectors of queries: from the embedders, or given by the caller; none while the embedder fails."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeAlias
@@ -59,17 +59,14 @@ class QueryVectors:
         """Why the model that serves failed when it was asked last; empty if it did not."""
         return self._problems.get(self.embedder.model_id, "") if self.embedder is not None else ""
 
-    async def of(self, texts: Iterable[str], *, given: tuple[float, ...] | None = None) -> dict[str, VectorsByModel]:
-        """The vectors of each text, or the `given` one for all; empty where there can be none.
+    async def of(self, text: str, *, given: tuple[float, ...] | None = None) -> VectorsByModel:
+        """The vectors of a text, or the `given` one; empty where there can be none.
 
-        All are asked for at the same time: a model that does not answer costs its timeout once.
+        All models are asked at the same time: one that does not answer costs its timeout once.
         """
         if given is not None:
-            by_given = {self.embedder.model_id: _unit(given)} if self.embedder is not None else {}
-            return dict.fromkeys(texts, by_given)
-        used = list(self._remembered)
-        asked = {text: {each.model_id: self._asked(text, embedder=each) for each in used} for text in texts}
-        return {text: await _known(by_model) for text, by_model in asked.items()}
+            return {self.embedder.model_id: _unit(given)} if self.embedder is not None else {}
+        return await _known({each.model_id: self._asked(text, embedder=each) for each in [*self._remembered]})
 
     def close(self) -> None:
         """Embed nothing any more."""

@@ -178,7 +178,7 @@ MIN_CONFIDENCE = Parameter(
 )
 TOP_K = Parameter(
     name="top_k",
-    description=f"How many results to return; {DEFAULT_TOP_K} without it.",
+    description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
     examples=(3,),
     kind=Kind.INTEGER,
     bounds=(1, MAX_TOP_K),

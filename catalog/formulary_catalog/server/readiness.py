@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 from pydantic import BaseModel, Field
 
-from formulary_catalog.domain.scoring import SearchMode
+from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers import Answer, SearchAnswer
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.arguments import canonical
@@ -111,7 +111,10 @@ def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
 
 def answered(answer: Answer) -> Response:
     """The answer as JSON."""
-    return Response(answer.model_dump_json(), media_type="application/json")
+    # What was not set is left out: `inferred` of a search, where nothing was.
+    return Response(
+        answer.model_dump_json(exclude_unset=isinstance(answer, SearchAnswer)), media_type="application/json"
+    )
 
 
 def _refusal(request: Request, failure: Failure) -> Response:

@@ -2,13 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from mcp_types import Tool, ToolAnnotations
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answer_size import within
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.invocation.waiting import Progress, no_progress
@@ -97,6 +95,7 @@ def search_request_of(
     arguments: Arguments,
     *,
     context: ContextReference,
+    max_bytes: int | None = None,
     embedding: tuple[float, ...] | None = None,
     custom_labels: Mapping[str, tuple[str, ...]] | None = None,
 ) -> SearchRequest:
@@ -114,6 +113,7 @@ def search_request_of(
     return search_request(
         query=arguments["query"],
         labels=labels,
+        max_bytes=max_bytes,
         embedding=embedding,
         custom_labels=custom_labels,
         context=context,
@@ -123,8 +123,8 @@ def search_request_of(
 
 async def _search(call: Call) -> SearchAnswer:
     limit = MAX_ANSWER_BYTES if "top_k" in call.arguments else DEFAULT_SEARCH_BYTES
-    request = search_request_of(call.arguments, context=call.context)
-    return await call.services.catalog.search(request, caller=call.caller, fit=partial(within, limit=limit))
+    request = search_request_of(call.arguments, context=call.context, max_bytes=limit)
+    return await call.services.catalog.search(request, caller=call.caller)
 
 
 async def _details(call: Call) -> WorkflowDetails:

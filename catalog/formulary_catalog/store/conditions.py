@@ -3,11 +3,16 @@
 A property test holds the two equal. Every value is a parameter; only the names of columns are in the text.
 """
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from formulary_catalog.domain.label_weights import ANY, CUSTOM_WEIGHT, DETECTED_WEIGHT
 from formulary_catalog.domain.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
 from formulary_catalog.domain.matching import FALSY_DETECTED
+
+_ONE_ROW_EACH = "leading_row"
+"""The condition that leaves one row of each workflow, whatever it declares."""
 
 
 class Arguments:
@@ -25,24 +30,32 @@ class Arguments:
 class LabelConditions:
     """The rules in SQL.
 
-    `allowed` are conditions. `generic` has for each constrained label an expression that is 1 where the workflow says
-    nothing of it, `confirmed` for each detected label one that is 1 where an allowed workflow requires it.
+    `allowed` are conditions. `declared` says for each constrained dimension what a workflow declares there: true for a
+    wanted value, false for any value, null for none. `custom` and `detected` have for each of these labels how much of
+    it a workflow declares, 0 to 1.
     """
 
     allowed: list[str] = field(default_factory=list)
-    generic: list[str] = field(default_factory=list)
-    confirmed: list[str] = field(default_factory=list)
+    declared: dict[str, str] = field(default_factory=dict)
+    custom: list[str] = field(default_factory=list)
+    detected: list[str] = field(default_factory=list)
 
     @property
-    def counts(self) -> str:
-        """The columns `generic` and `confirmed`."""
-        return f"({_sum(self.generic)})::integer as generic, ({_sum(self.confirmed)})::integer as confirmed"
+    def narrow(self) -> bool:
+        """Whether they can exclude a workflow."""
+        return self.allowed != [_ONE_ROW_EACH]
+
+    @property
+    def others(self) -> list[str]:
+        """What custom and detected labels count, in log odds (`domain.label_weights`)."""
+        weighted = ((CUSTOM_WEIGHT, self.custom), (DETECTED_WEIGHT, self.detected))
+        return [f"{log_odds(weight)} * ({_halving(shares)})" for weight, shares in weighted if shares]
 
 
 def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelConditions:
     """The rules for these constraints, whose values become arguments."""
     rules = LabelConditions()
-    conditions, generic = rules.allowed, rules.generic
+    conditions, declared = rules.allowed, rules.declared
     wanted_signals = constraints.values.get("signal_type", frozenset())
     if len(wanted_signals) == 1:
         (signal,) = wanted_signals
@@ -52,35 +65,31 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelCon
         conditions.append("leading_row = any (array[true, false])")  # in the indexes it comes before the signal type
         conditions.append(f"signal_type = any ({rows})")
         conditions.append(f"(signal_type = {exact} or not signal_types && array[{exact}])")
-        generic.append("(signal_type = '')::integer")
+        declared["signal_type"] = f"case signal_type when {exact} then true when {WILDCARD!r} then false end"
     else:
-        conditions.append("leading_row")
+        conditions.append(_ONE_ROW_EACH)
     for dimension, wanted in sorted(constraints.values.items()):
         if not wanted or (dimension == "signal_type" and len(wanted) == 1):
             continue
         column = column_of(dimension)
-        values = arguments.add([*sorted(wanted), WILDCARD], "text[]")
-        if dimension in EXCLUDING_WHEN_ABSENT:
-            conditions.append(f"{column} && {values}")
-            continue
-        conditions.append(f"(cardinality({column}) = 0 or {column} && {values})")
-        generic.append(f"(cardinality({column}) = 0)::integer")
+        exact = _declares(column, wanted, arguments)
+        met = f"{exact} or {WILDCARD!r} = any ({column})"
+        conditions.append(f"({met})" if dimension in EXCLUDING_WHEN_ABSENT else f"(cardinality({column}) = 0 or {met})")
+        declared[dimension] = f"case when {exact} then true when cardinality({column}) > 0 then false end"
     for key, wanted in sorted(constraints.custom.items()):
         if not wanted:
             continue
-        name = arguments.add(key, "text")
-        declared = f"custom -> {name} ?| {arguments.add([*sorted(wanted), WILDCARD], 'text[]')}"
-        if key in constraints.strict_keys:
-            conditions.append(f"coalesce({declared}, false)")
-            continue
-        conditions.append(f"coalesce({declared}, true)")
-        generic.append(f"(not custom ? {name})::integer")
+        name, exact = arguments.add(key, "text"), arguments.add(sorted(wanted), "text[]")
+        met = f"custom -> {name} ?| {exact}"
+        unless_absent = "false" if key in constraints.strict_keys else "true"
+        conditions.append(f"coalesce({met} or custom -> {name} ? {WILDCARD!r}, {unless_absent})")
+        rules.custom.append(counted(met, any_=f"custom ? {name}", weight=1.0))
     for key, observed in sorted(constraints.detected.items()):
         accepted = [observed] if observed in FALSY_DETECTED else [observed, WILDCARD]
         name = arguments.add(key, "text")
         required = f"detected ->> {name} = any ({arguments.add(accepted, 'text[]')})"
         conditions.append(f"coalesce({required}, true)")
-        rules.confirmed.append(f"(detected ? {name})::integer")
+        rules.detected.append(f"case when detected ? {name} then {log_odds(1.0)} else 0 end")
     if constraints.excluded_phrases:
         phrases = arguments.add(list(constraints.excluded_phrases), "text[]")
         conditions.append(
@@ -89,8 +98,26 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelCon
     return rules
 
 
-def _sum(terms: list[str]) -> str:
-    return " + ".join(terms) or "0"
+def counted(exact: str, *, any_: str, weight: float) -> str:
+    """What it counts that an allowed workflow declares a wanted value, or any value; nothing if it declares none."""
+    return f"case when {exact} then {log_odds(weight)} when {any_} then {log_odds(weight * ANY)} else 0 end"
+
+
+def _halving(shares: Sequence[str]) -> str:
+    """`label_weights.halving` in SQL."""
+    return f"{log_odds(2.0)} - {log_odds(2.0)} * power({log_odds(0.5)}, {' + '.join(shares)})"
+
+
+def log_odds(weight: float) -> str:
+    """A weight as a number of the kind that distances are; a bare one would be added up as a slow `numeric`."""
+    return f"float8 '{weight}'"
+
+
+def _declares(column: str, values: Collection[str], arguments: Arguments) -> str:
+    """Whether a workflow declares one of the values."""
+    if len(values) == 1:  # the usual case, and half as long as to compare two arrays
+        return f"{arguments.add(next(iter(values)), 'text')} = any ({column})"
+    return f"{column} && {arguments.add(sorted(values), 'text[]')}"
 
 
 def column_of(dimension: str) -> str:

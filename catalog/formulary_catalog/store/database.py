@@ -96,6 +96,7 @@ class Database:
                 "search_path": "formulary, public",
                 "application_name": role.value,
                 "jit": "off",
+                "random_page_cost": "1.1",
                 "max_parallel_workers_per_gather": "0",
                 # Holds for every statement of the server. To plan a search anew each time takes longer than to run it,
                 # and all plans of it are alike; any other must be fast by a plan that does not look at its values.
@@ -147,7 +148,12 @@ class Database:
 
     async def read(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
         """Run a read, all of it on one snapshot; once more on a fresh connection if the first one was lost."""
-        return await self._repeatable(lambda: self._run(operation, snapshot=True))
+        async with translated(), asyncio.timeout(self._deadline):
+            try:
+                return await self._run(operation, snapshot=True)
+            except _CONNECTION_LOST:
+                await self._pool.expire_connections()
+                return await self._run(operation, snapshot=True)
 
     async def fetch(self, statement: str, *arguments: object) -> list[asyncpg.Record]:
         """The rows of one statement that only reads: in one round trip, and repeated like `read`."""
@@ -159,13 +165,12 @@ class Database:
         Repeated like `read`.
         """
 
-        async def run() -> _T:
-            async with self._connection() as connection:
-                result = await operation(connection)
-                self._answered_at = time.monotonic()
-                return result
-
-        return await self._repeatable(run)
+        async with translated(), asyncio.timeout(self._deadline):
+            try:
+                return await self._run_apart(operation)
+            except _CONNECTION_LOST:
+                await self._pool.expire_connections()
+                return await self._run_apart(operation)
 
     @asynccontextmanager
     async def exclusively(self, lock: int) -> AsyncIterator[bool]:
@@ -212,13 +217,11 @@ class Database:
         async with translated(), asyncio.timeout(self._deadline), self._connection() as connection:
             await connection.execute(statement, *arguments)
 
-    async def _repeatable(self, run: Callable[[], Awaitable[_T]]) -> _T:
-        async with translated(), asyncio.timeout(self._deadline):
-            try:
-                return await run()
-            except _CONNECTION_LOST:
-                await self._pool.expire_connections()
-                return await run()
+    async def _run_apart(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
+        async with self._connection() as connection:
+            result = await operation(connection)
+            self._answered_at = time.monotonic()
+            return result
 
     async def _run(self, operation: Callable[[Connection], Awaitable[_T]], *, snapshot: bool = False) -> _T:
         async with self._connection() as connection:

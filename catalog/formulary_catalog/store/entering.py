@@ -1,7 +1,6 @@
 """How a reader comes to see the namespaces of its caller: row-level security goes by what is set here, and hides all
 from whoever has set nothing."""
 
-from formulary_catalog.domain.labels import fold
 from formulary_catalog.store.conditions import Arguments
 from formulary_catalog.store.database import Connection
 
@@ -11,16 +10,14 @@ async def enter(connection: Connection, *, namespaces: frozenset[str] | None) ->
     await connection.fetchval("select formulary.enter($1, '', '')", _visible(namespaces))
 
 
-def entered_table(arguments: Arguments, *, namespaces: frozenset[str] | None, signal_word: str = "") -> str:
+def entered_table(arguments: Arguments, *, namespaces: frozenset[str] | None) -> str:
     """A common table `entered` that makes its statement, or the transaction around it, see these namespaces only.
 
-    Its column `word_in_use` tells whether the word is a signal type in use there. What is to be seen has to hang on
-    that column laterally, behind an OFFSET that keeps the planner from turning the two around; if it did, nothing would
-    be visible.
+    What reads a tenant's rows has to depend on its column `word_in_use` laterally, behind an OFFSET that keeps the
+    planner from turning the two around; if it did, nothing would be visible.
     """
     visible = arguments.add(_visible(namespaces), "text[]")
-    word, folded = arguments.add(signal_word, "text"), arguments.add(fold(signal_word), "text")
-    return f"entered as materialized (select formulary.enter({visible}, {word}, {folded}) as word_in_use)"
+    return f"entered as materialized (select formulary.enter({visible}, '', '') as word_in_use)"
 
 
 def _visible(namespaces: frozenset[str] | None) -> list[str] | None:

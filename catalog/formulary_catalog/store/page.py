@@ -1,4 +1,4 @@
-"""What an answer says of a workflow beside its rank: read with the pool where that is small, else for the page."""
+"""What an answer says of a workflow beside its rank: read with the candidates where they are few, else for the page."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ import asyncpg
 
 from formulary_catalog.domain.outcome import Outcome
 from formulary_catalog.store.conditions import Arguments
-from formulary_catalog.store.database import Connection
+from formulary_catalog.store.database import Database
 from formulary_catalog.store.entering import entered_table
 from formulary_catalog.store.outcomes import outcome_column, outcome_of
 
@@ -39,30 +39,39 @@ def page_columns(row: str) -> str:
         ) as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
 
 
-async def read_page(
-    connection: Connection, version_ids: Sequence[str], *, known: Container[str], namespaces: frozenset[str] | None
-) -> dict[str, PageRow]:
-    """What is known of these workflows by version id, with the documents of those that are not `known`.
+class PageReader:
+    """Reads what an answer needs of the workflows on its page."""
 
-    Nothing of one that is no longer served.
-    """
-    if not version_ids:
-        return {}
-    arguments = Arguments()
-    entering = entered_table(arguments, namespaces=namespaces)
-    wanted = arguments.add(list(version_ids), "text[]")
-    unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")
-    rows = await connection.fetch(
-        f"""
-        with {entering}
-        select page.* from entered, lateral (
-            select version_id, case when version_id = any ({unknown}) then document end as document,
-                   {page_columns("version")}
-            from workflow_version version
-            where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
-            offset 0
-        ) as page
-        """,
-        *arguments.values,
-    )
-    return {row["version_id"]: PageRow.of(row, document=row["document"]) for row in rows}
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(
+        self, version_ids: Sequence[str], *, known: Container[str], namespaces: frozenset[str] | None
+    ) -> dict[str, PageRow]:
+        """The rows of these workflows by version id, with the documents of those that are not `known`.
+
+        There is no row of a workflow that is no longer served.
+
+        Raises:
+            Unavailable: the database does not answer in time.
+        """
+        if not version_ids:
+            return {}
+        arguments = Arguments()
+        entering = entered_table(arguments, namespaces=namespaces)
+        wanted = arguments.add(list(version_ids), "text[]")
+        unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")
+        rows = await self._database.fetch(
+            f"""
+            with {entering}
+            select page.* from entered, lateral (
+                select version_id, case when version_id = any ({unknown}) then document end as document,
+                       {page_columns("version")}
+                from workflow_version version
+                where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
+                offset 0
+            ) as page
+            """,
+            *arguments.values,
+        )
+        return {row["version_id"]: PageRow.of(row, document=row["document"]) for row in rows}

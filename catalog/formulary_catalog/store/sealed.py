@@ -16,7 +16,7 @@ KEY = "select key from formulary.digest_key"
 class SealedCopy:
     """What the incident of a trace demanded. Events that were under it hold the `digest` as `sealed`.
 
-    `incident` is None where the content is not what the digest stands for: somebody changed it.
+    `incident` is None where the content does not match the digest: somebody changed it.
     """
 
     digest: str

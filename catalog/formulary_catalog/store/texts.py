@@ -5,7 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 import asyncpg
 from cachetools import LRUCache
 
-from formulary_catalog.domain.evidence import IndexedText, Place, indexed_text
+from formulary_catalog.domain.evidence import IndexedText, indexed_text
+from formulary_catalog.domain.place import Place
 from formulary_catalog.store.conditions import Arguments
 from formulary_catalog.store.database import Connection
 from formulary_catalog.store.entering import entered_table
