@@ -71,8 +71,8 @@ class Wanted:
 class Fits(NamedTuple):
     """How well each candidate meets the query, float64 and bool of shape (candidates,).
 
-    `log_odds`: the sum of its evidence, by which candidates are ordered. `telling`: whether it holds a telling part of the
-    query.
+    `log_odds`: the sum of its evidence, by which candidates are ordered. `telling`: whether it holds a telling part of
+    the query.
     """
 
     log_odds: _Floats
