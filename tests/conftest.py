@@ -23,6 +23,7 @@ from formulary_catalog.store.migrate import migrate
 from support import databases
 from support.services import open_service
 
+pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30

@@ -1,4 +1,4 @@
-"""One real API server for the session, with our kinds, and a namespace for every test."""
+"""Fixtures of cluster and security tests: one real API server with our kinds, a namespace for every test."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
