@@ -7,6 +7,7 @@ words of the query are in there, and fewer in the texts that speak for the workf
 import math
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from formulary_catalog.domain.confidence import CONFIDENCE_DIGITS
 from formulary_catalog.domain.fitting import Wanted
@@ -26,20 +27,34 @@ _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,}")
 _LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
 
 
-def caution(workflow: RemediationWorkflow, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> str:
+class Indications(NamedTuple):
+    """The stems of what a workflow's author says that it is for, and that it is not for."""
+
+    against: frozenset[str]
+    in_favour: frozenset[str]
+
+
+def indications(workflow: RemediationWorkflow) -> Indications:
+    """What the texts of a workflow say; names of other workflows do not count."""
+    description = workflow.spec.description
+    return Indications(
+        against=_stems(_NAME.sub(" ", description.when_not_to_use)),
+        in_favour=_stems(f"{workflow.metadata.name} {description.when_to_use} {description.what}"),
+    )
+
+
+def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> str:
     """What `whenNotToUse` says of the query: its telling words, if they are less in the texts for the workflow.
 
-    Words count as they are in the query, not their synonyms or pieces. Names of other workflows do not count.
+    Words count as they are in the query, not their synonyms or pieces.
     """
-    description = workflow.spec.description
-    against = _stems(_NAME.sub(" ", description.when_not_to_use))
-    if not against:
+    if not indicated.against:
         return ""
     written = {word.casefold(): word for word in words(query)}
     telling = {written[term]: part.rarity for part in wanted.telling if (term := terms[part.terms[0]].word) in written}
-    in_favour = _stems(f"{workflow.metadata.name} {description.when_to_use} {description.what}")
-    held = {word: rarity for word, rarity in telling.items() if folded(word) in against}
-    found, rival = sum(held.values()), sum(rarity for word, rarity in telling.items() if folded(word) in in_favour)
+    held = {word: rarity for word, rarity in telling.items() if folded(word) in indicated.against}
+    found = sum(held.values())
+    rival = sum(rarity for word, rarity in telling.items() if folded(word) in indicated.in_favour)
     if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(telling.values()) or found <= rival:
         return ""
     return f"its when_not_to_use speaks of: {' '.join([*held][:_MOST_SHOWN])}"

@@ -6,6 +6,7 @@ rival and no constraint of the incident can move it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +45,7 @@ class Part:
         return any(places[number] for number in self.terms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wanted:
     """The parts of a query that the index can hold, and how rare they are together."""
 
@@ -61,7 +62,7 @@ class Wanted:
         parts = tuple(Part(rarity(terms[each[0]].word), tuple(each)) for each in numbers.values())
         return cls(parts, sum(part.rarity for part in parts))
 
-    @property
+    @cached_property
     def telling(self) -> tuple[Part, ...]:
         """The parts that tell what the query is about."""
         least = min(_TELLING_SHARE * max((part.rarity for part in self.parts), default=0.0), _TELLING_RARITY)

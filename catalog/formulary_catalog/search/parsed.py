@@ -8,6 +8,7 @@ import structlog
 from cachetools import LRUCache
 from pydantic import ValidationError
 
+from formulary_catalog.domain.caution import Indications, indications
 from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
@@ -22,6 +23,7 @@ class ParsedWorkflow:
 
     workflow: RemediationWorkflow
     labels: WorkflowLabels
+    indicated: Indications
     not_invocable_because: str
 
 
@@ -50,6 +52,7 @@ class ParsedWorkflows:
         parsed = ParsedWorkflow(
             workflow=workflow,
             labels=labels_of(workflow.spec, name=workflow.metadata.name),
+            indicated=indications(workflow),
             not_invocable_because=not_invocable_because(workflow.spec),
         )
         self._cache[version_id] = parsed

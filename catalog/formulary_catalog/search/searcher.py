@@ -65,14 +65,8 @@ class _Ranked:
     mode: SearchMode
     inferred: Mapping[str, str]
     order: Sequence[Scored]
-
-    def first(self, request: SearchRequest) -> Sequence[Scored]:
-        """Those that may be on the page: a few more than it holds, since cautions are not counted yet.
-
-        Without `top_k` only those that fit the query.
-        """
-        order = self.order if request.top_k is not None else [each for each in self.order if not each.fits_nothing]
-        return order[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
+    first: Sequence[Scored]
+    """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
 
 
 class Searcher:
@@ -121,7 +115,7 @@ class Searcher:
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
         answer = SearchAnswer(
             workflows=[each for each, _ in kept],
-            total_results=ranked.candidates.total - (len(ranked.first(request)) - len(found)),
+            total_results=ranked.candidates.total - (len(ranked.first) - len(found)),
             search_mode=ranked.mode,
             notes=[
                 *plan.notes,
@@ -172,16 +166,15 @@ class Searcher:
         nearest = nearest_known(vectors.get(serving), model_id=serving)
         for _ in range(_READS):
             candidates = await self._candidates.read(question, namespaces=namespaces)
-            ranked = _ranked(candidates, plan=plan, nearest=nearest)
-            first = ranked.first(request)
-            ids = [scored.evidence.version_id for scored in first]
+            ranked = _ranked(candidates, plan=plan, request=request, nearest=nearest)
+            ids = [scored.evidence.version_id for scored in ranked.first]
             known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
             rows = candidates.rows
             if not rows or len(known) < len(ids):
                 rows = await self._pages.read(ids, known=known, namespaces=namespaces)
             if candidates.whole and rows.keys() >= set(ids):
                 break
-        workflows = self._workflows(first, rows=rows, known=known)
+        workflows = self._workflows(ranked.first, rows=rows, known=known)
         hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
         return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
 
@@ -208,7 +201,8 @@ class Searcher:
             self._metrics.observe_phase(name, time.perf_counter() - started)
 
 
-def _ranked(candidates: Candidates, *, plan: SearchPlan, nearest: float | None) -> _Ranked:
+def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> _Ranked:
+    """The candidates in order. Without `top_k` only those that fit the query are first."""
     inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
     wanted = Wanted.of(plan.terms, usable=candidates.usable)
     mode = _mode(candidates)
@@ -219,7 +213,9 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, nearest: float | None) 
         severity_inferred="severity" in inferred and "severity" not in plan.constraints.values,
         nearest_known=nearest,
     )
-    return _Ranked(candidates=candidates, wanted=wanted, mode=mode, inferred=inferred, order=order)
+    fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
+    first = fitting[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
+    return _Ranked(candidates=candidates, wanted=wanted, mode=mode, inferred=inferred, order=order, first=first)
 
 
 def _limit(request: SearchRequest) -> int:
@@ -229,7 +225,7 @@ def _limit(request: SearchRequest) -> int:
 def _hit(
     scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, query: str, terms: Sequence[Term], wanted: Wanted
 ) -> _Hit:
-    warning = caution(parsed.workflow, query=query, terms=terms, wanted=wanted)
+    warning = caution(parsed.indicated, query=query, terms=terms, wanted=wanted)
     if warning:
         scored = scored._replace(confidence=cautioned(scored.confidence))
     return _Hit(scored=scored, parsed=parsed, row=row, caution=warning)
