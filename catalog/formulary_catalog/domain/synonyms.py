@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Annotated
 
@@ -65,6 +65,7 @@ def mentions(text: str) -> list[Mention]:
     return [Mention(concept=synonyms().concepts[number], phrase=" ".join(found[number])) for number in sorted(found)]
 
 
+@lru_cache(maxsize=8192)
 def folded(word: str) -> str:
     """A rough stem, the same for the forms of a word that differ in their ending."""
     lower = word.casefold()
