@@ -174,7 +174,8 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     assert (found.evidence, found.total, found.rows) == ((), 0, {})
     assert not found.signal_declared
     asked = {"signal_type": frozenset({"oomkilled"})}
-    assert await candidates.unfamiliar(asked, namespaces=namespaces) == ("signal_type",)
+    unfamiliar = await candidates.unfamiliar(asked, constraints=Constraints(), namespaces=namespaces)
+    assert unfamiliar == ("signal_type",)
     assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == {}
     assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):

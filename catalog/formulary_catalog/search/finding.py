@@ -18,7 +18,7 @@ from formulary_catalog.store.workflows import HistoryLine, StoredVersion, Workfl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """One version of a workflow, with its history, and the scope of the call in which it was found."""
+    """One version of a workflow, with the allowed part of its history, and the scope of the call that found it."""
 
     stored: StoredVersion
     parsed: ParsedWorkflow
@@ -64,7 +64,12 @@ class WorkflowFinder:
         scope = await self._scoping.of(reference, caller=caller, record=record, browsing=browsing)
         constraints = self.constraints(scope)
         found = [
-            Found(stored=stored, parsed=parsed, history=tuple(history), scope=scope)
+            Found(
+                stored=stored,
+                parsed=parsed,
+                history=tuple(each for each in history if self.allowed(each, constraints) is not None),
+                scope=scope,
+            )
             for stored, history in await self._workflows.find(wanted, namespaces=scope.namespaces)
             if (parsed := self.allowed(stored, constraints)) is not None
         ]
@@ -82,7 +87,7 @@ class WorkflowFinder:
         context = scope.context
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
 
-    def allowed(self, stored: StoredVersion, constraints: Constraints) -> ParsedWorkflow | None:
+    def allowed(self, stored: StoredVersion | HistoryLine, constraints: Constraints) -> ParsedWorkflow | None:
         """The workflow, if it can be read and the constraints allow it."""
         parsed = self._parsed.get(stored.version_id, stored.document)
         return parsed if parsed is not None and allowed(parsed.labels, constraints) else None

@@ -22,8 +22,8 @@ def search_notes(
 ) -> list[str]:
     """Notes on the request, on the ranking, and on what is missing.
 
-    `unfamiliar`: the given dimensions whose values no visible workflow declares. `order`: all candidates; `hits`: the
-    page, with what is below `min_confidence`.
+    `unfamiliar`: the given dimensions whose values no workflow declares that the caller may see under its incident.
+    `order`: all candidates; `hits`: the page, with what is below `min_confidence`.
     """
     on_hits = [*_on_confidence(request, hits=hits), *_on_the_rest(candidates, order=order, request=request, hits=hits)]
     return [

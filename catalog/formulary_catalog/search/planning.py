@@ -1,7 +1,7 @@
 """What one search asks for: the labels of the request, and what the context of the incident adds to them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.labels import WILDCARD, Constraints, fold_all
@@ -14,11 +14,16 @@ from formulary_catalog.errors import InvalidInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPlan:
-    """A request with its context. `asked` are the folded label values of the caller; `notes` are for the answer."""
+    """A request with its context.
+
+    `constraints` are all that restricts the search, `imposed` those among them that are not labels or words of the
+    call. `asked` are the folded label values of the caller; `notes` are for the answer.
+    """
 
     parsed: ParsedQuery
     terms: tuple[Term, ...]
     constraints: Constraints
+    imposed: Constraints = field(default_factory=Constraints)
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -51,16 +56,16 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         if not phrase
     ]
     parsed = parse_query(request.query)
+    imposed = replace(appended, custom={**given_custom, **appended.custom})
     return SearchPlan(
         parsed=parsed,
         terms=query_terms(parsed.text),
-        constraints=Constraints(
+        constraints=replace(
+            imposed,
             values={**asked, **appended.values},
-            custom={**given_custom, **appended.custom},
-            strict_keys=appended.strict_keys,
-            detected=appended.detected,
             excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),
         ),
+        imposed=imposed,
         asked={
             dimension: values
             for dimension, values in asked.items()

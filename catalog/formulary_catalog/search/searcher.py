@@ -108,6 +108,7 @@ class Searcher:
             ranked, found = await self._find(request, plan=plan, vectors=vectors, namespaces=scope.namespaces)
             unfamiliar = await self._candidates.unfamiliar(
                 {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
+                constraints=plan.imposed,
                 namespaces=scope.namespaces,
             )
         hits = found[: _limit(request)]

@@ -89,11 +89,12 @@ class CandidateReader:
         return await self._database.read_apart(partial(self._read, question=question, namespaces=namespaces))
 
     async def unfamiliar(
-        self, asked: Mapping[str, frozenset[str]], *, namespaces: frozenset[str] | None
+        self, asked: Mapping[str, frozenset[str]], *, constraints: Constraints, namespaces: frozenset[str] | None
     ) -> tuple[str, ...]:
-        """The dimensions in which no visible workflow declares any of the asked values.
+        """The dimensions in which no visible workflow that `constraints` allow declares any of the asked values.
 
-        None of them where there are too many workflows to look through.
+        None of them where there are too many workflows to look through. `constraints` are those of the incident: what
+        they forbid must not show, not even by a note that is missing.
 
         Raises:
             Unavailable: the database does not answer in time.
@@ -103,6 +104,7 @@ class CandidateReader:
             arguments = Arguments()
             entering = entered_table(arguments, namespaces=namespaces)
             given = arguments.add(sorted(values), "text[]")
+            allowed = " and ".join(label_conditions(constraints, arguments).allowed)
             # The search ends at the first workflow that declares it, or at the limit.
             rows = await self._database.fetch(
                 f"""
@@ -111,7 +113,7 @@ class CandidateReader:
                     select exists (
                         select from (
                             select {column_of(dimension)} && {given} as declares, row_number() over () as position
-                            from workflow_search where leading_row and entered.word_in_use is not null
+                            from workflow_search where {allowed} and entered.word_in_use is not null
                         ) as workflow where declares or position > {_LOOKED_AT}
                     ) as familiar offset 0
                 ) as look

@@ -44,6 +44,7 @@ class HistoryLine:
     version: str
     version_id: str
     status: str
+    document: Mapping[str, Any] = field(repr=False)
 
 
 class WorkflowReader:
@@ -145,7 +146,7 @@ def _stored(row: asyncpg.Record) -> StoredVersion:
 async def _history(connection: Connection, version: StoredVersion) -> list[HistoryLine]:
     rows = await connection.fetch(
         f"""
-        select version, version_id, status from workflow_version
+        select version, version_id, status, document from workflow_version
         where {_READABLE} and namespace = $1 and name = $2 order by status, changed_at desc
         """,
         version.namespace,
