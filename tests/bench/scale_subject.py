@@ -13,6 +13,7 @@ from text_vectors import Vectors, cached_vectors
 from workload import Question
 
 from formulary_catalog.domain.fitting import MEANING_WEIGHT
+from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.query import parse_query
 from formulary_catalog.domain.terms import query_terms
 from formulary_catalog.embedding import Embedder
@@ -101,7 +102,9 @@ class Subject:
             await self._pages.read(best, known=self._known, namespaces=asked.namespaces)
             self._known.update(best)
         await self._candidates.unfamiliar(
-            {dimension: asked.sought.asked[dimension] for dimension in found.undeclared}, namespaces=asked.namespaces
+            {dimension: asked.sought.asked[dimension] for dimension in found.undeclared},
+            constraints=Constraints(),
+            namespaces=asked.namespaces,
         )
 
     async def _within(self, asked: Asked, read: _Reading[_Found]) -> _Found:
