@@ -1,5 +1,6 @@
 """What kubelets and scrapers ask the operator: health, readiness and metrics (DESIGN section 12)."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
@@ -9,7 +10,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.database import Database
 from formulary_operator.metrics import OperatorMetrics
+
+_DATABASE_SECONDS = 2.0
+"""Kubelets wait three seconds for an answer."""
 
 
 class Phase(StrEnum):
@@ -26,12 +32,14 @@ class Phase(StrEnum):
 
 
 class Health:
-    """The state that the probes report."""
+    """The state that the probes report. `database` is the one that is asked once it has been opened."""
 
     def __init__(self, metrics: OperatorMetrics) -> None:
         self.phase = Phase.STARTING
         self.detail = ""
         self.alive: Callable[[], Awaitable[bool]] | None = None
+        self.database: Database | None = None
+        self._asking: asyncio.Task[str] | None = None
         self._metrics = metrics
 
     def application(self) -> Starlette:
@@ -50,8 +58,30 @@ class Health:
         return JSONResponse({"status": "ok"})
 
     async def _readyz(self, _: Request) -> Response:
+        problem = await self._database_problem()
+        if problem:
+            return JSONResponse({"status": "unavailable", "detail": problem}, status_code=503)
         report = {"status": self.phase, "detail": self.detail}
         return JSONResponse(report, status_code=200 if self.phase.is_ready else 503)
 
+    async def _database_problem(self) -> str:
+        """Why the database cannot be used; empty where it can. Asked once for all probes that come meanwhile."""
+        if self.database is None:
+            return ""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(_problem_of(self.database))
+        return await asyncio.shield(self._asking)
+
     async def _exposition(self, _: Request) -> Response:
         return Response(self._metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})
+
+
+async def _problem_of(database: Database) -> str:
+    try:
+        async with asyncio.timeout(_DATABASE_SECONDS):
+            await database.ping()
+    except FormularyError as error:
+        return str(error)
+    except TimeoutError:
+        return f"the database has not answered for {_DATABASE_SECONDS:g} seconds"
+    return ""

@@ -68,7 +68,7 @@ async def run(settings: OperatorSettings) -> None:
             )
         client = KubeClient.connect()
         stack.push_async_callback(client.close)
-        database = await _database(settings, health=health)
+        database = health.database = await _database(settings, health=health)
         stack.push_async_callback(database.close)
         operator = Operator(settings, client=client, database=database, health=health, metrics=metrics)
         works = [_lead(operator, settings=settings, client=client, health=health)]

@@ -142,6 +142,7 @@ def test_postgresql_may_be_down_for_half_a_minute(
 
         own_postgres.stop()
         stopped_at = time.monotonic()
+        wait_until(lambda: not watching.is_ready(), what="the operator to say that it cannot work")
         apply_many(cluster, [workflow("changes", version="2.0.0"), workflow("comes")], namespace=namespace)
         delete(cluster, "goes", namespace=namespace)
         while time.monotonic() - stopped_at < OUTAGE_SECONDS:
@@ -149,11 +150,16 @@ def test_postgresql_may_be_down_for_half_a_minute(
                 search(serving.url, "stays")
             assert httpx.get(f"{serving.url}/healthz").status_code == 200
             assert not serving.is_ready()
+            assert httpx.get(f"{watching.url}/healthz").status_code == 200
+            told = httpx.get(f"{watching.url}/readyz", timeout=5)
+            assert (told.status_code, told.json()["status"]) == (503, "unavailable")
+            assert "the database does not answer" in told.json()["detail"]
             time.sleep(0.5)
         own_postgres.start()
 
         await_agreement(cluster, dsn, namespace)
         wait_until(serving.is_ready, what="the server to be ready again")
+        wait_until(watching.is_ready, what="the operator to be ready again")
         assert finds(serving.url, "comes")
         assert not finds(serving.url, "goes")
         assert [*watching.crashes(), *serving.crashes()] == []
