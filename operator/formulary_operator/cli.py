@@ -66,6 +66,22 @@ def apply_starter(*, manifests: Path | None, namespace: str | None) -> None:
     )
 
 
+@cli.command("sweep")
+@click.option("--allow", metavar="ID", default="", help="Allow one refused removal, once, of those very objects.")
+def sweep(*, allow: str) -> None:
+    """Show which removals of many workflows at once the operator refused, and allow one.
+
+    The database is that of FORMULARY_DATABASE_URL.
+    """
+    from formulary_operator.sweeping import sweep_command
+
+    settings = _settings()
+    if not settings.database_url:
+        raise InvalidInput("name a database with FORMULARY_DATABASE_URL", field="database_url")
+    lines = asyncio.run(sweep_command(settings.database_url, allow=allow))
+    click.echo("\n".join(lines) or "nothing is refused")
+
+
 def main() -> None:
     """Run the command line; errors are one line on standard error, the exit status tells their kind."""
     try:

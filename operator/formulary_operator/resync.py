@@ -18,7 +18,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.leadership import Superseded
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.core.drift import is_adrift
-from formulary_operator.core.sweep import Key, by_key, sweep
+from formulary_operator.core.sweep import Key, by_key
 from formulary_operator.core.translate import SOURCE, context_of
 from formulary_operator.embedding import Embedding
 from formulary_operator.executor import Executor
@@ -26,6 +26,7 @@ from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey, key_of
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.sweeping import SweepGuard
 from formulary_operator.workqueue import Priority, WorkQueue, pause_after
 
 _APART_SECONDS = 5.0
@@ -46,6 +47,7 @@ class Resync:
         contexts: ContextWriter,
         embedding: Embedding,
         queue: WorkQueue[ObjectKey],
+        guard: SweepGuard,
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
@@ -56,6 +58,7 @@ class Resync:
         self._contexts = contexts
         self._embedding = embedding
         self._queue = queue
+        self._guard = guard
         self._metrics = metrics
         self._asked = asyncio.Event()
 
@@ -104,6 +107,12 @@ class Resync:
                         empty.add(place)
                         self.ask()
 
+    async def notice_allowance(self) -> None:
+        """Ask for a resync when somebody has allowed a sweep that was refused."""
+        while True:
+            await self._guard.allowed()
+            self.ask()
+
     async def run(self) -> None:
         """Compare everything once, and queue what differs.
 
@@ -144,16 +153,8 @@ class Resync:
             drifted |= await asyncio.to_thread(
                 _adrift, page, known=known, model_id=model_id, problem=self._embedding.problem
             )
-        found = sweep(known, seen=seen, max_fraction=self._settings.sweep_max_fraction)
-        self._metrics.sweep_refused.set(found.refused)
-        if found.refused:
-            _log.error(
-                "sweep_refused",
-                missing=found.refused,
-                served=len(known),
-                next_step="if so many workflows were really deleted, set FORMULARY_SWEEP_MAX_FRACTION=1 and restart",
-            )
-        return self._send(WORKFLOWS, drifted | {ObjectKey(WORKFLOWS.plural, *orphan) for orphan in found.orphans})
+        orphans = await self._guard.orphans(known, seen=seen)
+        return self._send(WORKFLOWS, drifted | {ObjectKey(WORKFLOWS.plural, *orphan) for orphan in orphans})
 
     async def _analyses(self) -> int:
         known = await self._contexts.stored()

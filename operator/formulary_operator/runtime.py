@@ -36,6 +36,7 @@ from formulary_operator.resync import Resync
 from formulary_operator.selfsigned import SelfSigned
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.sweeping import SweepGuard
 from formulary_operator.watching import Watcher
 from formulary_operator.webhook import run_webhook
 from formulary_operator.workflows import WorkflowReconciler
@@ -185,6 +186,7 @@ class Operator:
             contexts=contexts,
             embedding=embedding,
             queue=self._queue,
+            guard=SweepGuard(settings, name=self._name, database=database, events=events, metrics=metrics),
             metrics=metrics,
         )
 
@@ -217,6 +219,7 @@ class Operator:
                 watcher.watch(),
                 self._resync.keep_running(done=self._synced),
                 self._resync.notice_emptiness(),
+                self._resync.notice_allowance(),
                 self._until_superseded(),
                 *self._auditing.works(),
                 *self._execution(executes),

@@ -3,6 +3,8 @@
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -16,9 +18,10 @@ import pytest
 
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
-from formulary_operator.api.names import WORKFLOWS
+from formulary_operator.api.names import EVENTS, WORKFLOWS
 from support.asking import finds, search
 from support.cluster import OperatorAccount, apply_many, await_agreement, delete_all, disagreements, fetch, objects
+from support.commands import formulary_now
 from support.control_plane import Cluster, ControlPlane
 from support.manifest import analysis, workflow
 from support.operator_process import Daemon, operator, server
@@ -70,6 +73,13 @@ def frozen(daemon: Daemon) -> Iterator[None]:
 
 def names(cluster: Cluster, namespace: str) -> set[str]:
     return {document["metadata"]["name"] for document in objects(cluster, WORKFLOWS, namespace=namespace)}
+
+
+def sweep_now(dsn: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `formulary-operator sweep`."""
+    command = [str(Path(sys.executable).with_name("formulary-operator")), "sweep", *arguments]
+    environment = os.environ | {"FORMULARY_DATABASE_URL": dsn}
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
 
 
 def delete(cluster: Cluster, *names: str, namespace: str) -> None:
@@ -244,7 +254,8 @@ def test_a_mass_deletion_is_refused_and_told_until_somebody_says_that_it_is_mean
     watching = partial(
         operator, dsn=database, kubeconfig=operator_account.kubeconfig, watch_namespaces=namespace, resync_seconds=NEVER
     )
-    with watching() as cautious:
+    lease = "sweeping"
+    with watching(lease_namespace=namespace, lease_name=lease) as cautious:
         cautious.start().wait_ready()
         apply_many(cluster, [workflow(f"many-{number}") for number in range(40)], namespace=namespace)
         await_agreement(cluster, database, namespace)
@@ -253,15 +264,29 @@ def test_a_mass_deletion_is_refused_and_told_until_somebody_says_that_it_is_mean
         cautious.start().wait_ready()
         assert cautious.metric("formulary_sweep_refused") == 40
         (told,) = cautious.events("sweep_refused")
-        assert (told["level"], told["missing"], "FORMULARY_SWEEP_MAX_FRACTION" in told["next_step"]) == (
-            "error",
-            40,
+        assert (told["level"], told["missing"]) == ("error", 40)
+        allow = f"formulary-operator sweep --allow {told['id']}"
+        assert allow in told["next_step"]
+        (event,) = [each for each in objects(cluster, EVENTS, namespace=namespace) if each["reason"] == "SweepRefused"]
+        assert event["involvedObject"]["name"] == lease
+        assert allow in event["message"]
+        doctor = formulary_now("doctor", "--database-url", database)
+        assert (doctor.code, "40 of 40 served workflows are missing" in doctor.out, allow in doctor.out) == (
+            3,
             True,
-        )
+            True,
+        ), doctor.out
         active = "select count(*) from formulary.workflow_version where status = 'Active'"
         assert fetch(database, active) == [(40,)]
+
+        assert sweep_now(database, "--allow", "sweep-00000000").returncode != 0
+        assert told["id"] in sweep_now(database).stdout
+        assert sweep_now(database, "--allow", told["id"]).returncode == 0
+        await_agreement(cluster, database, namespace, seconds=30)
+        assert cautious.metric("formulary_sweep_refused") == 0
+        apply_many(cluster, [workflow(f"many-{number}") for number in range(40)], namespace=namespace)
+        await_agreement(cluster, database, namespace)
         cautious.stop()
-    with watching(sweep_max_fraction="1") as told_so:
-        told_so.start().wait_ready()
-        await_agreement(cluster, database, namespace, seconds=5)
-        assert told_so.metric("formulary_sweep_refused") == 0
+        delete_all(cluster, WORKFLOWS, namespace=namespace)
+        cautious.start().wait_ready()
+        assert cautious.metric("formulary_sweep_refused") == 40  # what was allowed once is refused when it comes again

@@ -15,7 +15,7 @@ from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import default_data_dir
-from formulary_catalog.store.health import Health, Preparing, health
+from formulary_catalog.store.health import Health, Preparing, RefusedSweep, health
 from formulary_catalog.store.migrate import HEAD, describe, works_with
 
 _MIN_PYTHON = (3, 11)
@@ -100,6 +100,7 @@ def _database(state: Health, *, model_id: str) -> Iterator[Check]:
         )
     if state.preparing is not None:
         yield _preparing(state.preparing)
+    yield from map(_refused_sweep, state.refused_sweeps)
 
 
 def _row_security(state: Health) -> Check:
@@ -136,6 +137,15 @@ def _preparing(preparing: Preparing) -> Check:
         way_out=""
         if preparing.at_work
         else "nobody works on it: `formulary reembed` goes on with it, `formulary reembed --cancel` gives it up",
+    )
+
+
+def _refused_sweep(sweep: RefusedSweep) -> Check:
+    return Check(
+        name="sweep",
+        detail=f"refused: {sweep.missing} of {sweep.served} served workflows are missing from the cluster",
+        way_out="if they were really deleted, run "
+        f"`formulary-operator sweep --allow {sweep.id}`; else see docs/runbooks/FormularySweepRefused.md",
     )
 
 

@@ -24,6 +24,15 @@ class Preparing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedSweep:
+    """Of `served` workflows an operator found so many `missing` from the cluster that it does not believe it."""
+
+    id: str
+    missing: int
+    served: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
 
@@ -42,6 +51,7 @@ class Health:
     vectors: dict[str, int]
     serving: str = ""
     preparing: Preparing | None = None
+    refused_sweeps: tuple[RefusedSweep, ...] = ()
 
 
 async def health(dsn: str) -> Health:
@@ -71,7 +81,7 @@ async def health(dsn: str) -> Health:
             ),
             contexts=await connection.fetchval("select count(*) from formulary.request_context"),
             vectors=await _vectors(connection),
-            **(await _models(connection) if works_with(revision) else {}),
+            **(await _models(connection) | await _sweeps(connection) if works_with(revision) else {}),
         )
     finally:
         await connection.close(timeout=_CONNECT_TIMEOUT)
@@ -132,3 +142,13 @@ async def _models(connection: asyncpg.Connection) -> dict[str, Any]:
         if preparing is not None
         else None,
     }
+
+
+async def _sweeps(connection: asyncpg.Connection) -> dict[str, Any]:
+    rows = await connection.fetch(
+        """
+        select id, jsonb_array_length(missing) as missing, served from formulary.sweep_refusal
+        where allowed_at is null order by operator
+        """
+    )
+    return {"refused_sweeps": tuple(RefusedSweep(**row) for row in rows)}

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from formulary_catalog.store.catalog import StoredWorkflow
+from formulary_catalog.store.sweeps import Missing
 
 ALWAYS_REMOVED = 20
 Key = tuple[str, str]
@@ -11,21 +12,25 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """What to remove, and how much of it was refused."""
+    """What to remove, and what was refused to be removed. One of them is empty."""
 
-    orphans: frozenset[Key]
-    refused: int
+    orphans: frozenset[Key] = frozenset()
+    refused: frozenset[Missing] = frozenset()
 
 
-def sweep(stored: Collection[Key], *, seen: Collection[Key], max_fraction: float) -> Sweep:
+def sweep(
+    stored: Collection[Missing], *, seen: Collection[Key], max_fraction: float, allowed: Collection[Missing] = ()
+) -> Sweep:
     """The orphans of a complete list. More than 20, and more than `max_fraction` of all, are not believed.
 
-    A catalog that is gone from a list is more often a restored etcd or a wrong cluster than a decision.
+    A catalog that is gone from a list is more often a restored etcd or a wrong cluster than a decision. `allowed` are
+    those objects of which somebody said that it was one.
     """
-    orphans = frozenset(stored) - frozenset(seen)
-    if len(orphans) > max(ALWAYS_REMOVED, max_fraction * len(stored)):
-        return Sweep(orphans=frozenset(), refused=len(orphans))
-    return Sweep(orphans=orphans, refused=0)
+    listed = frozenset(seen)
+    missing = frozenset(each for each in stored if each[:2] not in listed)
+    if len(missing) > max(ALWAYS_REMOVED, max_fraction * len(stored)) and not missing.issubset(allowed):
+        return Sweep(refused=missing)
+    return Sweep(orphans=frozenset((namespace, name) for namespace, name, _ in missing))
 
 
 def by_key(
