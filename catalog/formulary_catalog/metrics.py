@@ -73,6 +73,18 @@ REEMBEDDING = Definition(
     "While another embedding model is prepared: workflows that have a vector of it (`done`), and all that are served "
     "(`total`).",
 )
+CONNECTIONS = Definition(
+    "formulary_connections", "gauge", ("server",), "Open connections, by server: catalog, webhook, probes."
+)
+CONNECTIONS_REFUSED = Definition(
+    "formulary_connections_refused_total",
+    "counter",
+    ("server", "reason"),
+    "Connections and requests that were refused before anybody looked at who calls: `address` and `connections`, one "
+    "address or all together have as many as they may; `headers`, too many or too large; `slow`, a request that did "
+    "not arrive or an answer that was not read in time; `malformed`, no HTTP; `pipelining`, too many requests waited "
+    "on one connection; `files`, the process may open no more.",
+)
 BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")
 
 DEFINITIONS = (
@@ -88,9 +100,29 @@ DEFINITIONS = (
     CALLS_REFUSED,
     EMBEDDER_UP,
     REEMBEDDING,
+    CONNECTIONS,
+    CONNECTIONS_REFUSED,
     BUILD_INFO,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+
+
+class ConnectionMetrics:
+    """What the servers of one process count of their connections."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._open = Gauge(CONNECTIONS.name, CONNECTIONS.meaning, CONNECTIONS.labels, registry=registry)
+        self._refused = Counter(
+            CONNECTIONS_REFUSED.name, CONNECTIONS_REFUSED.meaning, CONNECTIONS_REFUSED.labels, registry=registry
+        )
+
+    def set_open(self, server: str, connections: int) -> None:
+        """Say how many connections a server has."""
+        self._open.labels(server=server).set(connections)
+
+    def count_refusal(self, server: str, reason: str) -> None:
+        """Count one connection, or one request, that was refused."""
+        self._refused.labels(server=server, reason=reason).inc()
 
 
 class Metrics:
@@ -116,6 +148,7 @@ class Metrics:
         self._refused = Counter(CALLS_REFUSED.name, CALLS_REFUSED.meaning, CALLS_REFUSED.labels, registry=registry)
         self._embedder_up = Gauge(EMBEDDER_UP.name, EMBEDDER_UP.meaning, EMBEDDER_UP.labels, registry=registry)
         self._reembedding = Gauge(REEMBEDDING.name, REEMBEDDING.meaning, REEMBEDDING.labels, registry=registry)
+        self.connections = ConnectionMetrics(registry)
         build = Gauge(BUILD_INFO.name, BUILD_INFO.meaning, BUILD_INFO.labels, registry=registry)
         build.labels(version=__version__).set(1)
 

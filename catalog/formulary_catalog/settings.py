@@ -27,10 +27,37 @@ EmbeddingBackend = Literal["openvino", "sentence-transformers"]
 """What runs an embedding model that is on disk."""
 
 
-class Settings(BaseSettings):
-    """All settings of the catalog. Commas separate lists."""
+class ConnectionSettings(BaseSettings):
+    """What a server lets strangers take of it, before it knows who they are."""
 
     model_config = SettingsConfigDict(env_prefix="FORMULARY_", env_ignore_empty=True, extra="ignore", frozen=True)
+
+    max_connections: int = Field(
+        default=1000,
+        ge=32,
+        le=100_000,
+        description="Connections that a server holds at a time; fewer where the process may not open as many files.",
+    )
+    max_connections_per_address: int = Field(
+        default=250,
+        ge=8,
+        le=100_000,
+        description="Of these, connections of one address; raise it where all clients come through one proxy.",
+    )
+    max_header_bytes: int = Field(
+        default=32 * 1024, ge=4096, le=1024**2, description="Largest head of a request, in bytes."
+    )
+    max_headers: int = Field(default=100, ge=16, le=1000, description="Headers that a request may have.")
+    request_seconds: float = Field(
+        default=15,
+        gt=0,
+        le=600,
+        description="Seconds until a request must have arrived whole, and until an answer must be read.",
+    )
+
+
+class Settings(ConnectionSettings):
+    """All settings of the catalog. Commas separate lists."""
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL to use; empty: an embedded one.")
     data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")

@@ -34,6 +34,8 @@ class Phase(StrEnum):
 class Health:
     """The state that the probes report. `database` is the one that is asked once it has been opened."""
 
+    PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+
     def __init__(self, metrics: OperatorMetrics) -> None:
         self.phase = Phase.STARTING
         self.detail = ""

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from formulary_catalog.metrics import Definition
+from formulary_catalog.metrics import CONNECTIONS, CONNECTIONS_REFUSED, ConnectionMetrics, Definition
 
 RECONCILES = Definition(
     "formulary_reconcile_total",
@@ -75,6 +75,8 @@ DEFINITIONS = (
     RUNS_ENDED,
     TRACE_FINDINGS,
     TRACE_VERIFIED,
+    CONNECTIONS,
+    CONNECTIONS_REFUSED,
 )
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -114,6 +116,7 @@ class OperatorMetrics:
         self._runs_ended = counter(RUNS_ENDED)
         self._trace_findings = gauge(TRACE_FINDINGS)
         self._trace_verified = gauge(TRACE_VERIFIED)
+        self.connections = ConnectionMetrics(registry)
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
         """Count one object that was reconciled, or that failed to be."""

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
+from formulary_catalog.listening.gate import Gate
 from formulary_catalog.store.admissions import AdmissionRecords
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
@@ -65,7 +66,12 @@ async def run(settings: OperatorSettings) -> None:
         health = Health(metrics)
         if settings.health_port:
             await stack.enter_async_context(
-                served(health.application(), host=settings.health_host, port=settings.health_port)
+                served(
+                    health.application(),
+                    host=settings.health_host,
+                    port=settings.health_port,
+                    gate=Gate(settings, server="probes", metrics=metrics.connections, probes=health.PATHS),
+                )
             )
         client = KubeClient.connect()
         stack.push_async_callback(client.close)
@@ -74,7 +80,7 @@ async def run(settings: OperatorSettings) -> None:
         operator = Operator(settings, client=client, database=database, health=health, metrics=metrics)
         works = [_lead(operator, settings=settings, client=client, health=health)]
         if settings.webhook_port:
-            works.append(_webhook(settings, client=client, database=database))
+            works.append(_webhook(settings, client=client, database=database, metrics=metrics))
         await _first_to_end(*works)
 
 
@@ -104,13 +110,16 @@ async def _lead(operator: "Operator", *, settings: OperatorSettings, client: Kub
             task.result()
 
 
-async def _webhook(settings: OperatorSettings, *, client: KubeClient, database: Database) -> None:
+async def _webhook(
+    settings: OperatorSettings, *, client: KubeClient, database: Database, metrics: OperatorMetrics
+) -> None:
     """Every replica validates, whoever leads."""
     mounted = settings.webhook_cert_dir
     source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
     await run_webhook(
         host=settings.webhook_host,
         port=settings.webhook_port,
+        gate=Gate(settings, server="webhook", metrics=metrics.connections),
         certificate=ServingCertificate(source),
         judge=Judge(
             check=CatalogWriter(database).check,

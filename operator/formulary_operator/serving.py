@@ -2,15 +2,14 @@
 
 import asyncio
 import contextlib
-import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-import uvicorn
 from starlette.types import ASGIApp
 
-from formulary_catalog.errors import StartupError
+from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.server import Server
 
 _GRACE_SECONDS = 2
 
@@ -18,55 +17,44 @@ _GRACE_SECONDS = 2
 _KEEP_ALIVE_SECONDS = 120
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, which leaves the signals of the process alone."""
+class _Server(Server):
+    """The server, which leaves the signals of the process alone."""
+
+    def __init__(self, app: ASGIApp, *, gate: Gate, tls: ssl.SSLContext | None) -> None:
+        super().__init__(app, gate=gate, keep_alive_seconds=_KEEP_ALIVE_SECONDS, grace_seconds=_GRACE_SECONDS, tls=tls)
+        self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    def listens(self, port: int) -> None:
+        self._port.set_result(port)
+
+    async def listens_on(self, *, unless: "asyncio.Task[None]") -> int:
+        """The port, once it listens. Raises what the serving failed with."""
+        unless.add_done_callback(lambda _: self._port.cancel())
+        try:
+            return await self._port
+        except asyncio.CancelledError:
+            if unless.done():
+                unless.result()
+            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class _Config(uvicorn.Config):
-    """uvicorn's settings, with a TLS context that somebody else keeps fresh."""
-
-    context: ssl.SSLContext | None = None
-
-    def load(self) -> None:
-        super().load()
-        self.ssl = self.context
-
-
 @asynccontextmanager
-async def served(app: ASGIApp, *, host: str, port: int, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+async def served(
+    app: ASGIApp, *, host: str, port: int, gate: Gate, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
     """Serve while inside; the port listened on.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
+    server = _Server(app, gate=gate, tls=tls)
+    serving = asyncio.create_task(server.serve_at(host=host, port=port))
     try:
-        listening = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        raise StartupError(
-            f"cannot listen on port {port} of {host}: {error.strerror}; choose another port in the settings"
-        ) from error
-    # asyncio turns off Nagle's algorithm only where the protocol is named; with it on, answers wait 40 ms.
-    listening = socket.socket(listening.family, listening.type, socket.IPPROTO_TCP, fileno=listening.detach())
-    config = _Config(
-        app,
-        access_log=False,
-        log_config=None,
-        lifespan="off",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=_GRACE_SECONDS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-    )
-    config.context = tls
-    server = _Server(config)
-    with contextlib.closing(listening):
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            server.should_exit = True
-            await serving
+        yield await server.listens_on(unless=serving)
+    finally:
+        server.should_exit = True
+        await serving

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import NoDecode
 
-from formulary_catalog.settings import EmbeddingBackend
+from formulary_catalog.settings import ConnectionSettings, EmbeddingBackend
 
 
-class OperatorSettings(BaseSettings):
+class OperatorSettings(ConnectionSettings):
     """All settings of `formulary-operator`. Commas separate lists."""
-
-    model_config = SettingsConfigDict(env_prefix="FORMULARY_", env_ignore_empty=True, extra="ignore", frozen=True)
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL that the server reads too; required.")
     catalog_namespace: str = Field(

@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.listening.gate import Gate
 from formulary_operator.certificates import ServingCertificate
 from formulary_operator.core.admission import question
 from formulary_operator.judging import Judge
@@ -23,14 +24,14 @@ _BODY_SECONDS = 10.0
 _log = structlog.get_logger(__name__)
 
 
-async def run_webhook(*, host: str, port: int, certificate: ServingCertificate, judge: Judge) -> None:
+async def run_webhook(*, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Judge) -> None:
     """Serve admission reviews over HTTPS, from when there is a certificate until cancelled.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
     await certificate.obtain()
-    async with served(application(judge), host=host, port=port, tls=certificate.context) as listening:
+    async with served(application(judge), host=host, port=port, gate=gate, tls=certificate.context) as listening:
         _log.info("webhook listening", host=host, port=listening)
         await certificate.keep_fresh()
 

@@ -14,6 +14,7 @@ from formulary_operator.judging import Judge
 from formulary_operator.serving import served
 from formulary_operator.webhook import application
 from support.admission import INVALID, SECRET, SERVICE, Place, configured, judging
+from support.gates import gate
 from support.manifest import workflow
 
 
@@ -61,7 +62,7 @@ async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(p
 async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Judge) -> None:
     certificate = ServingCertificate(place.self_signed().current)
     async with AsyncExitStack() as stack:
-        webhook = served(application(judge), host="localhost", port=0, tls=certificate.context)
+        webhook = served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()

@@ -16,6 +16,7 @@ from formulary_operator.serving import served
 from formulary_operator.webhook import application
 from support.admission import Place, configured, judging
 from support.cluster import OperatorAccount, fetch
+from support.gates import gate
 from support.manifest import approval, contract, invocation
 
 JANE = "system:serviceaccount:people:jane"
@@ -145,7 +146,7 @@ async def test_while_the_webhook_is_down_nothing_goes_unrecorded_and_everything_
 ) -> None:
     certificate = ServingCertificate(place.self_signed().current)
     async with AsyncExitStack() as stack:
-        webhook = served(application(judge), host="localhost", port=0, tls=certificate.context)
+        webhook = served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()

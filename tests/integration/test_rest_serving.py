@@ -13,9 +13,13 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.server.run import GRACE_SECONDS, serve
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.server.run import GRACE_SECONDS, Beside
+from formulary_catalog.server.run import serve as serve_within
+from formulary_catalog.settings import Settings
 
 
 class Slow:
@@ -30,6 +34,10 @@ class Slow:
         self.entered.set()
         await self.release.wait()
         return PlainTextResponse("done")
+
+
+async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
+    await serve_within(app, host=host, port=port, beside=beside, settings=Settings(), metrics=Metrics())
 
 
 async def started(slow: Slow) -> tuple[asyncio.Task[None], int]:

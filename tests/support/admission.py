@@ -19,6 +19,7 @@ from formulary_operator.serving import served
 from formulary_operator.webhook import application
 from support import charts
 from support.control_plane import ControlPlane, KubectlFailed
+from support.gates import gate
 from support.manifest import text, workflow
 
 SECRET = "webhook-certificate"
@@ -118,7 +119,7 @@ async def judging(place: Place, judge: Judge) -> AsyncIterator[ServingCertificat
     """The webhook runs, and the API server asks it."""
     certificate = ServingCertificate(place.self_signed().current)
     async with (
-        served(application(judge), host="localhost", port=0, tls=certificate.context) as port,
+        served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context) as port,
         configured(place, port=port),
     ):
         await certificate.load()

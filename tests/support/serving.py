@@ -1,7 +1,6 @@
 """A real server on a free port of loopback, over a real database that holds manifests."""
 
 import asyncio
-import socket
 import uuid
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -9,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import uvicorn
 from starlette.types import ASGIApp
 
 from formulary_catalog.domain.access import Authenticator
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
+from formulary_catalog.server.edge import PROBES
 from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
@@ -25,6 +25,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
+from support.gates import gate
 from support.services import open_service
 
 
@@ -102,24 +103,20 @@ async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) ->
 @asynccontextmanager
 async def listening(app: ASGIApp) -> AsyncIterator[str]:
     """The URL of a server of any application."""
-    with socket.socket(proto=socket.IPPROTO_TCP) as listener:
-        listener.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(app, http="httptools", lifespan="on", log_config=None, timeout_graceful_shutdown=5)
-        server = _Server(config)
-        running = asyncio.create_task(server.serve(sockets=[listener]))
-        await asyncio.wait_for(server.listens.wait(), timeout=10)
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await running
+    server = _Server(app)
+    running = asyncio.create_task(server.serve_at(host="127.0.0.1", port=0))
+    port = await asyncio.wait_for(server.port, timeout=10)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        await running
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.listens = asyncio.Event()
+class _Server(Server):
+    def __init__(self, app: ASGIApp) -> None:
+        super().__init__(app, gate=gate(probes=PROBES), keep_alive_seconds=5, grace_seconds=5, lifespan=True)
+        self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.listens.set()
+    def listens(self, port: int) -> None:
+        self.port.set_result(port)

@@ -18,6 +18,8 @@ def observed() -> Metrics:
     metrics.set_calls("catalog", in_work=16, waiting=3)
     metrics.count_refusal("catalog", "full")
     metrics.set_embedder_up(True)
+    metrics.connections.set_open("catalog", 1)
+    metrics.connections.count_refusal("catalog", "slow")
     return metrics
 
 
@@ -44,6 +46,8 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_calls_refused_total", "counter", ("lane", "reason")),
         ("formulary_embedder_up", "gauge", ()),
         ("formulary_reembedding_workflows", "gauge", ("state",)),
+        ("formulary_connections", "gauge", ("server",)),
+        ("formulary_connections_refused_total", "counter", ("server", "reason")),
         ("formulary_build_info", "gauge", ("version",)),
     }
 

@@ -91,5 +91,12 @@ async def _serve(settings: "Settings") -> None:
             metrics=catalog.metrics,
             authenticator=authenticator,
         )
-        await serve(app, host=settings.host, port=settings.port, beside=beside)
+        await serve(
+            app,
+            host=settings.host,
+            port=settings.port,
+            beside=beside,
+            settings=settings,
+            metrics=catalog.metrics,
+        )
         hurry_on_signals()

@@ -92,7 +92,14 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
                     await following.enter_async_context(background(follow(catalog, first=report)))
 
             try:
-                await serve(app, host=settings.host, port=settings.port, beside=load)
+                await serve(
+                    app,
+                    host=settings.host,
+                    port=settings.port,
+                    beside=load,
+                    settings=settings,
+                    metrics=catalog.metrics,
+                )
             finally:
                 hurry_on_signals()
 

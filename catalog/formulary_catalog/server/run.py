@@ -3,14 +3,16 @@
 import asyncio
 import contextlib
 import signal
-import socket
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from formulary_catalog.errors import StartupError
+from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.server import Server
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.server.edge import PROBES
+from formulary_catalog.settings import ConnectionSettings
 
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 15  # longer than most clients keep a connection, and than a busy server tells them to wait
@@ -18,7 +20,9 @@ Beside = Callable[[int], Coroutine[Any, Any, None]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
+async def serve(
+    app: ASGIApp, *, host: str, port: int, beside: Beside, settings: ConnectionSettings, metrics: Metrics
+) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running calls and return; a second SIGINT does not wait.
 
     `beside` runs from when it listens, and is cancelled when it stops. It is given the port that is listened on, which
@@ -27,37 +31,26 @@ async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
     Raises:
         StartupError: the address cannot be listened on.
     """
-    listening = _listen(host=host, port=port)
-    config = uvicorn.Config(
-        _given_up_quietly(app),
-        http="httptools",
-        access_log=False,
-        log_config=None,
-        lifespan="on",
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-    )
-    server = _Server(config, beside=lambda: beside(listening.getsockname()[1]))
-    with contextlib.closing(listening):
-        await server.serve(sockets=[listening])
+    gate = Gate(settings, server="catalog", metrics=metrics.connections, probes=PROBES)
+    server = _Server(_given_up_quietly(app), gate=gate, beside=beside)
+    await server.serve_at(host=host, port=port)
     if server.force_exit:  # uvicorn leaves it out then, and the lifespan would end with a traceback
         await server.lifespan.shutdown()
     await server.settle()
 
 
-class _Server(uvicorn.Server):
-    """uvicorn, with work beside it once it listens, and stopping without raising the signal again."""
+class _Server(Server):
+    """The server, with work beside it once it listens, and stopping without raising the signal again."""
 
-    def __init__(self, config: uvicorn.Config, *, beside: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        super().__init__(config)
+    def __init__(self, app: ASGIApp, *, gate: Gate, beside: Beside) -> None:
+        super().__init__(
+            app, gate=gate, keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS, lifespan=True
+        )
         self._beside = beside
         self._working: asyncio.Task[None] | None = None
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._working = asyncio.create_task(self._beside())
+    def listens(self, port: int) -> None:
+        self._working = asyncio.create_task(self._beside(port))
         self._working.add_done_callback(self._stop_if_failed)
 
     async def settle(self) -> None:
@@ -95,23 +88,3 @@ def _given_up_quietly(app: ASGIApp) -> ASGIApp:
                 raise
 
     return called
-
-
-def _listen(*, host: str, port: int) -> socket.socket:
-    """A bound socket; uvicorn's own way ends the whole process when it cannot bind."""
-    try:
-        # The protocol has to be named: asyncio turns off Nagle's algorithm only where it reads TCP, and with it on,
-        # each small answer waits 40 ms for the client's acknowledgement.
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
-        )[0]
-        with contextlib.ExitStack() as undo:
-            listening = undo.enter_context(socket.socket(family, kind, protocol))
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind(address)
-            undo.pop_all()
-    except OSError as error:
-        raise StartupError(
-            f"cannot listen on port {port} of {host}: {error.strerror}; choose another with --port or --host"
-        ) from error
-    return listening

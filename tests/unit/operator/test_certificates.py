@@ -18,6 +18,7 @@ from formulary_operator.issuing import CertificatePair, issue, usable
 from formulary_operator.judging import Judge
 from formulary_operator.serving import served
 from formulary_operator.webhook import run_webhook
+from support.gates import gate
 
 NAMES = ["localhost", "webhook.formulary.svc"]
 NOW = datetime.now(UTC)
@@ -41,7 +42,7 @@ def _written(path: Path, pair: CertificatePair) -> Path:
 
 @asynccontextmanager
 async def _serving(certificate: ServingCertificate) -> AsyncIterator[int]:
-    async with served(Starlette(), host="127.0.0.1", port=0, tls=certificate.context) as port:
+    async with served(Starlette(), host="127.0.0.1", port=0, gate=gate(), tls=certificate.context) as port:
         yield port
 
 
@@ -151,7 +152,9 @@ async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_s
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     certificate = ServingCertificate(directory(tmp_path), seconds=0.02)
-    running = asyncio.create_task(run_webhook(host="127.0.0.1", port=port, certificate=certificate, judge=judge))
+    running = asyncio.create_task(
+        run_webhook(host="127.0.0.1", port=port, gate=gate(), certificate=certificate, judge=judge)
+    )
     pair = issue(NAMES, now=NOW)
     with pytest.raises(ConnectionRefusedError):
         await _is_trusted(port, pair)
