@@ -12,6 +12,7 @@ from formulary_operator.core.tokens import bearer_token, digest, has_expired, is
 from formulary_operator.decisions import Clock, Decision, Decisions
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.reviews import Reviewer
+from formulary_operator.signatures import Signatures
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _NOBODY = Identity(user="formulary:nobody")
@@ -30,6 +31,7 @@ class KubernetesAuthenticator:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._reviewer = Reviewer(client)
+        self._signatures = Signatures(client, clock=clock)
         self._audience = audience
         self._wall_clock = wall_clock
         self._identities: Decisions[Identity | None] = Decisions(clock=clock)
@@ -40,8 +42,8 @@ class KubernetesAuthenticator:
         await self._identities.close()
         await self._authorizer.close()
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
-        """The user whose token this is.
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
+        """The user whose token this is. Callers that are known come before others, whatever strangers do.
 
         Raises:
             NotAuthenticated: there is no token, or the API server does not know it as one for our audience.
@@ -52,7 +54,10 @@ class KubernetesAuthenticator:
             raise self._refusal(token)  # not worth a question: strangers could ask any number of them
         if has_expired(token, now=self._wall_clock()):
             raise self._refusal(token)  # the API server would grant it another minute, and a kept answer even more
-        identity = await self._identities.decide(digest(token), lambda: self._identify(token))
+        question = digest(token)
+        if not self._identities.knows(question) and not await self._signatures.may_be_genuine(token):
+            raise self._refusal(token)
+        identity = await self._identities.decide(question, lambda: self._identify(token), asker=address)
         if identity is None:
             raise self._refusal(token)
         return Caller(name=identity.user, access=KubernetesAccess(identity, self._authorizer))

@@ -46,7 +46,7 @@ class Authorizer:
             # Hardly anybody has a right everywhere, and who has not is asked about in each namespace: that is no news.
             return Decision(value=allowed, lasting=allowed or namespace is None)
 
-        return await self._decisions.decide((identity, right, namespace), ask)
+        return await self._decisions.decide((identity, right, namespace), ask, asker=identity.user)
 
     async def _review(self, identity: Identity, right: Right, *, namespace: str | None) -> bool:
         attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}

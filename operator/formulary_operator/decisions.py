@@ -2,11 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from cachetools import TTLCache
+from cachetools import LRUCache, TTLCache
 
 from formulary_catalog.errors import Unavailable
 
@@ -17,7 +19,10 @@ BRIEF_SECONDS = 5.0
 
 _CAPACITY = 4096
 _QUESTIONS_AT_ONCE = 16
-_MAX_WAITING = 200
+_OF_ONE_ASKER = 4
+_RENEWALS_AT_ONCE = 8
+_MAX_WAITING = 1000
+_MAX_WAITING_OF_ONE_ASKER = 50
 _PATIENCE_SECONDS = 5.0
 _V = TypeVar("_V")
 
@@ -32,20 +37,36 @@ class Decision(Generic[_V]):
     lasting: bool
 
 
+@dataclass(slots=True)
+class _Asker:
+    """Whoever questions are asked for. With its slots taken, its further questions wait for them alone."""
+
+    questions: int = 0
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OF_ONE_ASKER))
+
+
 class Decisions(Generic[_V]):
     """Decisions by question. Brief ones are kept apart: however many there are, they push no lasting one out.
 
-    Errors are never kept.
+    One asker has a part of the questions under way, so that it cannot crowd out others. A question whose answer was
+    lasting before has slots of its own. Errors are never kept.
     """
 
     def __init__(self, *, clock: Clock = time.monotonic) -> None:
         self._lasting: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=LASTING_SECONDS, timer=clock)
         self._brief: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=BRIEF_SECONDS, timer=clock)
         self._asking: dict[Hashable, asyncio.Task[_V]] = {}
+        self._granted_before: LRUCache[Hashable, bool] = LRUCache(_CAPACITY)
+        self._askers: defaultdict[Hashable, _Asker] = defaultdict(_Asker)
         self._slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+        self._slots_for_renewals = asyncio.Semaphore(_RENEWALS_AT_ONCE)
 
-    async def decide(self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]]) -> _V:
-        """The answer to a question, as it is known or as `ask` finds it out.
+    def knows(self, question: Hashable) -> bool:
+        """Whether the question has an answer that is kept, or had one that granted something."""
+        return question in self._lasting or question in self._brief or question in self._granted_before
+
+    async def decide(self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]], *, asker: Hashable) -> _V:
+        """The answer to a question, as it is known or as `ask` finds it out. `asker` is whom it is asked for.
 
         Raises:
             Unavailable: it was not found out within five seconds, or too many questions wait already.
@@ -55,10 +76,7 @@ class Decisions(Generic[_V]):
             return known.value
         asking = self._asking.get(question)
         if asking is None:
-            if len(self._asking) >= _MAX_WAITING:
-                raise Unavailable("too many callers are being checked at once; retry in a few seconds")
-            asking = self._asking[question] = asyncio.create_task(self._ask(question, ask))
-            asking.add_done_callback(lambda done: self._done(question, done))
+            asking = self._begin(question, ask, asker=asker)
         # Shielded: who gives up does not take the answer away from the others.
         return await asyncio.shield(asking)
 
@@ -69,18 +87,43 @@ class Decisions(Generic[_V]):
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
 
-    async def _ask(self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]]) -> _V:
+    def _begin(
+        self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]], *, asker: Hashable
+    ) -> "asyncio.Task[_V]":
+        renewed = question in self._granted_before
+        waiting = self._askers[asker].questions if asker in self._askers else 0
+        if not renewed and (len(self._asking) >= _MAX_WAITING or waiting >= _MAX_WAITING_OF_ONE_ASKER):
+            raise Unavailable("too many callers are being checked at once; retry in a few seconds")
+        self._askers[asker].questions += 1
+        slots = (self._slots_for_renewals,) if renewed else (self._askers[asker].slots, self._slots)
+        asking = self._asking[question] = asyncio.create_task(self._ask(question, ask, slots=slots))
+        asking.add_done_callback(lambda done: self._done(question, done, asker=asker))
+        return asking
+
+    async def _ask(
+        self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]], *, slots: Sequence[asyncio.Semaphore]
+    ) -> _V:
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS), self._slots:
+            async with asyncio.timeout(_PATIENCE_SECONDS), AsyncExitStack() as taken:
+                for slot in slots:
+                    await taken.enter_async_context(slot)
                 decision = await ask()
         except TimeoutError:
             raise Unavailable(
                 "the Kubernetes API did not say in time who calls and what it may do; retry in a few seconds"
             ) from None
-        (self._lasting if decision.lasting else self._brief)[question] = decision
+        if decision.lasting:
+            self._lasting[question] = decision
+            self._granted_before[question] = True
+        else:
+            self._brief[question] = decision
+            self._granted_before.pop(question, None)
         return decision.value
 
-    def _done(self, question: Hashable, task: "asyncio.Task[_V]") -> None:
+    def _done(self, question: Hashable, task: "asyncio.Task[_V]", *, asker: Hashable) -> None:
         del self._asking[question]
+        self._askers[asker].questions -= 1
+        if self._askers[asker].questions == 0:
+            del self._askers[asker]
         if not task.cancelled():
             task.exception()  # seen, even if everybody who waited for it has gone

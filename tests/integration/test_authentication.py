@@ -53,7 +53,7 @@ CALLERS = KnownCallers(
 class Undecided:
     """An authenticator that cannot ask anybody."""
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         raise Unavailable("callers cannot be checked; retry in a few seconds")
 
     async def check(self) -> None:
@@ -63,7 +63,7 @@ class Undecided:
 class Strict:
     """An authenticator to which every header is malformed, and whose refusal quotes in all ways."""
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         raise NotAuthenticated('the header is "odd" \r \n \\ ü; send another', problem="invalid_request")
 
     async def check(self) -> None:
@@ -73,7 +73,7 @@ class Strict:
 class Broken:
     """An authenticator with a bug."""
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         raise RuntimeError(f"cannot read {authorization}")
 
     async def check(self) -> None:

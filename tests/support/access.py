@@ -47,7 +47,7 @@ class KnownCallers:
     def __init__(self, **callers: Rights) -> None:
         self._callers = callers
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         name = "".join(authorization).removeprefix("Bearer ")
         if name not in self._callers:
             raise NotAuthenticated("the call has no token that is known here; send one")

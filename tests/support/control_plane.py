@@ -9,6 +9,7 @@ import os
 import platform
 import secrets
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -186,6 +187,14 @@ class ControlPlane(Cluster):
         _end(self._api_server, kill=kill)
         self._api_server = None
 
+    def stand_still(self) -> None:
+        """From now on the API server takes requests and answers none."""
+        self._send(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """End its standing still."""
+        self._send(signal.SIGCONT)
+
     def forget_history(self) -> None:
         """Restart the API server without what was before now: it answers 410 to a watch from an older revision."""
         self.stop_api_server()
@@ -203,6 +212,10 @@ class ControlPlane(Cluster):
             and (not verbs or request.verb in verbs)
             and resource in ("", request.resource)
         ]
+
+    def _send(self, order: signal.Signals) -> None:
+        assert self._api_server is not None
+        self._api_server.send_signal(order)
 
     @property
     def _etcd_url(self) -> str:

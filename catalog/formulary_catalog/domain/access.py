@@ -82,8 +82,10 @@ class Caller:
 class Authenticator(Protocol):
     """Tells who a call comes from."""
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         """The caller, by the values of its `Authorization` headers; usually there is one, or none.
+
+        `address` is where the call comes from; it proves nothing.
 
         Raises:
             NotAuthenticated: they prove nothing.

@@ -1,6 +1,6 @@
 """HTTP/1.1 of one connection, with bounds: size and number of headers, and the time until a request is complete.
 
-uvicorn has such bounds for h11 alone, and answers twice as slowly with it. What is checked here per request is a few
+uvicorn has such bounds for h11 alone, which costs more per request. What is checked here per request is a few
 comparisons; time is looked after once a second by the gate.
 """
 
@@ -41,6 +41,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.due = WORKED_ON
         self._gate = gate
         self._max_headers = gate.settings.max_headers
+        self._patience = gate.settings.request_seconds
         self._max_head = gate.settings.max_header_bytes
         self._unused = 0
         """Bytes that have arrived since something was made of them: of a head, of trailers, of chunk extensions."""
@@ -48,7 +49,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        self.due = self._gate.now + self._gate.settings.request_seconds
+        self.due = self._gate.now + self._patience
         place = self._gate.enter(self)
         if place is Place.NONE:
             transport.abort()
@@ -77,14 +78,18 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if self.cycle is None or self.cycle.response_complete:
-            self.due = self._gate.now + self._gate.settings.request_seconds
+            self.due = self._gate.now + self._patience
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """In place of uvicorn's, which it repeats: it is what a request calls most."""
         if len(self.headers) >= self._max_headers:
             raise _Refused(
                 "headers", status=431, message=f"the request has more than {self._max_headers} headers; send fewer"
             )
-        super().on_header(name, value)
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         if self._unused > self._max_head and self._size_of_head() > self._max_head:
@@ -102,7 +107,10 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._unused = 0
         super().on_message_complete()
-        self._set_due()
+        if self.cycle.response_complete:
+            self._set_due()
+        else:
+            self.due = WORKED_ON
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -111,7 +119,7 @@ class HttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client does not read its answer."""
         super().pause_writing()
-        self.due = self._gate.now + self._gate.settings.request_seconds
+        self.due = self._gate.now + self._patience
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -122,10 +130,8 @@ class HttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             self.transport.abort()
         elif self._unused:
-            seconds = self._gate.settings.request_seconds
-            self._refuse(
-                _Refused("slow", status=408, message=f"the request did not arrive within {seconds:g} s; send it again")
-            )
+            message = f"the request did not arrive within {self._patience:g} s; send it again"
+            self._refuse(_Refused("slow", status=408, message=message))
         else:
             self._gate.refused("slow", address=self.address)
             self._close()
@@ -136,11 +142,11 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _set_due(self) -> None:
         """As the request stands that came last."""
-        cycle, settings = self.cycle, self._gate.settings
+        cycle = self.cycle
         if cycle is None or cycle.response_complete:
-            self.due = self._gate.now + self.timeout_keep_alive + settings.request_seconds
+            self.due = self._gate.now + self.timeout_keep_alive + self._patience
         elif cycle.more_body:
-            self.due = self._gate.now + settings.request_seconds
+            self.due = self._gate.now + self._patience
         else:
             self.due = WORKED_ON
 

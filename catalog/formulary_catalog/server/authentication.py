@@ -38,8 +38,9 @@ class Identification:
     async def of(self, scope: Scope) -> Caller | JSONResponse:
         """The caller, or the refusal to send."""
         authorization = Headers(scope=scope).getlist("authorization")
+        address = (scope.get("client") or ("",))[0]
         try:
-            return await self._authenticator.authenticate(authorization)
+            return await self._authenticator.authenticate(authorization, address=address)
         except Exception as error:
             failure = secret_failure_of(error)
             headers = None
@@ -66,7 +67,7 @@ def _challenge(error: NotAuthenticated) -> str:
 class Anybody:
     """Asks for nothing: everyone who can connect is the local caller."""
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         return LOCAL
 
     async def check(self) -> None:
@@ -80,9 +81,9 @@ class Counted:
         self._authenticator = authenticator
         self._metrics = metrics
 
-    async def authenticate(self, authorization: Sequence[str]) -> Caller:
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         try:
-            caller = await self._authenticator.authenticate(authorization)
+            caller = await self._authenticator.authenticate(authorization, address=address)
         except NotAuthenticated:
             self._metrics.count_auth_decision(_CHECK, "denied")
             raise

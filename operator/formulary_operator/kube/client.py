@@ -15,6 +15,8 @@ from lightkube.core.exceptions import ConfigError
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_operator.api.names import Resource
 
+_ACCEPTED = "application/json, application/jwk-set+json"
+"""The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
 _SECONDS = 10.0
 
@@ -180,7 +182,7 @@ class KubeClient:
                 path,
                 params=dict(query) if query else None,
                 content=json.dumps(body).encode() if body is not None else None,
-                headers={"Content-Type": content_type, "Accept": "application/json"},
+                headers={"Content-Type": content_type, "Accept": _ACCEPTED},
             )
         except (httpx2.HTTPError, ConfigError, OSError) as error:
             raise KubernetesUnavailable(
