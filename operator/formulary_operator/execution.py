@@ -111,7 +111,7 @@ class Execution:
         try:
             await self._client.create(engine.resource.path(namespace=run.namespace), manifest, dry_run=True)
         except KubernetesRefused as error:
-            message = f"the {engine.resource.kind} would not be created: {error}"
+            message = f"the {engine.resource.kind} would not be created: {error}{_way_in(error, run)}"
             return await self._end(run, Phase.FAILED, _reason(error), message, manifest=manifest)
         if run.degraded:
             message = str(run.decision.get("message") or run.message)
@@ -161,7 +161,7 @@ class Execution:
                 message = f"{kind} {run.id} cannot be looked at, so that how it ended cannot be told: {error}"
                 raise _CannotRun(Reason.RUN_FAILED, message) from error
             if await self._client.offers(engine.resource):
-                message = f"the {kind} of the run cannot be looked for: {error}"
+                message = f"the {kind} of the run cannot be looked for: {error}{_way_in(error, run)}"
                 raise _CannotRun(Reason.START_FAILED, message) from error
             raise _CannotRun(Reason.ENGINE_UNAVAILABLE, _not_served(engine)) from error
         return found if found is not None and _is_noted(run, found) else None
@@ -257,6 +257,16 @@ def _reason(error: KubernetesRefused) -> Reason:
     """Why nothing could be created: a 404 that names no object says that the kind is not served."""
     unserved = error.status == 404 and not error.about
     return Reason.ENGINE_UNAVAILABLE if unserved else Reason.START_FAILED
+
+
+def _way_in(error: KubernetesRefused, run: Invocation) -> str:
+    """What to do about rights that are missing: namespaces have to let runs happen."""
+    if error.status != 403:
+        return ""
+    return (
+        f"; namespace {run.namespace} lets nothing be run in it yet: its admin can let the operator in "
+        "(execution.namespaces of the chart, or a RoleBinding as docs/install.md shows)"
+    )
 
 
 def _not_served(engine: Engine) -> str:

@@ -41,6 +41,35 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {**charts.EXTERNAL, "catalog": {"watchNamespaces": ["payments"]}},
         "leaves out formulary, the shared namespace",
     ),
+    "runs in the release's namespace": (
+        {**charts.EXTERNAL, "execution": {"namespaces": ["formulary"]}},
+        "nothing may be run in formulary",
+    ),
+    "runs in a namespace of Kubernetes": (
+        {**charts.EXTERNAL, "execution": {"runsNamespace": "kube-system"}},
+        "nothing may be run in kube-system",
+    ),
+    "runs where nobody watches": (
+        {
+            **charts.EXTERNAL,
+            "catalog": {"watchNamespaces": ["formulary"]},
+            "execution": {"namespaces": ["payments"]},
+        },
+        "execution.namespaces lists payments, which catalog.watchNamespaces leaves out",
+    ),
+    "some namespaces and all of them": (
+        {**charts.EXTERNAL, "execution": {"namespaces": ["payments"], "clusterWide": True}},
+        "set one of the two",
+    ),
+    "all namespaces with roles in some": (
+        {
+            **charts.EXTERNAL,
+            "catalog": {"watchNamespaces": ["formulary"]},
+            "rbac": {"scope": "namespace"},
+            "execution": {"clusterWide": True},
+        },
+        "list execution.namespaces instead",
+    ),
     "one pod that scales": (
         {**charts.EXTERNAL, "allInOne": True, "server": {"autoscaling": {"enabled": True}}},
         "disable one of the two",

@@ -22,7 +22,11 @@ OPERATOR = CATALOG | {
     ("formulary.dev", "workflowinvocations/status", (), ("patch",)),
     ("formulary.dev", "governancecontracts/status", (), ("patch",)),
     ("formulary.dev", "invocationapprovals/status", (), ("patch",)),
-    ("", "secrets", (), ("create",)),
+}
+RUNS = {
+    ("", "secrets", (), ("create", "get")),
+    ("", "configmaps", (), ("get",)),
+    ("", "serviceaccounts", (), ("get",)),
     ("batch", "jobs", (), RUN),
     ("", "pods", (), ("list",)),
 }
@@ -50,7 +54,8 @@ def granted(objects: list[charts.Object]) -> dict[tuple[str, str], set[tuple[Any
             continue
         namespace = binding["metadata"].get("namespace", "")
         (subject,) = binding["subjects"]
-        rules = roles[binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"]]
+        kind = binding["roleRef"]["kind"]
+        rules = roles[kind, "" if kind == "ClusterRole" else namespace, binding["roleRef"]["name"]]
         found.setdefault((subject["name"], namespace), set()).update(
             (group, resource, tuple(rule.get("resourceNames", ())), tuple(rule["verbs"]))
             for rule in rules
@@ -65,7 +70,36 @@ def test_by_default_the_operator_watches_everywhere_and_the_server_only_asks() -
         ("formulary-server", ""): SERVER,
         ("formulary-operator", ""): OPERATOR,
         ("formulary-operator", "formulary"): LEASE,
+        ("formulary-operator", "formulary-runs"): RUNS,
     }
+
+
+def test_each_namespace_that_lets_it_gives_the_operator_what_runs_need_and_no_other_does() -> None:
+    objects = charts.render({**charts.EXTERNAL, "execution": {"namespaces": ["shop", "payments", "shop"]}})
+
+    found = {namespace for (_, namespace), rules in granted(objects).items() if RUNS & rules}
+    assert found == {"shop", "payments", "formulary-runs"}
+    assert charts.only(objects, "Namespace", "formulary-runs")["metadata"]["annotations"]["helm.sh/resource-policy"]
+
+
+def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
+    values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
+
+    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | RUNS
+    assert "WARNING" in _notes(values)
+    assert "WARNING" not in _notes(charts.EXTERNAL)
+
+
+def test_the_notes_say_how_a_namespace_lets_the_operator_run_something() -> None:
+    notes = _notes(charts.EXTERNAL)
+
+    assert "--clusterrole=formulary-formulary-runs --serviceaccount=formulary:formulary-operator" in notes
+    assert "kubectl -n NAMESPACE create rolebinding" not in _notes(CI["open"])
+
+
+def test_an_upgrade_says_that_runs_have_to_be_let() -> None:
+    assert "This one cannot: let workflows be run" in _notes(charts.EXTERNAL, upgrade=True)
+    assert "This one cannot: let workflows be run" not in _notes(charts.EXTERNAL)
 
 
 def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
@@ -73,8 +107,9 @@ def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
     lease = {(group, resource, (name,) if names else (), verbs) for group, resource, names, verbs in LEASE}
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER,
-        ("default", "catalog"): OPERATOR | OTHER_ENGINES,
-        ("default", "payments"): OPERATOR | OTHER_ENGINES,
+        ("default", "catalog"): OPERATOR,
+        ("default", "payments"): OPERATOR | RUNS | OTHER_ENGINES,
+        ("default", "catalog-runs"): OPERATOR | RUNS | OTHER_ENGINES,
         ("default", "formulary"): lease,
         ("holmesgpt", "payments"): {("formulary.dev", "workflowinvocations", (), ("create", *WATCH))},
     }
@@ -148,6 +183,12 @@ def test_where_nothing_is_run_nobody_is_given_rights_on_runs() -> None:
     roles = [o for o in charts.render(CI["open"]) if o["kind"] in ("Role", "ClusterRole")]
 
     assert not [role for role in roles for rule in role["rules"] if "formulary.dev" in rule["apiGroups"]]
+
+
+def _notes(values: dict[str, Any], *, upgrade: bool = False) -> str:
+    """What Helm prints after the install or the upgrade, on one line."""
+    (notes,) = [text for path, text in charts.templates(values, upgrade=upgrade).items() if path.endswith("NOTES.txt")]
+    return " ".join(notes.split())
 
 
 def _resources(role: charts.Object) -> set[str]:

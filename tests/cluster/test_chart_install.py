@@ -135,7 +135,7 @@ def test_a_webhook_keeps_the_authority_that_the_operator_gave_it(bare: ControlPl
 @pytest.mark.parametrize("name", ["namespaced", "open"])
 def test_the_api_server_takes_every_object_it_knows(bare: ControlPlane, release: Release, name: str) -> None:
     values = charts.ci_values()[name]
-    for namespace in values.get("catalog", {}).get("watchNamespaces", []):
+    for namespace in (*values.get("catalog", {}).get("watchNamespaces", []), "catalog-runs"):
         bare.create_namespace(namespace)
 
     # The CRDs of other operators are not here.

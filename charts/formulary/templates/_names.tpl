@@ -6,13 +6,25 @@
 {{- .Values.fullnameOverride | default $full | trunc 42 | trimSuffix "-" -}}
 {{- end -}}
 
+{{/* Where the release's objects are. */}}
+{{- define "formulary.namespace" -}}
+{{- .Values.namespaceOverride | default .Release.Namespace -}}
+{{- end -}}
+
 {{/* Name of an object that belongs to no namespace, so that two releases of one name do not collide. */}}
 {{- define "formulary.clusterName" -}}
-{{- printf "%s-%s" .Release.Namespace (include "formulary.fullname" .) -}}
+{{- printf "%s-%s" (include "formulary.namespace" .) (include "formulary.fullname" .) -}}
 {{- end -}}
 
 {{- define "formulary.catalogNamespace" -}}
-{{- .Values.catalog.namespace | default .Release.Namespace -}}
+{{- .Values.catalog.namespace | default (include "formulary.namespace" .) -}}
+{{- end -}}
+
+{{/* The namespaces that are watched, as JSON; none for all. Runs about cluster-scoped targets belong to these. */}}
+{{- define "formulary.watchedNamespaces" -}}
+{{- $runs := .Values.execution.enabled | ternary .Values.execution.runsNamespace "" -}}
+{{- $watched := .Values.catalog.watchNamespaces -}}
+{{- empty $watched | ternary (list) (append $watched $runs | uniq | compact) | toJson -}}
 {{- end -}}
 
 {{/* The pods that serve, and those that operate; one and the same with allInOne. */}}
@@ -63,7 +75,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{/* Name, namespace and labels of an object: {root, component, suffix}; no suffix for the bare name. */}}
 {{- define "formulary.metadata" -}}
 name: "{{ include "formulary.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}"
-namespace: {{ .root.Release.Namespace | quote }}
+namespace: {{ include "formulary.namespace" .root | quote }}
 labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}
@@ -76,5 +88,5 @@ labels:
 {{- end -}}
 
 {{- define "formulary.url" -}}
-{{- printf "http://%s.%s.svc:%d" (include "formulary.fullname" .) .Release.Namespace (.Values.server.service.port | int64) -}}
+{{- printf "http://%s.%s.svc:%d" (include "formulary.fullname" .) (include "formulary.namespace" .) (.Values.server.service.port | int64) -}}
 {{- end -}}

@@ -8,7 +8,7 @@
     - name: FORMULARY_CATALOG_NAMESPACE
       value: {{ include "formulary.catalogNamespace" . | quote }}
     - name: FORMULARY_WATCH_NAMESPACES
-      value: {{ .Values.catalog.watchNamespaces | join "," | quote }}
+      value: {{ include "formulary.watchedNamespaces" . | fromJsonArray | join "," | quote }}
     - name: FORMULARY_WORKERS
       value: {{ .Values.operator.workers | int64 | quote }}
     - name: FORMULARY_RESYNC_SECONDS
@@ -51,7 +51,7 @@
       value: {{ .Values.operator.logLevel | quote }}
     {{- if .Values.webhook.enabled }}
     - name: FORMULARY_OPERATOR_USER
-      value: system:serviceaccount:{{ .Release.Namespace }}:{{ include "formulary.operatorAccount" . }}
+      value: system:serviceaccount:{{ include "formulary.namespace" . }}:{{ include "formulary.operatorAccount" . }}
     - name: FORMULARY_WEBHOOK_PORT
       value: "9443"
     {{- if eq .Values.webhook.certificates "cert-manager" }}

@@ -1,4 +1,7 @@
-{{/* A binding: {root, component, name, kind, role, namespace, account}; no namespace for the whole cluster. */}}
+{{/*
+A binding: {root, component, name, namespace, account}; no namespace for the whole cluster. With clusterRole it binds
+the ClusterRole of this name in the namespace.
+*/}}
 {{- define "formulary.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ empty .namespace | ternary "ClusterRoleBinding" "RoleBinding" }}
@@ -11,12 +14,12 @@ metadata:
     {{- include "formulary.labels" . | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
-  kind: {{ empty .namespace | ternary "ClusterRole" "Role" }}
+  kind: {{ or (empty .namespace) (hasKey . "clusterRole") | ternary "ClusterRole" "Role" }}
   name: {{ .name | quote }}
 subjects:
   - kind: ServiceAccount
     name: {{ .account | quote }}
-    namespace: {{ .root.Release.Namespace | quote }}
+    namespace: {{ include "formulary.namespace" .root | quote }}
 {{- end -}}
 
 {{/* A role: {root, component, name, namespace, rules as text}; no namespace for the whole cluster. */}}
@@ -70,7 +73,7 @@ rules:
 {{- end }}
 {{- end -}}
 
-{{/* What the operator does to run something. Jobs and the like it makes by name and never changes. */}}
+{{/* What the operator reads and records of runs, rules and approvals; it starts nothing. */}}
 {{- define "formulary.executionRules" -}}
 - apiGroups: [formulary.dev]
   resources: [workflowinvocations]
@@ -81,10 +84,19 @@ rules:
 - apiGroups: [formulary.dev]
   resources: [workflowinvocations/status, governancecontracts/status, invocationapprovals/status]
   verbs: [patch]
-{{- /* Values of sensitive parameters; what is in other Secrets it cannot read. */}}
+{{- end -}}
+
+{{/*
+What the operator does to run something, in the namespaces that let it. Jobs and the like it makes by name and never
+changes. What a run names is read for its label only; whoever may create Jobs could mount it anyhow.
+*/}}
+{{- define "formulary.runsRules" -}}
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [create]
+  verbs: [create, get]
+- apiGroups: [""]
+  resources: [configmaps, serviceaccounts]
+  verbs: [get]
 {{- if has "job" .Values.execution.engines }}
 - apiGroups: [batch]
   resources: [jobs]

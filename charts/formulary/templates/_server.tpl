@@ -1,7 +1,7 @@
 {{/* The container of the server. */}}
 {{- define "formulary.serverContainer" -}}
 {{- $name := include "formulary.fullname" . -}}
-{{- $host := printf "%s.%s" $name .Release.Namespace -}}
+{{- $host := printf "%s.%s" $name (include "formulary.namespace" .) -}}
 {{- $hosts := list $name $host (printf "%s.svc" $host) (printf "%s.svc.cluster.local" $host) -}}
 - {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
   command: [formulary, serve]
