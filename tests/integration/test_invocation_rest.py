@@ -159,7 +159,7 @@ async def test_a_denied_run_names_its_rule(http: httpx.AsyncClient, dsn: str) ->
 async def test_what_is_no_request_is_a_json_rpc_error(
     http: httpx.AsyncClient, content: bytes, status: int, code: int, rpc_id: Any
 ) -> None:
-    response = await http.post(INVOKE, content=content)
+    response = await http.post(INVOKE, content=content, headers={"Content-Type": "application/json"})
 
     error_of(response, status=status, code=code)
     assert response.json()["id"] == rpc_id

@@ -225,7 +225,7 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
 async def test_a_bad_body_is_refused_with_the_field_at_fault(
     http: httpx.AsyncClient, content: bytes, field: str
 ) -> None:
-    response = await http.post(SEARCH, content=content)
+    response = await http.post(SEARCH, content=content, headers={"Content-Type": "application/json"})
 
     assert response.status_code == 400
     assert error_of(response)["code"] == -32002

@@ -77,7 +77,7 @@ def test_the_address_listened_on_is_a_name_unless_it_is_every_address() -> None:
 
 @pytest.mark.parametrize("path", ["/api/v1/workflows/search", "/api/v1/selections", "/nothing"])
 async def test_a_body_over_the_limit_is_refused_on_every_path(url: str, path: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx.AsyncClient(base_url=url, headers={"Content-Type": "application/json"}) as http:
         over = await http.post(path, content=b"x" * (MAX_BODY_BYTES + 1))
         within = await http.post(path, content=b"x" * MAX_BODY_BYTES)
 
@@ -212,7 +212,10 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
 
 async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(edge, "_BODY_SECONDS", 0.05)
-    head = b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{"
+    head = (
+        b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 10\r\n\r\n{"
+    )
 
     assert b" 408 " in await _raw(url, head)
     late = await _raw(url, head.replace(b"/api/v1/workflows/search", b"/mcp"))

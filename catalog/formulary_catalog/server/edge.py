@@ -16,9 +16,18 @@ from formulary_catalog.server.callers import with_caller
 from formulary_catalog.server.hosts import HostRule
 from formulary_catalog.server.json_text import parsed
 from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
-from formulary_catalog.server.replies import MCP_PATH, busy_reply, error_reply
+from formulary_catalog.server.replies import (
+    INVOKE_PATH,
+    MCP_PATH,
+    SEARCH_PATH,
+    SELECTIONS_PATH,
+    busy_reply,
+    error_reply,
+)
 
 MAX_BODY_BYTES = 64 * 1024
+POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
+"""These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
 
@@ -66,6 +75,10 @@ class Edge:
 
     async def _call(self, scope: Scope, receive: Receive, send: Send, *, caller: str) -> None:
         path = scope["path"]
+        # The SDK looks at it for MCP.
+        if scope["method"] == "POST" and path != MCP_PATH and not _is_json(scope):
+            await _not_json(path)(scope, receive, send)
+            return
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 body = await _read_body(receive)
@@ -105,18 +118,33 @@ class Edge:
                 code=_INPUT_INVALID,
                 message="pages of this Origin may not call; add its host to FORMULARY_ALLOWED_HOSTS",
             )
-        if path == MCP_PATH and scope["method"] != "POST":
+        if path in POSTED and scope["method"] != "POST":
             return error_reply(
                 path=path,
                 status=405,
-                code=_INVALID_REQUEST,
-                message=f"{MCP_PATH} takes POST only: there are no sessions and no standing streams",
+                code=_INVALID_REQUEST if path == MCP_PATH else _INPUT_INVALID,
+                message=f"{path} takes POST only",
                 headers={"Allow": "POST"},
             )
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
             return _too_large(path)
         return None
+
+
+def _is_json(scope: Scope) -> bool:
+    """Nothing else is taken: what a page of another site may send without being asked about first is never JSON."""
+    content_type = Headers(scope=scope).get("content-type", "")
+    return content_type.partition(";")[0].strip().casefold() == "application/json"
+
+
+def _not_json(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=415,
+        code=_INPUT_INVALID,
+        message="the body must be JSON; send it with the header `Content-Type: application/json`",
+    )
 
 
 async def _read_body(receive: Receive) -> bytes | None:

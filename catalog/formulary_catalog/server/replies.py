@@ -11,6 +11,8 @@ from formulary_catalog.errors import Overloaded
 
 MCP_PATH = "/mcp"
 INVOKE_PATH = "/api/v1/invoke"
+SEARCH_PATH = "/api/v1/workflows/search"
+SELECTIONS_PATH = "/api/v1/selections"
 _RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
 _WORTH_RETRYING = frozenset({408, 503})
 
