@@ -31,7 +31,7 @@ router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
     operation_id="search_workflows",
     summary="Search the catalog",
     response_model=SearchAnswer,
-    responses=error_responses(413),
+    responses=error_responses(413, 415),
     openapi_extra=SEARCH_OPERATION,
 )
 async def search(request: Request) -> Response:
@@ -101,7 +101,7 @@ async def get_workflow(
     operation_id="record_selection",
     summary="Record the chosen workflow",
     response_model=SelectionReceipt,
-    responses=error_responses(404, 413),
+    responses=error_responses(404, 413, 415),
     openapi_extra=SELECTION_OPERATION,
 )
 async def record_selection(request: Request) -> Response:

@@ -120,7 +120,7 @@ async def get_workflow_status(
     operation_id="approve_invocation",
     summary="Approve or reject a run",
     response_model=InvocationAnswer,
-    responses=error_responses(404, 413),
+    responses=error_responses(404, 413, 415),
     openapi_extra=APPROVAL_OPERATION,
 )
 async def approve_invocation(request: Request, invocation_id: _InvocationId) -> Response:

@@ -53,7 +53,7 @@ _STATUSES = {
 }
 INVOKE_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": RpcErrorAnswer, "description": _STATUSES.get(status) or meaning(status)}
-    for status in (400, 401, 403, 404, 408, 413, 421, 429, 500, 503)
+    for status in (400, 401, 403, 404, 408, 413, 415, 421, 429, 500, 503)
 }
 
 
