@@ -227,6 +227,13 @@ async def test_the_highest_version_is_served_and_removing_it_serves_the_next(man
     assert await manifests.served() == {"a": "1.0.0"}
 
 
+async def test_one_version_that_is_suspended_in_one_file_and_not_in_another_is_refused(manifests: Manifests) -> None:
+    manifests.write("a.yaml", workflow("a", suspend=True))
+    manifests.write("b.yaml", workflow("a"))
+    report = await manifests.load()
+    assert [rejection.field for rejection in report.rejections] == ["spec.version"]
+
+
 async def test_switching_suspend_takes_effect_without_a_new_version(manifests: Manifests) -> None:
     manifests.write("a.yaml", workflow("a"))
     await manifests.load()

@@ -163,6 +163,17 @@ async def test_suspending_and_resuming_needs_no_new_version(workflows: CatalogWr
         await workflows.apply(_version("1.0.0", what="Deletes it.", suspend=True))
 
 
+async def test_one_version_id_is_left_after_suspending_and_back_however_it_is_written(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    running = _version("1.0.0")
+    spellings: tuple[dict[str, bool], ...] = ({}, {"suspend": True}, {"suspend": False}, {"suspend": True}, {})
+    for spelling in spellings:
+        await workflows.apply(_version("1.0.0", **spelling))
+    found = await service.details("restart", context=NOWHERE, caller=CALLER)
+    assert [(line.version_id, line.status) for line in found.versions] == [(running.version_id, "Active")]
+
+
 async def test_removing_ends_serving_and_reading_but_keeps_the_rows(
     workflows: CatalogWriter, service: CatalogService
 ) -> None:

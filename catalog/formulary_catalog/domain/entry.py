@@ -27,7 +27,8 @@ class CatalogEntry:
     """One valid workflow version, ready to be stored.
 
     `text_hash` names the embedded text, whatever the workflow. `index_hash` stands for all that is derived for
-    searching, so that rows which an earlier release derived in another way are noticed and written again.
+    searching, so that rows which an earlier release derived in another way are noticed and written again. `document`
+    is the content that `content_hash` stands for: without `suspend`, which says how it is served.
     """
 
     workflow: RemediationWorkflow
@@ -80,14 +81,15 @@ def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace
     namespace = workflow.metadata.namespace or default_namespace
     name = workflow.metadata.name
     _require_storable(document, source=source)
+    content = {part: value for part, value in document["spec"].items() if part != "suspend"}
     return CatalogEntry(
         workflow=workflow,
         namespace=namespace,
         content_hash=content_hash(
-            api_version=workflow.api_version, kind=workflow.kind, namespace=namespace, name=name, spec=document["spec"]
+            api_version=workflow.api_version, kind=workflow.kind, namespace=namespace, name=name, spec=content
         ),
         source=source,
-        document=document,
+        document={**document, "spec": content},
         labels=labels_of(workflow.spec, name=name),
         embedding_text=embedding_text(workflow.spec, name=name),
         lexical_texts=lexical_texts(workflow.spec, name=name),

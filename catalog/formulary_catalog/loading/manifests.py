@@ -102,7 +102,7 @@ def _add_workflow(
     if first is entry:
         return
     named = f"{entry.namespace}/{entry.name} {entry.version}"
-    if first.content_hash != entry.content_hash:
+    if (first.content_hash, first.workflow.spec.suspend) != (entry.content_hash, entry.workflow.spec.suspend):
         raise VersionImmutable(
             f"{entry.source}: spec.version: {named} is also in {first.source} with other content, which is served; "
             "raise spec.version or remove one",
