@@ -1,6 +1,7 @@
 """A cluster in which the existing ecosystem's CRDs were there first: its schema, without our fields."""
 
 import copy
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from support import control_plane as planes
-from support.asking import finds
+from support.asking import finds, search
 from support.cluster import condition, fetch, install_kinds, new_operator_account
 from support.control_plane import ControlPlane
 from support.operator_process import operator, server
@@ -37,6 +38,9 @@ def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and
     theirs = copy.deepcopy(ours)
     theirs["metadata"]["name"] = "gitops-revert-theirs"
     theirs["spec"]["customLabels"] = {"team": "search"}
+    fields = {"riskLevel": "high", "steps": [{"name": "revert", "command": "git revert HEAD"}]}
+    # In the spec, kubectl would refuse them and the API server drop them.
+    theirs["metadata"]["annotations"] = {"formulary.dev/spec": json.dumps(fields)}
     upstream.apply(ours, theirs, other, incident, namespace="shop")
     with (
         operator(dsn=database, kubeconfig=account.kubeconfig, resync_seconds="1") as watching,
@@ -50,6 +54,12 @@ def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and
         assert finds(serving.url, "gitops-revert", headers=headers)
         assert finds(serving.url, "gitops-revert-theirs")
         assert not finds(serving.url, "gitops-revert-theirs", headers=headers)
+        ((stored,),) = fetch(
+            database, "select document -> 'spec' from formulary.workflow_version where name ~ 'theirs'"
+        )
+        assert json.loads(stored).items() >= fields.items()
+        answer = search(serving.url, "revert the commit", signal_type="OOMKilled")
+        assert not any("spelling" in note for note in answer["notes"])
 
         wait_until(lambda: len(watching.events("resynced")) > 3, what="a few resyncs")
         document = upstream.get("rw", "gitops-revert", "--namespace=shop")

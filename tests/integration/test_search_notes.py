@@ -32,6 +32,18 @@ async def test_a_label_value_that_nobody_declares_is_named_even_where_it_exclude
     assert not _says(anything, "check the spelling")
 
 
+async def test_a_value_is_not_called_misspelt_in_a_dimension_in_which_nobody_declares_anything(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    document = manifest.workflow("restart")
+    document["spec"]["labels"] |= {"signalType": [], "component": ["*"]}  # as upstream's CRD and manifests have it
+    await fill(workflows, [document])
+    labels = {"signal_type": ["OOMKilled"], "component": ["v1/Pod"], "risk_tolerance": ["low"]}
+    answer = await service.search(search_request(query="restart", labels=labels), caller=CALLER)
+    assert answer.total_results == 1
+    assert not _says(answer, "check the spelling")
+
+
 async def test_a_weak_match_is_said_to_be_one_even_where_some_are_left_out(
     service: CatalogService, workflows: CatalogWriter, embedder: Embedder
 ) -> None:

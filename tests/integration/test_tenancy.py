@@ -42,6 +42,7 @@ TABLES = (
     "leadership",
     "request_context",
     "sealed_constraints",
+    "sweep_refusal",
     "tenant",
     "trace_checkpoint",
     "trace_event",
@@ -150,7 +151,8 @@ async def test_what_is_in_use_elsewhere_changes_nothing_here(
     labels = manifest.workflow("")["spec"]["labels"]
     theirs = manifest.workflow("theirs", labels=labels | {"signalType": ["BetaAlert"], "riskTolerance": ["betalow"]})
     await fill(workflows, [theirs], namespace="beta")
-    await fill(workflows, [manifest.workflow("mine")], namespace="alpha")
+    other = manifest.workflow("other", labels=labels | {"riskTolerance": ["alphalow"]})
+    await fill(workflows, [manifest.workflow("mine"), other], namespace="alpha")
     await contexts.save(RequestContext(namespace="alpha", name="oom", remediation_id="rr-alpha"))
     request = search_request(
         query="BetaAlert high restart", labels={"risk_tolerance": ["betalow"]}, top_k=50, context=IN_ALPHA
@@ -173,9 +175,9 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     found = await candidates.read(question, namespaces=namespaces)
     assert (found.evidence, found.total, found.rows) == ((), 0, {})
     assert not found.signal_declared
-    asked = {"signal_type": frozenset({"oomkilled"})}
+    asked = {"signal_type": frozenset({"oomkilled"}), "cluster": frozenset({"east"})}
     unfamiliar = await candidates.unfamiliar(asked, constraints=Constraints(), namespaces=namespaces)
-    assert unfamiliar == ("signal_type",)
+    assert unfamiliar == ("cluster",)
     assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == {}
     assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):

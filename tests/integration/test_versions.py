@@ -167,7 +167,7 @@ async def test_one_version_id_is_left_after_suspending_and_back_however_it_is_wr
     workflows: CatalogWriter, service: CatalogService
 ) -> None:
     running = _version("1.0.0")
-    spellings: tuple[dict[str, bool], ...] = ({}, {"suspend": True}, {"suspend": False}, {"suspend": True}, {})
+    spellings: tuple[dict[str, Any], ...] = ({}, {"suspend": True}, {"suspend": False}, {"suspend": True}, {})
     for spelling in spellings:
         await workflows.apply(_version("1.0.0", **spelling))
     found = await service.details("restart", context=NOWHERE, caller=CALLER)

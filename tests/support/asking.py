@@ -8,9 +8,11 @@ import httpx
 _SECONDS = 10
 
 
-def search(url: str, query: str, *, headers: Mapping[str, str] | None = None, top_k: int = 50) -> dict[str, Any]:
+def search(
+    url: str, query: str, *, headers: Mapping[str, str] | None = None, top_k: int = 50, **labels: str
+) -> dict[str, Any]:
     """The answer to a search. Raises `httpx.HTTPStatusError` if it is refused."""
-    body = {"query": query, "top_k": top_k}
+    body = {"query": query, "top_k": top_k, "filters": labels}
     response = httpx.post(f"{url}/api/v1/workflows/search", json=body, headers=headers, timeout=_SECONDS)
     answer: dict[str, Any] = response.raise_for_status().json()
     return answer

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
+from formulary_catalog.domain.annotated import with_annotated_spec
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.place import Place
@@ -71,11 +72,13 @@ class CatalogEntry:
 
 
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:
-    """Validate a RemediationWorkflow document.
+    """Validate a RemediationWorkflow document; annotated fields count as those of its spec.
 
     Raises:
         InvalidManifest: a field breaks a rule.
     """
+    if isinstance(document, Mapping):
+        document = with_annotated_spec(document, source=source)
     _require_shallow(document, source=source)
     workflow = _validated(RemediationWorkflow, document=document, source=source)
     namespace = workflow.metadata.namespace or default_namespace

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from formulary_catalog.domain.evidence import Evidence, places
-from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
 from formulary_catalog.store.conditions import Arguments, column_of, label_conditions
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.distances import Distances, Vectors
@@ -91,10 +91,11 @@ class CandidateReader:
     async def unfamiliar(
         self, asked: Mapping[str, frozenset[str]], *, constraints: Constraints, namespaces: frozenset[str] | None
     ) -> tuple[str, ...]:
-        """The dimensions in which no visible workflow that `constraints` allow declares any of the asked values.
+        """The dimensions in which visible workflows that `constraints` allow declare something, but nothing asked for.
 
-        None of them where there are too many workflows to look through. `constraints` are those of the incident: what
-        they forbid must not show, not even by a note that is missing.
+        None of them where there are too many workflows to look through. Where nobody declares anything, a value is not
+        misspelt: upstream's CRD knows no signal types. `cluster` counts always, since it excludes those workflows.
+        `constraints` are those of the incident: what they forbid must not show, not even by a note that is missing.
 
         Raises:
             Unavailable: the database does not answer in time.
@@ -102,6 +103,7 @@ class CandidateReader:
         unknown = []
         for dimension, values in asked.items():
             arguments = Arguments()
+            column = column_of(dimension)
             entering = entered_table(arguments, namespaces=namespaces)
             given = arguments.add(sorted(values), "text[]")
             allowed = " and ".join(label_conditions(constraints, arguments).allowed)
@@ -109,18 +111,21 @@ class CandidateReader:
             rows = await self._database.fetch(
                 f"""
                 with {entering}
-                select familiar from entered, lateral (
+                select familiar, used from entered, lateral (
                     select exists (
                         select from (
-                            select {column_of(dimension)} && {given} as declares, row_number() over () as position
+                            select {column} && {given} as declares, row_number() over () as position
                             from workflow_search where {allowed} and entered.word_in_use is not null
                         ) as workflow where declares or position > {_LOOKED_AT}
-                    ) as familiar offset 0
+                    ) as familiar, exists (
+                        select from workflow_search
+                        where {allowed} and entered.word_in_use is not null and not {column} <@ array['{WILDCARD}']
+                    ) as used offset 0
                 ) as look
                 """,
                 *arguments.values,
             )
-            if not rows[0]["familiar"]:
+            if not rows[0]["familiar"] and (rows[0]["used"] or dimension in EXCLUDING_WHEN_ABSENT):
                 unknown.append(dimension)
         return tuple(unknown)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from formulary_catalog.domain.annotated import annotation_of
 from formulary_operator.core.conditions import Said, conditions, conditions_of, find, status_of
 from formulary_operator.core.finding import Finding, Reason
 
@@ -82,8 +83,12 @@ def standing(document: Mapping[str, Any]) -> str:
 
 
 def is_observed(document: Mapping[str, Any]) -> bool:
-    """Whether we have already said how this generation stands, so that an event about the object is our own echo."""
-    return "deletionTimestamp" not in document["metadata"] and standing(document) in _SETTLED
+    """Whether we have already said how this generation stands, so that an event about the object is our own echo.
+
+    An annotation may hold part of the content, and is of no generation.
+    """
+    spoken_of = "deletionTimestamp" not in document["metadata"] and annotation_of(document) is None
+    return spoken_of and standing(document) in _SETTLED
 
 
 def _ready(finding: Finding) -> Said:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.annotated import SPEC_ANNOTATION, annotation_of
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context
 
 SOURCE = "cluster"
@@ -24,6 +25,8 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
         "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
         "spec": document.get("spec"),
     }
+    if (annotation := annotation_of(document)) is not None:
+        manifest["metadata"]["annotations"] = {SPEC_ANNOTATION: annotation}
     return catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
 
 

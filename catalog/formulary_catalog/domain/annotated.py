@@ -1,0 +1,63 @@
+"""Fields of a workflow's spec in an annotation, for clusters whose schema drops them (upstream's CRD does)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from formulary_catalog.errors import InvalidManifest
+
+SPEC_ANNOTATION = "formulary.dev/spec"
+"""Holds a JSON object with some of `ANNOTATED`."""
+ANNOTATED = (
+    "title",
+    "keywords",
+    "steps",
+    "prerequisites",
+    "rollbackSteps",
+    "estimatedDuration",
+    "riskLevel",
+    "related",
+)
+"""What may be said there: our own fields beside upstream's, but for `suspend`, which a schema must not hide."""
+_FIELD = f"metadata.annotations.{SPEC_ANNOTATION}"
+
+
+def annotation_of(document: Mapping[str, Any]) -> object:
+    """The annotation, whatever it holds; None if there is none."""
+    metadata = document.get("metadata")
+    annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return annotations.get(SPEC_ANNOTATION) if isinstance(annotations, Mapping) else None
+
+
+def with_annotated_spec(document: Mapping[str, Any], *, source: str) -> Mapping[str, Any]:
+    """The document with the annotated fields in its spec, where the rules for these fields hold, and no annotation.
+
+    Raises:
+        InvalidManifest: the annotation is no JSON object of such fields, or contradicts the spec.
+    """
+    text, spec = annotation_of(document), document.get("spec")
+    if text is None or not isinstance(spec, Mapping):
+        return document
+    annotated = _parsed(text, source=source)
+    for name, value in annotated.items():
+        if name not in ANNOTATED:
+            raise _invalid(f"{name} may not be set here; use {', '.join(ANNOTATED)}", source=source)
+        if spec.get(name, value) != value:
+            raise _invalid(f"{name} differs from spec.{name}; leave out one of them", source=source)
+    metadata = document["metadata"]
+    others = {key: value for key, value in metadata["annotations"].items() if key != SPEC_ANNOTATION}
+    return {**document, "metadata": {**metadata, "annotations": others}, "spec": {**spec, **annotated}}
+
+
+def _parsed(text: object, *, source: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        raise _invalid('is not a JSON object; write one, such as \'{"riskLevel": "high"}\'', source=source)
+    return fields
+
+
+def _invalid(problem: str, *, source: str) -> InvalidManifest:
+    return InvalidManifest(f"{source}: {_FIELD}: {problem}", source=source, field=_FIELD)

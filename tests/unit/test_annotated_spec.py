@@ -1,0 +1,59 @@
+"""Fields of the spec in an annotation, where a cluster's schema drops them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.errors import InvalidManifest
+from support import manifest
+
+STEPS = [{"name": "look", "command": "kubectl get pods"}, {"name": "restart", "description": "Restart it."}]
+
+
+def annotated(text: object, **spec: Any) -> dict[str, Any]:
+    """A workflow whose annotation holds this."""
+    document = manifest.workflow("restart", **spec)
+    document["metadata"]["annotations"] = {"formulary.dev/spec": text, "team": "web"}
+    return document
+
+
+def entry(document: dict[str, Any]) -> Any:
+    return catalog_entry(document, source="test", default_namespace="shop")
+
+
+def test_annotated_fields_are_the_same_content_as_those_of_the_spec() -> None:
+    there = entry(annotated(json.dumps({"riskLevel": "high", "steps": STEPS})))
+    here = entry(manifest.workflow("restart", riskLevel="high", steps=STEPS))
+    assert there.workflow.spec == here.workflow.spec
+    assert there.version_id == here.version_id
+    assert there.document["spec"] == here.document["spec"]
+    assert there.document["metadata"]["annotations"] == {"team": "web"}
+    assert entry(annotated('{"riskLevel": "high"}', riskLevel="high", steps=STEPS)).version_id == here.version_id
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        ('{"riskLevel": "enormous"}', "spec.riskLevel", "'enormous'"),
+        ('{"steps": [{"nmae": "x", "command": 1}]}', "spec.steps", "steps"),
+        ("riskLevel: high", "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
+        ("[]", "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
+        ("[" * 100_000, "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
+        (7, "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
+        ('{"suspend": false}', "metadata.annotations.formulary.dev/spec", "suspend may not be set here"),
+        ('{"execution": {}}', "metadata.annotations.formulary.dev/spec", "execution may not be set here"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused_with_the_field(text: object, field: str, says: str) -> None:
+    with pytest.raises(InvalidManifest) as refusal:
+        entry(annotated(text))
+    assert refusal.value.field.startswith(field)
+    assert says in str(refusal.value)
+    assert len(str(refusal.value)) < 500
+
+
+def test_an_annotation_that_contradicts_the_spec_is_refused() -> None:
+    with pytest.raises(InvalidManifest, match=r"riskLevel differs from spec\.riskLevel"):
+        entry(annotated('{"riskLevel": "low"}', riskLevel="high"))
