@@ -40,6 +40,20 @@ TOOL_CALLS = Definition(
     ("tool", "outcome"),
     "MCP tool calls by tool and outcome: ok, refused, failed.",
 )
+TOOL_SECONDS = Definition(
+    "formulary_tool_seconds",
+    "histogram",
+    ("tool",),
+    "Seconds that an MCP tool call took, whatever its outcome; those about runs may have waited as asked.",
+)
+CACHE_LOOKUPS = Definition(
+    "formulary_cache_lookups_total",
+    "counter",
+    ("cache", "outcome"),
+    "Lookups in memory, by cache: `query_vectors`, embedded queries; `workflows`, parsed manifests. Outcome is hit or "
+    "miss.",
+)
+CACHE_ENTRIES = Definition("formulary_cache_entries", "gauge", ("cache",), "How much a cache holds.")
 WORKFLOWS = Definition(
     "formulary_catalog_workflows", "gauge", ("status",), "Workflow versions in the catalog by status."
 )
@@ -91,6 +105,9 @@ DEFINITIONS = (
     SEARCHES,
     SEARCH_SECONDS,
     TOOL_CALLS,
+    TOOL_SECONDS,
+    CACHE_LOOKUPS,
+    CACHE_ENTRIES,
     WORKFLOWS,
     CONTEXTS,
     CONTEXT_LOOKUPS,
@@ -105,6 +122,7 @@ DEFINITIONS = (
     BUILD_INFO,
 )
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_LONG_SECONDS = (*_SECONDS, 10.0, 30.0, 60.0)
 
 
 class ConnectionMetrics:
@@ -135,6 +153,13 @@ class Metrics:
             SEARCH_SECONDS.name, SEARCH_SECONDS.meaning, SEARCH_SECONDS.labels, buckets=_SECONDS, registry=registry
         )
         self._tool_calls = Counter(TOOL_CALLS.name, TOOL_CALLS.meaning, TOOL_CALLS.labels, registry=registry)
+        self._tool_seconds = Histogram(
+            TOOL_SECONDS.name, TOOL_SECONDS.meaning, TOOL_SECONDS.labels, buckets=_LONG_SECONDS, registry=registry
+        )
+        self._cache_lookups = Counter(
+            CACHE_LOOKUPS.name, CACHE_LOOKUPS.meaning, CACHE_LOOKUPS.labels, registry=registry
+        )
+        self._cache_entries = Gauge(CACHE_ENTRIES.name, CACHE_ENTRIES.meaning, CACHE_ENTRIES.labels, registry=registry)
         self._workflows = Gauge(WORKFLOWS.name, WORKFLOWS.meaning, WORKFLOWS.labels, registry=registry)
         self._contexts = Gauge(CONTEXTS.name, CONTEXTS.meaning, CONTEXTS.labels, registry=registry)
         self._lookups = Counter(
@@ -160,9 +185,15 @@ class Metrics:
         """Observe how long one phase of a search took."""
         self._search_seconds.labels(phase=phase).observe(seconds)
 
-    def count_tool_call(self, tool: str, outcome: str) -> None:
-        """Count one call of a tool that exists."""
+    def count_tool_call(self, tool: str, outcome: str, *, seconds: float) -> None:
+        """Count one call of a tool that exists, and how long it took."""
         self._tool_calls.labels(tool=tool, outcome=outcome).inc()
+        self._tool_seconds.labels(tool=tool).observe(seconds)
+
+    def count_cache_lookup(self, cache: str, *, hit: bool, entries: int) -> None:
+        """Count one lookup in a cache, which holds so many entries."""
+        self._cache_lookups.labels(cache=cache, outcome="hit" if hit else "miss").inc()
+        self._cache_entries.labels(cache=cache).set(entries)
 
     def set_workflows(self, by_status: Mapping[str, int]) -> None:
         """Replace the sizes of the catalog; a status that is not named is gone."""

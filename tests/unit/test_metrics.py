@@ -10,7 +10,9 @@ def observed() -> Metrics:
     metrics = Metrics()
     metrics.count_search("hybrid", "ok")
     metrics.observe_phase("sql", 0.004)
-    metrics.count_tool_call("search_workflow_catalog", "ok")
+    metrics.count_tool_call("search_workflow_catalog", "ok", seconds=0.02)
+    metrics.count_cache_lookup("query_vectors", hit=False, entries=0)
+    metrics.count_cache_lookup("query_vectors", hit=True, entries=1)
     metrics.set_workflows({"Active": 51, "Superseded": 2})
     metrics.set_contexts(3)
     metrics.count_context_lookup("found")
@@ -37,6 +39,9 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_searches_total", "counter", ("mode", "outcome")),
         ("formulary_search_seconds", "histogram", ("phase",)),
         ("formulary_tool_calls_total", "counter", ("tool", "outcome")),
+        ("formulary_tool_seconds", "histogram", ("tool",)),
+        ("formulary_cache_lookups_total", "counter", ("cache", "outcome")),
+        ("formulary_cache_entries", "gauge", ("cache",)),
         ("formulary_catalog_workflows", "gauge", ("status",)),
         ("formulary_contexts", "gauge", ()),
         ("formulary_context_lookups_total", "counter", ("outcome",)),
@@ -57,6 +62,10 @@ def test_what_is_observed_is_scraped() -> None:
 
     assert scraped["formulary_searches_total", frozenset({("mode", "hybrid"), ("outcome", "ok")})] == 1
     assert scraped["formulary_search_seconds_count", frozenset({("phase", "sql")})] == 1
+    assert scraped["formulary_tool_seconds_count", frozenset({("tool", "search_workflow_catalog")})] == 1
+    hits = frozenset({("cache", "query_vectors"), ("outcome", "hit")})
+    assert scraped["formulary_cache_lookups_total", hits] == 1
+    assert scraped["formulary_cache_entries", frozenset({("cache", "query_vectors")})] == 1
     assert scraped["formulary_catalog_workflows", frozenset({("status", "Active")})] == 51
     assert scraped["formulary_contexts", frozenset()] == 3
     assert scraped["formulary_embedder_up", frozenset()] == 1

@@ -12,6 +12,7 @@ from formulary_catalog.domain.caution import Indications, indications
 from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
+from formulary_catalog.metrics import Metrics
 
 _CAPACITY = 384  # of 14 to 25 KB each
 _log = structlog.get_logger(__name__)
@@ -30,12 +31,15 @@ class ParsedWorkflow:
 class ParsedWorkflows:
     """An LRU of parsed versions. For the event loop's thread alone."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, metrics: Metrics) -> None:
+        self._metrics = metrics
         self._cache: LRUCache[str, ParsedWorkflow] = LRUCache(maxsize=_CAPACITY)
 
     def cached(self, version_id: str) -> ParsedWorkflow | None:
         """The workflow, if it need not be read again."""
-        return self._cache.get(version_id)
+        known = self._cache.get(version_id)
+        self._metrics.count_cache_lookup("workflows", hit=known is not None, entries=len(self._cache))
+        return known
 
     def get(self, version_id: str, document: Mapping[str, Any]) -> ParsedWorkflow | None:
         """The workflow and what is derived from it.

@@ -60,7 +60,7 @@ class CatalogService:
             metrics=metrics,
         )
         self._scoping = Scoping(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
-        parsed = ParsedWorkflows()
+        parsed = ParsedWorkflows(metrics=metrics)
         self.finder = WorkflowFinder(
             workflows=self._workflows,
             scoping=self._scoping,

@@ -75,6 +75,7 @@ class QueryVectors:
     def _asked(self, text: str, *, embedder: Embedder) -> "asyncio.Future[_Vector]":
         remembered = self._remembered[embedder]
         known = remembered.get(text)
+        self._metrics.count_cache_lookup("query_vectors", hit=known is not None, entries=len(remembered))
         if known is None:
             asked = remembered[text] = self._ask(text, embedder=embedder)
             asked.add_done_callback(lambda asked: remembered.pop(text, None) if _failed(asked) else None)

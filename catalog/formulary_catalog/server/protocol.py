@@ -143,6 +143,7 @@ class _Handlers:
         if tool is None:
             raise _unknown_tool(params.name)
         given = params.arguments or {}
+        started = time.perf_counter()
         try:
             services = await self._opening.until_open()
             answer = await within_deadline(
@@ -150,9 +151,9 @@ class _Handlers:
             )
         except Exception as error:
             failure = failure_of(error)
-            self._report(tool, outcome=failure.outcome)
+            self._report(tool, outcome=failure.outcome, started=started)
             return CallToolResult(content=[TextContent(text=failure.advice)], is_error=True)
-        self._report(tool, outcome="ok")
+        self._report(tool, outcome="ok", started=started)
         return CallToolResult(content=[TextContent(text=compact(answer))], structured_content=answer)
 
     async def list_resources(self, ctx: _Context, params: PaginatedRequestParams | None) -> ListResourcesResult:
@@ -210,8 +211,8 @@ class _Handlers:
         """The headers of the request. Over stdio there are none, and those of the server count."""
         return ctx.request.headers if ctx.request is not None else self._own_headers
 
-    def _report(self, tool: CatalogTool, *, outcome: str) -> None:
-        self._metrics.count_tool_call(tool.name, outcome)
+    def _report(self, tool: CatalogTool, *, outcome: str, started: float) -> None:
+        self._metrics.count_tool_call(tool.name, outcome, seconds=time.perf_counter() - started)
         _log.info("tool_call", tool=tool.name, outcome=outcome)
 
     async def uses_clusters(self) -> bool:
