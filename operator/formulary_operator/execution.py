@@ -46,11 +46,14 @@ class Execution:
     All methods raise Unavailable while the API server or the database does not answer; the same step is tried again.
     """
 
-    def __init__(self, *, client: KubeClient, runs: RunWriter, engines: Collection[str], default_image: str) -> None:
+    def __init__(
+        self, *, client: KubeClient, runs: RunWriter, engines: Collection[str], default_image: str, default_user: int
+    ) -> None:
         self._client = client
         self._runs = runs
         self._engines = frozenset(engines)
         self._default_image = default_image
+        self._default_user = default_user
 
     async def advance(self, run: Invocation, *, owner: Mapping[str, Any]) -> Invocation:
         """Bring a run that has begun as far as it goes now; `owner` is the reference to its object."""
@@ -105,7 +108,12 @@ class Execution:
     ) -> Invocation:
         """Have the API server check what would be created."""
         plan = plan_of(
-            run, workflow=workflow, owner=owner, default_image=self._default_image, seconds=run.timeout_seconds
+            run,
+            workflow=workflow,
+            owner=owner,
+            default_image=self._default_image,
+            default_user=self._default_user,
+            seconds=run.timeout_seconds,
         )
         manifest = engine.manifest(plan)
         try:
@@ -179,6 +187,7 @@ class Execution:
             workflow=workflow,
             owner=owner,
             default_image=self._default_image,
+            default_user=self._default_user,
             seconds=_seconds_left(run),
             nonce=await self._runs.nonce(run.id),
         )

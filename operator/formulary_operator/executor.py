@@ -65,7 +65,11 @@ class Executor:
             strict_keys=settings.strict_custom_labels,
         )
         execution = Execution(
-            client=client, runs=self._runs, engines=settings.engines, default_image=settings.default_image
+            client=client,
+            runs=self._runs,
+            engines=settings.engines,
+            default_image=settings.default_image,
+            default_user=settings.run_as_user,
         )
 
         def reporter(resource: Resource) -> Reporter:

@@ -43,6 +43,11 @@ class OperatorSettings(ConnectionSettings):
     default_image: str = Field(
         default="", description="Image that runs the steps of workflows of the engine `job` that name none."
     )
+    run_as_user: int = Field(
+        default=65532,
+        ge=0,
+        description="User and group of Jobs whose workflow names none in `runAsUser`; 0: the cluster assigns them.",
+    )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
     )

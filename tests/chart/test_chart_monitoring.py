@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from helm_python import HelmValuesError
 
 from formulary_catalog import metrics as catalog_metrics
 from formulary_operator import metrics as operator_metrics
@@ -18,6 +19,7 @@ ALERTS: dict[str, dict[str, Any]] = {
 }
 DASHBOARD = json.loads((charts.CHART / "files" / "dashboards" / "formulary.json").read_text())
 KNOWN = {definition.name: definition for definition in (*catalog_metrics.DEFINITIONS, *operator_metrics.DEFINITIONS)}
+RULES = {**charts.EXTERNAL, "monitoring": {"prometheusRule": {"enabled": True}}}
 _METRIC = re.compile(r"\bformulary_\w+")
 
 
@@ -71,10 +73,19 @@ def test_alerts_link_to_their_runbooks_and_can_be_left_out() -> None:
     assert link == "https://runbooks.example/formulary/FormularySweepRefused.md"
 
 
+def test_an_alert_without_an_absolute_address_of_its_runbook_carries_none() -> None:
+    rule = charts.only(charts.render(RULES), "PrometheusRule")
+
+    for alert in rule["spec"]["groups"][0]["rules"]:
+        assert "runbook_url" not in alert["annotations"]
+        assert alert["annotations"]["runbook"].startswith(f"docs/runbooks/{alert['alert']}.md of Formulary ")
+    with pytest.raises(HelmValuesError, match="runbookBase"):
+        charts.chart().validate_schema({"monitoring": {"prometheusRule": {"runbookBase": "docs/runbooks"}}})
+
+
 @pytest.mark.parametrize("namespace", ["formulary", "catalog-2"])
 def test_an_alert_is_about_the_release_in_its_own_namespace(namespace: str) -> None:
-    values = {**charts.EXTERNAL, "monitoring": {"prometheusRule": {"enabled": True}}}
-    rule = charts.only(charts.render(values, namespace=namespace), "PrometheusRule")
+    rule = charts.only(charts.render(RULES, namespace=namespace), "PrometheusRule")
 
     expressions = [alert["expr"] for alert in rule["spec"]["groups"][0]["rules"]]
     selectors = [text for expression in expressions for text in re.findall(r"\bformulary_\w+(\S*)", expression)]

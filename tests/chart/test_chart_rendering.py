@@ -42,7 +42,9 @@ def test_the_chart_lints_with_each_example_of_values(name: str) -> None:
 @pytest.mark.parametrize("name", CI)
 def test_every_pod_meets_the_restricted_profile_with_a_read_only_root(name: str) -> None:
     problems = [
-        f"{pod}: {problem}" for pod, spec in charts.pods(charts.render(CI[name])) for problem in _unrestricted(spec)
+        f"{pod}: {problem}"
+        for pod, spec in charts.pods(charts.render(CI[name]))
+        for problem in _unrestricted(spec, assigned=name == "openshift")
     ]
 
     assert problems == []
@@ -56,6 +58,7 @@ def test_only_pods_that_ask_the_api_server_get_a_token(name: str) -> None:
         "cnpg": {"Deployment formulary-server", "Deployment formulary-operator"},
         "namespaced": {"Deployment formulary-remedies-server", "Deployment formulary-remedies-operator"},
         "open": {"Deployment formulary-operator"},
+        "openshift": {"Deployment formulary-server", "Deployment formulary-operator", "Job formulary-starter"},
         "trial": {"Deployment formulary", "Job formulary-starter"},
     }
 
@@ -172,6 +175,58 @@ def test_every_pod_runs_where_pods_may_run_unless_it_has_a_place_of_its_own() ->
     assert pools == dict.fromkeys(pools, "tools") | {"Deployment formulary-operator": "control"}
     for _, spec in pods:
         assert (spec["tolerations"], spec["priorityClassName"]) == (place["tolerations"], "low")
+
+
+def test_every_object_is_in_the_namespace_of_the_override_and_carries_the_common_annotations() -> None:
+    objects = charts.render(CI["openshift"])
+
+    places = {o["metadata"]["namespace"] for o in objects if "namespace" in o["metadata"]}
+    assert places == {"remedies", "shop", "formulary-runs"}
+    subjects = [s for o in objects if o["kind"].endswith("RoleBinding") for s in o["subjects"]]
+    assert {subject["namespace"] for subject in subjects} == {"remedies"}
+    assert [
+        o["metadata"]["name"] for o in objects if not o["metadata"].get("annotations", {}).get("example/owner")
+    ] == []
+
+
+def test_every_pod_carries_the_annotations_of_all_pods_and_those_of_its_own() -> None:
+    objects = charts.render(CI["openshift"])
+    annotations = {
+        o["metadata"]["name"]: (o if o["kind"] == "Pod" else o["spec"]["template"])["metadata"]["annotations"]
+        for o in objects
+        if o["kind"] in ("Pod", "Deployment", "StatefulSet", "Job")
+    }
+
+    assert {a["sidecar.istio.io/inject"] for a in annotations.values()} == {"false"}
+    assert [name for name, a in annotations.items() if "example/own" in a] == ["formulary-operator"]
+
+
+@pytest.mark.parametrize("component", ["server", "operator"])
+def test_volumes_and_arguments_of_ones_own_come_beside_those_of_the_chart(component: str) -> None:
+    deployment = charts.only(charts.render(CI["openshift"]), "Deployment", f"formulary-{component}")
+    spec = deployment["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+
+    assert [v["name"] for v in spec["volumes"]] == ["scratch", "authorities"]
+    assert [m["name"] for m in container["volumeMounts"]] == ["scratch", "authorities"]
+    if component == "server":
+        assert container["args"] == ["--host", "0.0.0.0", "--port", "8080", "--log-level", "debug"]
+
+
+def test_several_operators_are_not_evicted_at_once() -> None:
+    budget = charts.only(charts.render(CI["openshift"]), "PodDisruptionBudget", "formulary-operator")
+
+    assert budget["spec"]["maxUnavailable"] == 1
+
+
+def test_the_chart_says_truly_what_it_is() -> None:
+    about = yaml.safe_load((charts.CHART / "Chart.yaml").read_text())
+    crds = {crd["kind"] for crd in yaml.safe_load(about["annotations"]["artifacthub.io/crds"])}
+
+    assert crds == {o["spec"]["names"]["kind"] for o in charts.render(CI["external"]) if "CustomRes" in o["kind"]}
+    assert about["icon"].startswith("data:image/svg+xml;base64,")
+    assert about["maintainers"] == [{"name": "Formulary"}]
+    assert f"Kubernetes {about['kubeVersion'][2:6]} or newer" in (charts.CHART / "README.md").read_text()
 
 
 def test_large_numbers_are_written_out() -> None:
@@ -301,13 +356,18 @@ def _shown(objects: list[charts.Object]) -> str:
     return _RANDOM.sub(r"\1…", text)
 
 
-def _unrestricted(spec: dict[str, Any]) -> list[str]:
-    """What the restricted pod security standard, or our rule on top of it, forbids in this pod."""
+def _unrestricted(spec: dict[str, Any], *, assigned: bool) -> list[str]:
+    """What the restricted pod security standard, or our rule on top of it, forbids in this pod.
+
+    Where ids are assigned, as by OpenShift, a pod that names one is refused.
+    """
     pod = spec.get("securityContext", {})
     problems = [f"{name} is set" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
     problems += [f"volume {v['name']}" for v in spec.get("volumes", []) if "hostPath" in v]
-    if pod.get("runAsNonRoot") is not True or not pod.get("runAsUser", 0) > 0:
+    if pod.get("runAsNonRoot") is not True or not (assigned or pod.get("runAsUser", 0) > 0):
         problems.append("may run as root")
+    if assigned:
+        problems += [f"{name} is set" for name in ("runAsUser", "runAsGroup", "fsGroup") if name in pod]
     if pod.get("seccompProfile") != {"type": "RuntimeDefault"}:
         problems.append("no seccomp profile")
     containers = [*spec.get("initContainers", []), *spec["containers"]]

@@ -24,6 +24,7 @@ def plan(
     timeout_seconds: float = 300,
     owner: Mapping[str, Any] | None = None,
     image_default: str = "",
+    user_default: int = 65532,
     **spec: Any,
 ) -> RunPlan:
     """A run of a workflow with this execution; other keyword arguments are put into its spec."""
@@ -40,6 +41,7 @@ def plan(
         timeout_seconds=timeout_seconds,
         owner=owner,
         image_default=image_default,
+        user_default=user_default,
     )
 
 

@@ -72,10 +72,21 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{/* Name, namespace and labels of an object: {root, component, suffix}; no suffix for the bare name. */}}
+{{/* Annotations of an object: {root, annotations}; its own win over the common ones. */}}
+{{- define "formulary.annotations" -}}
+{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end -}}
+{{- end -}}
+
+{{/* Name, namespace, annotations and labels of an object: {root, component, suffix, annotations}; no suffix: bare. */}}
 {{- define "formulary.metadata" -}}
 name: "{{ include "formulary.fullname" .root }}{{ with .suffix }}-{{ . }}{{ end }}"
 namespace: {{ include "formulary.namespace" .root | quote }}
+{{- with include "formulary.annotations" . }}
+{{ . }}
+{{- end }}
 labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}
@@ -83,6 +94,9 @@ labels:
 {{/* The same for an object that belongs to no namespace. */}}
 {{- define "formulary.clusterMetadata" -}}
 name: "{{ include "formulary.clusterName" .root }}{{ with .suffix }}-{{ . }}{{ end }}"
+{{- with include "formulary.annotations" . }}
+{{ . }}
+{{- end }}
 labels:
   {{- include "formulary.labels" . | nindent 2 }}
 {{- end -}}

@@ -3,6 +3,10 @@
 {{- $name := include "formulary.fullname" . -}}
 - {{ include "formulary.containerBasics" (dict "root" . "name" "operator") | nindent 2 | trim }}
   command: [formulary-operator, run]
+  {{- with .Values.operator.extraArgs }}
+  args:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   env:
     {{- include "formulary.databaseEnv" (dict "root" . "user" "operator") | nindent 4 }}
     - name: FORMULARY_CATALOG_NAMESPACE
@@ -23,6 +27,8 @@
       value: {{ .Values.execution.engines | join "," | quote }}
     - name: FORMULARY_DEFAULT_IMAGE
       value: {{ .Values.execution.defaultImage | quote }}
+    - name: FORMULARY_RUN_AS_USER
+      value: {{ .Values.execution.runAsUser | int64 | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_CHECKPOINT_SECONDS
@@ -78,26 +84,10 @@
       containerPort: 9443
       protocol: TCP
     {{- end }}
-  startupProbe:
-    httpGet:
-      path: /healthz
-      port: health
-    periodSeconds: 2
-    failureThreshold: 60
-  livenessProbe:
-    httpGet:
-      path: /healthz
-      port: health
-    # Reading ten thousand objects at the start keeps the watch busy; it is hung only when that lasts a minute.
-    periodSeconds: 10
-    timeoutSeconds: 10
-    failureThreshold: 6
-  readinessProbe:
-    httpGet:
-      path: /readyz
-      port: health
-    periodSeconds: 5
-    timeoutSeconds: 3
+  {{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+  {{ $probe }}:
+    {{- include "formulary.probe" (dict "values" (get $.Values.operator $probe) "path" $path "port" "health") | nindent 4 }}
+  {{- end }}
   resources:
     {{- toYaml .Values.operator.resources | nindent 4 }}
   volumeMounts:
@@ -112,6 +102,9 @@
     - name: webhook
       mountPath: /etc/formulary/webhook
       readOnly: true
+    {{- end }}
+    {{- with .Values.operator.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
 
@@ -132,5 +125,8 @@
 - name: webhook
   secret:
     secretName: {{ include "formulary.fullname" . }}-webhook-tls
+{{- end }}
+{{- with .Values.operator.extraVolumes }}
+{{ toYaml . }}
 {{- end }}
 {{- end -}}

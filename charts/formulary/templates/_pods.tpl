@@ -1,16 +1,42 @@
 {{/* What all pods have in common. */}}
 
-{{/* A pod's spec up to its containers: {root, token}; token: whether it talks to the API server. */}}
+{{/* Annotations and labels of a pod: {root, component, values}; values: its own, which win. */}}
+{{- define "formulary.podMetadata" -}}
+{{- $values := .values | default dict -}}
+{{- with merge (dict) (get $values "podAnnotations" | default dict) .root.Values.pods.annotations -}}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{ end -}}
+labels:
+  {{- include "formulary.labels" . | nindent 2 }}
+  {{- with get $values "podLabels" }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end -}}
+
+{{/* A pod's spec up to its containers: {root, token, user}; token: whether it talks to the API server. */}}
 {{- define "formulary.podBasics" -}}
 automountServiceAccountToken: {{ .token }}
 enableServiceLinks: false
 securityContext:
+  {{- if .root.Values.pods.securityContext }}
+  {{- toYaml .root.Values.pods.securityContext | nindent 2 }}
+  {{- else }}
+  {{- $user := .user | default 65532 }}
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
+  runAsUser: {{ $user }}
+  runAsGroup: {{ $user }}
+  fsGroup: {{ $user }}
   seccompProfile:
     type: RuntimeDefault
+  {{- end }}
+{{- with .root.Values.pods.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .root.Values.pods.dnsConfig }}
+dnsConfig:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
@@ -57,10 +83,25 @@ topologySpreadConstraints:
 
 {{- define "formulary.containerSecurity" -}}
 securityContext:
+  {{- if .root.Values.pods.containerSecurityContext }}
+  {{- toYaml .root.Values.pods.containerSecurityContext | nindent 2 }}
+  {{- else }}
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities:
     drop: [ALL]
+  {{- end }}
+{{- end -}}
+
+{{/* A probe: {values, path, port, scheme}. */}}
+{{- define "formulary.probe" -}}
+httpGet:
+  path: {{ .path }}
+  port: {{ .port }}
+  {{- with .scheme }}
+  scheme: {{ . }}
+  {{- end }}
+{{ toYaml .values }}
 {{- end -}}
 
 {{/* A container of our image up to its command: {root, name}. */}}

@@ -10,6 +10,9 @@ metadata:
   {{- with .namespace }}
   namespace: {{ . | quote }}
   {{- end }}
+  {{- with include "formulary.annotations" (dict "root" .root) }}
+  {{- . | nindent 2 }}
+  {{- end }}
   labels:
     {{- include "formulary.labels" . | nindent 4 }}
 roleRef:
@@ -30,6 +33,9 @@ metadata:
   name: {{ .name | quote }}
   {{- with .namespace }}
   namespace: {{ . | quote }}
+  {{- end }}
+  {{- with include "formulary.annotations" (dict "root" .root) }}
+  {{- . | nindent 2 }}
   {{- end }}
   labels:
     {{- include "formulary.labels" . | nindent 4 }}

@@ -5,7 +5,8 @@
 {{- $hosts := list $name $host (printf "%s.svc" $host) (printf "%s.svc.cluster.local" $host) -}}
 - {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
   command: [formulary, serve]
-  args: [--host, 0.0.0.0, --port, "8080"]
+  args:
+    {{- concat (list "--host" "0.0.0.0" "--port" "8080") .Values.server.extraArgs | toYaml | nindent 4 }}
   env:
     {{- include "formulary.databaseEnv" (dict "root" . "user" "server") | nindent 4 }}
     - name: FORMULARY_AUTHENTICATION
@@ -48,29 +49,24 @@
       exec:
         # Endpoints are withdrawn before the port closes; the image has no shell.
         command: [python3, -c, "import time; time.sleep(5)"]
-  startupProbe:
-    httpGet:
-      path: /healthz
-      port: http
-    periodSeconds: 2
-    failureThreshold: 60
-  livenessProbe:
-    httpGet:
-      path: /healthz
-      port: http
-    periodSeconds: 10
-    timeoutSeconds: 3
-  readinessProbe:
-    httpGet:
-      path: /readyz
-      port: http
-    periodSeconds: 5
-    timeoutSeconds: 3
+  {{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
+  {{ $probe }}:
+    {{- include "formulary.probe" (dict "values" (get $.Values.server $probe) "path" $path "port" "http") | nindent 4 }}
+  {{- end }}
   resources:
     {{- toYaml .Values.server.resources | nindent 4 }}
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
     {{- include "formulary.databaseMount" . | nindent 4 }}
+    {{- with .Values.server.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- define "formulary.serverVolumes" -}}
+{{- with .Values.server.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
 {{- end -}}
 
 {{/* Whether the server talks to the API server. */}}

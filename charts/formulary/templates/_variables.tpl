@@ -30,6 +30,7 @@ operator:
   FORMULARY_EXECUTION: execution.enabled
   FORMULARY_ENGINES: execution.engines
   FORMULARY_DEFAULT_IMAGE: execution.defaultImage
+  FORMULARY_RUN_AS_USER: execution.runAsUser
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours

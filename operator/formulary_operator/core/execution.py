@@ -22,6 +22,7 @@ def plan_of(
     workflow: RemediationWorkflow,
     owner: Mapping[str, Any],
     default_image: str,
+    default_user: int,
     seconds: float,
     nonce: str = "",
 ) -> RunPlan:
@@ -39,6 +40,7 @@ def plan_of(
         timeout_seconds=seconds,
         owner=owner,
         image_default=default_image,
+        user_default=default_user,
         nonce=nonce,
     )
 

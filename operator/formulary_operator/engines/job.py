@@ -17,7 +17,6 @@ DEFAULT_RESOURCES = {
     "requests": {"cpu": "50m", "memory": "64Mi"},
     "limits": {"cpu": "500m", "memory": "256Mi"},
 }
-DEFAULT_USER = 65532
 
 # A shell of its own for each step: nothing leaks, and a step that is no valid script fails alone. It waits for a child
 # in the background because only then a shell hears at once that it should end.
@@ -81,20 +80,15 @@ class JobEngine:
 def _pod(plan: RunPlan) -> Json:
     config = EngineConfig(plan.workflow)
     account = plan.workflow.spec.execution.service_account_name
-    user = config.positive("runAsUser", default=DEFAULT_USER)
+    user = config.positive("runAsUser", default=plan.user_default)
+    ids = {"runAsUser": user, "runAsGroup": user, "fsGroup": user} if user else {}
     volumes, mounts = volumes_of(plan)
     return {
         "restartPolicy": "Never",
         **({"serviceAccountName": account} if account else {}),
         "automountServiceAccountToken": bool(account),
         "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": user,
-            "runAsGroup": user,
-            "fsGroup": user,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        "securityContext": {"runAsNonRoot": True, **ids, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(plan, config=config, mounts=mounts)],
         "volumes": volumes,
     }

@@ -28,7 +28,8 @@ class RunPlan:
 
     `values` are complete and hold nothing sensitive. The values of the parameters in `sensitive` are in the Secret
     `secret_name`, under the names of the parameters. `owner` is an ownerReference, None where there is no object that
-    could own the run. `image_default` runs the steps of workflows that name no image. Nobody knows `nonce` before it
+    could own the run. `image_default` runs the steps of workflows that name no image. `user_default` is the user and
+    group of workflows that name none, 0 where the cluster assigns one. Nobody knows `nonce` before it
     stands in what was made for the run; it is empty where nothing is made.
     """
 
@@ -43,6 +44,7 @@ class RunPlan:
     timeout_seconds: float
     owner: Mapping[str, Any] | None = None
     image_default: str = ""
+    user_default: int = 65532
     nonce: str = ""
 
     @property

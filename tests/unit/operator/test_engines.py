@@ -227,6 +227,14 @@ def test_resources_have_modest_defaults_and_are_the_workflows_to_set() -> None:
     assert pod(run)["securityContext"]["runAsUser"] == 1001
 
 
+def test_where_the_cluster_assigns_ids_a_job_names_none_unless_its_workflow_does() -> None:
+    assigned = pod(plan(user_default=0))["securityContext"]
+    own = pod(plan(user_default=0, execution={"bundle": BUNDLE, "engineConfig": {"runAsUser": 1001}}))
+
+    assert assigned == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert own["securityContext"]["runAsUser"] == 1001
+
+
 @pytest.mark.parametrize(
     ("config", "named"),
     [
