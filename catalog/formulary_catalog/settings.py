@@ -63,6 +63,10 @@ class Settings(ConnectionSettings):
     data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")
+    tls_dir: Path | None = Field(
+        default=None,
+        description="Directory with `tls.crt` and `tls.key`, with which `serve` answers HTTPS; unset: plain HTTP.",
+    )
     catalog_namespace: str = Field(
         default="formulary", description="The shared namespace; also that of manifests which name none."
     )

@@ -1,15 +1,14 @@
 """The certificate that the webhook serves with: where it comes from, and how a new one gets into a running server."""
 
 import asyncio
-import os
 import ssl
-import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import structlog
 
 from formulary_catalog.errors import FormularyError, StartupError
+from formulary_catalog.listening.certificate import use
 from formulary_operator.issuing import CertificatePair
 
 CHECK_SECONDS = 30.0
@@ -39,8 +38,7 @@ class ServingCertificate:
         pair = await self._source()
         if pair == self._loaded:
             return
-        # Not in a thread: a connection that begins in between would get the new certificate with the old key.
-        _load(pair, self.context)
+        use(self.context, certificate=pair.certificate, key=pair.key)
         self._loaded = pair
         _log.info("serving certificate loaded")
 
@@ -81,25 +79,3 @@ def directory(path: Path) -> Source:
 
 def _read(path: Path) -> CertificatePair:
     return CertificatePair(certificate=(path / "tls.crt").read_bytes(), key=(path / "tls.key").read_bytes())
-
-
-def _load(pair: CertificatePair, context: ssl.SSLContext) -> None:
-    """Have the context use the pair. OpenSSL reads files only, so they exist for a moment, readable by us alone."""
-    with tempfile.TemporaryDirectory(prefix="formulary-tls-") as private:
-        certificate = _write(Path(private, "tls.crt"), pair.certificate)
-        key = _write(Path(private, "tls.key"), pair.key)
-        try:
-            # A refused pair leaves a context with half of it, so another one tries it first.
-            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(certificate, key)
-            context.load_cert_chain(certificate, key)
-        except (ssl.SSLError, ValueError) as error:
-            raise StartupError(
-                "the certificate and key for the webhook cannot be used: they are not valid PEM, or do not belong "
-                "together; renew them"
-            ) from error
-
-
-def _write(file: Path, content: bytes) -> Path:
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode=0o600), "wb") as opened:
-        opened.write(content)
-    return file

@@ -70,6 +70,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "list execution.namespaces instead",
     ),
+    "a certificate that is not used": (
+        {**charts.EXTERNAL, "server": {"tls": {"existingSecret": "s"}}},
+        "server.tls.enabled is false",
+    ),
+    "two certificates": (
+        {**charts.EXTERNAL, "server": {"tls": {"enabled": True, "existingSecret": "s", "dnsNames": ["a.example"]}}},
+        "no Certificate is made",
+    ),
     "one pod that scales": (
         {**charts.EXTERNAL, "allInOne": True, "server": {"autoscaling": {"enabled": True}}},
         "disable one of the two",

@@ -206,11 +206,31 @@ def test_volumes_and_arguments_of_ones_own_come_beside_those_of_the_chart(compon
     deployment = charts.only(charts.render(CI["openshift"]), "Deployment", f"formulary-{component}")
     spec = deployment["spec"]["template"]["spec"]
     (container,) = spec["containers"]
+    own = ["tls"] if component == "server" else []
 
-    assert [v["name"] for v in spec["volumes"]] == ["scratch", "authorities"]
-    assert [m["name"] for m in container["volumeMounts"]] == ["scratch", "authorities"]
+    assert [v["name"] for v in spec["volumes"]] == ["scratch", *own, "authorities"]
+    assert [m["name"] for m in container["volumeMounts"]] == ["scratch", *own, "authorities"]
     if component == "server":
         assert container["args"] == ["--host", "0.0.0.0", "--port", "8080", "--log-level", "debug"]
+
+
+@pytest.mark.parametrize("name", ["cnpg", "openshift"])
+def test_with_tls_probes_monitors_and_helm_test_ask_the_server_over_https(name: str) -> None:
+    objects = charts.render(CI[name])
+    secret = {"cnpg": "formulary-server-tls", "openshift": "formulary-serving"}[name]
+    spec = charts.only(objects, "Deployment", "formulary-server")["spec"]["template"]["spec"]
+    (container,) = spec["containers"]
+    doctor = charts.only(objects, "Pod")["spec"]["containers"][0]
+    scraped = charts.only(objects, "ServiceMonitor", "formulary-server")["spec"]["endpoints"][0]
+
+    assert {container[f"{probe}Probe"]["httpGet"]["scheme"] for probe in ("startup", "liveness", "readiness")} == {
+        "HTTPS"
+    }
+    assert [v["secret"]["secretName"] for v in spec["volumes"] if v["name"] == "tls"] == [secret]
+    assert doctor["args"][1].startswith("https://")
+    assert (scraped["scheme"], scraped["tlsConfig"]["ca"]["secret"]["name"]) == ("https", secret)
+    certificates = [o for o in objects if o["kind"] == "Certificate" and o["metadata"]["name"] == "formulary-server"]
+    assert [c["spec"]["secretName"] for c in certificates] == ([secret] if name == "cnpg" else [])
 
 
 def test_several_operators_are_not_evicted_at_once() -> None:
@@ -319,7 +339,9 @@ def test_the_values_for_holmesgpt_are_those_of_the_example_with_the_address_in_t
 
     headers = rendered["config"].pop("headers", None)
     assert headers == ({"Authorization": "Bearer {{ env.FORMULARY_TOKEN }}"} if name == "cnpg" else None)
-    assert rendered["config"].pop("url") == "http://formulary.formulary.svc:8080/mcp"
+    assert (
+        rendered["config"].pop("url") == f"{'https' if name == 'cnpg' else 'http'}://formulary.formulary.svc:8080/mcp"
+    )
     assert rendered["config"].items() <= example["config"].items()
     assert rendered["llm_instructions"] == example["llm_instructions"]
 

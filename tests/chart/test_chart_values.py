@@ -18,6 +18,7 @@ CI = charts.ci_values()
 # What only shows together with something else.
 SHOWN_BY: dict[str, dict[str, Any]] = {
     "webhook.issuerRef": CI["cnpg"],
+    "server.tls.issuerRef": CI["cnpg"],
     "server.serviceAccount.annotations": CI["external"],
     "operator.serviceAccount.annotations": CI["external"],
 }

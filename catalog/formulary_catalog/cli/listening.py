@@ -26,10 +26,10 @@ def check_listening(settings: Settings, *, authenticated: bool = False) -> None:
         _check_port(settings)
 
 
-def address(settings: Settings, *, port: int) -> str:
+def address(settings: Settings, *, port: int, tls: bool = False) -> str:
     """The base URL of the server that listens on this port."""
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{port}"
+    return f"{'https' if tls else 'http'}://{host}:{port}"
 
 
 def _check_port(settings: Settings) -> None:

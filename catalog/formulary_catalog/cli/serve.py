@@ -54,12 +54,16 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.cli.listening import address
     from formulary_catalog.cli.services import waiting
     from formulary_catalog.cli.stopping import hurry_on_signals
+    from formulary_catalog.listening.certificate import MountedCertificate
     from formulary_catalog.server.app import create_app
     from formulary_catalog.server.readiness import Readiness
     from formulary_catalog.server.run import serve
     from formulary_catalog.settings import ContextPolicy
 
     log = structlog.get_logger(__name__)
+    certificate = MountedCertificate(settings.tls_dir) if settings.tls_dir else None
+    if certificate is not None:
+        certificate.load()
 
     async with (
         authentication(settings) as authenticator,
@@ -73,6 +77,8 @@ async def _serve(settings: "Settings") -> None:
         )
 
         async def beside(port: int) -> None:
+            if certificate is not None:
+                await following.enter_async_context(background(certificate.keep_fresh()))
             await readiness.until_database_is_usable(catalog.check_database)
             embedders = catalog.embedders()
             await readiness.until_database_is_usable(embedders.refresh)
@@ -80,7 +86,7 @@ async def _serve(settings: "Settings") -> None:
                 log.warning("embedder_unavailable", mode="lexical", reason=str(embedders.problem))
             await following.enter_async_context(background(embedders.keep_fresh()))
             readiness.catalog_loaded = True
-            log.info("ready", address=address(settings, port=port))
+            log.info("ready", address=address(settings, port=port, tls=certificate is not None))
             if authenticator is not None:
                 await readiness.until_callers_are_checked(authenticator.check)
 
@@ -98,5 +104,6 @@ async def _serve(settings: "Settings") -> None:
             beside=beside,
             settings=settings,
             metrics=catalog.metrics,
+            tls=None if certificate is None else certificate.context,
         )
         hurry_on_signals()

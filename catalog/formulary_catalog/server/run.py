@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import signal
+import ssl
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -21,18 +22,25 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 async def serve(
-    app: ASGIApp, *, host: str, port: int, beside: Beside, settings: ConnectionSettings, metrics: Metrics
+    app: ASGIApp,
+    *,
+    host: str,
+    port: int,
+    beside: Beside,
+    settings: ConnectionSettings,
+    metrics: Metrics,
+    tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running calls and return; a second SIGINT does not wait.
 
     `beside` runs from when it listens, and is cancelled when it stops. It is given the port that is listened on, which
-    differs from `port` if that is 0. Its failure ends the serving and is raised.
+    differs from `port` if that is 0. Its failure ends the serving and is raised. `tls` may be changed while it is used.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
     gate = Gate(settings, server="catalog", metrics=metrics.connections, probes=PROBES)
-    server = _Server(_given_up_quietly(app), gate=gate, beside=beside)
+    server = _Server(_given_up_quietly(app), gate=gate, beside=beside, tls=tls)
     await server.serve_at(host=host, port=port)
     if server.force_exit:  # uvicorn leaves it out then, and the lifespan would end with a traceback
         await server.lifespan.shutdown()
@@ -42,9 +50,9 @@ async def serve(
 class _Server(Server):
     """The server, with work beside it once it listens, and stopping without raising the signal again."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, beside: Beside) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, beside: Beside, tls: ssl.SSLContext | None) -> None:
         super().__init__(
-            app, gate=gate, keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS, lifespan=True
+            app, gate=gate, keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS, lifespan=True, tls=tls
         )
         self._beside = beside
         self._working: asyncio.Task[None] | None = None

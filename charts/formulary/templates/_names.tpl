@@ -102,5 +102,6 @@ labels:
 {{- end -}}
 
 {{- define "formulary.url" -}}
-{{- printf "http://%s.%s.svc:%d" (include "formulary.fullname" .) (include "formulary.namespace" .) (.Values.server.service.port | int64) -}}
+{{- $scheme := .Values.server.tls.enabled | ternary "https" "http" -}}
+{{- printf "%s://%s.%s.svc:%d" $scheme (include "formulary.fullname" .) (include "formulary.namespace" .) (.Values.server.service.port | int64) -}}
 {{- end -}}

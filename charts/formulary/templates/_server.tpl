@@ -1,8 +1,6 @@
 {{/* The container of the server. */}}
 {{- define "formulary.serverContainer" -}}
-{{- $name := include "formulary.fullname" . -}}
-{{- $host := printf "%s.%s" $name (include "formulary.namespace" .) -}}
-{{- $hosts := list $name $host (printf "%s.svc" $host) (printf "%s.svc.cluster.local" $host) -}}
+{{- $hosts := include "formulary.serverNames" . | fromJsonArray -}}
 - {{ include "formulary.containerBasics" (dict "root" . "name" "server") | nindent 2 | trim }}
   command: [formulary, serve]
   args:
@@ -33,6 +31,10 @@
       value: {{ .Values.execution.limits.concurrent | int64 | quote }}
     - name: FORMULARY_MAX_TIMEOUT_MS
       value: {{ .Values.execution.limits.timeoutMs | int64 | quote }}
+    {{- if .Values.server.tls.enabled }}
+    - name: FORMULARY_TLS_DIR
+      value: /etc/formulary/tls
+    {{- end }}
     - name: FORMULARY_POOL_SIZE
       value: {{ .Values.server.poolSize | int64 | quote }}
     - name: FORMULARY_LOG_LEVEL
@@ -49,21 +51,32 @@
       exec:
         # Endpoints are withdrawn before the port closes; the image has no shell.
         command: [python3, -c, "import time; time.sleep(5)"]
+  {{- $scheme := .Values.server.tls.enabled | ternary "HTTPS" "" }}
   {{- range $probe, $path := dict "startupProbe" "/healthz" "livenessProbe" "/healthz" "readinessProbe" "/readyz" }}
   {{ $probe }}:
-    {{- include "formulary.probe" (dict "values" (get $.Values.server $probe) "path" $path "port" "http") | nindent 4 }}
+    {{- include "formulary.probe" (dict "values" (get $.Values.server $probe) "path" $path "port" "http" "scheme" $scheme) | nindent 4 }}
   {{- end }}
   resources:
     {{- toYaml .Values.server.resources | nindent 4 }}
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
     {{- include "formulary.databaseMount" . | nindent 4 }}
+    {{- if .Values.server.tls.enabled }}
+    - name: tls
+      mountPath: /etc/formulary/tls
+      readOnly: true
+    {{- end }}
     {{- with .Values.server.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
 {{- end -}}
 
 {{- define "formulary.serverVolumes" -}}
+{{- if .Values.server.tls.enabled }}
+- name: tls
+  secret:
+    secretName: {{ include "formulary.tlsSecret" . | quote }}
+{{- end }}
 {{- with .Values.server.extraVolumes }}
 {{ toYaml . }}
 {{- end }}

@@ -13,6 +13,7 @@ server:
   FORMULARY_REQUEST_CONTEXT: search.requestContext
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
+  FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
   FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
