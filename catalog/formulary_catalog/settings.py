@@ -136,6 +136,12 @@ class Settings(ConnectionSettings):
         default=None,
         description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
     )
+    audit_published: str = Field(
+        default="",
+        repr=False,
+        description="File or URL with published checkpoints of the audit trail: `up` publishes there, `trace "
+        "verify` and `doctor` compare with it.",
+    )
     context_wait_seconds: float = Field(
         default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."
     )

@@ -48,7 +48,8 @@ TRACE_FINDINGS = Definition(
     "formulary_trace_findings",
     "gauge",
     (),
-    "What the last verification of the audit trail found bent; 0 when all is well.",
+    "What the last verification of the audit trail found bent, and published checkpoints that it disagrees with; 0 "
+    "when all is well.",
 )
 TRACE_VERIFIED = Definition(
     "formulary_trace_verified_timestamp_seconds",
@@ -149,9 +150,12 @@ class OperatorMetrics:
         """Say that from now on verifications are due."""
         self._trace_verified.set_to_current_time()
 
-    def trail_verified(self, *, findings: int) -> None:
-        """Say what a verification of the whole audit trail has come to, now."""
+    def trail_findings(self, findings: int) -> None:
+        """Say what is wrong with the audit trail, as far as anybody has looked."""
         self._trace_findings.set(findings)
+
+    def trail_verified(self) -> None:
+        """Say that the whole audit trail has been verified just now."""
         self._trace_verified.set_to_current_time()
 
     def count_run(self, phase: str) -> None:

@@ -33,6 +33,7 @@ from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey
+from formulary_operator.publishing import ConfigMapPlace
 from formulary_operator.resync import Resync
 from formulary_operator.selfsigned import SelfSigned
 from formulary_operator.serving import served
@@ -178,7 +179,12 @@ class Operator:
             ).reconcile,
             ANALYSES.plural: ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
         }
-        self._auditing = Auditing(settings, database=database, metrics=metrics)
+        config_map = None
+        if settings.audit_config_map and settings.lease_namespace:
+            config_map = ConfigMapPlace(
+                client, events=events, namespace=settings.lease_namespace, name=settings.audit_config_map
+            )
+        self._auditing = Auditing(settings, database=database, metrics=metrics, config_map=config_map)
         self._executor = Executor(
             settings,
             name=self._name,

@@ -70,6 +70,16 @@ class OperatorSettings(ConnectionSettings):
         default=None,
         description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
     )
+    audit_published: str = Field(
+        default="",
+        repr=False,
+        description="File or URL (GET, PUT) where checkpoints of the audit trail are published, outside the database.",
+    )
+    audit_config_map: str = Field(
+        default="",
+        description="ConfigMap in the namespace of the Lease where checkpoints are published; it must be there. Empty: "
+        "none.",
+    )
     checkpoint_seconds: float = Field(
         default=60,
         gt=0,

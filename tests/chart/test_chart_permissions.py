@@ -38,6 +38,8 @@ SERVER = {
 LEASE = {
     ("coordination.k8s.io", "leases", (), ("create",)),
     ("coordination.k8s.io", "leases", ("formulary-operator",), ("get", "update")),
+    ("", "configmaps", ("formulary-audit-checkpoints",), ("get", "patch")),
+    ("", "events", (), ("create",)),
 }
 
 
@@ -103,8 +105,10 @@ def test_an_upgrade_says_that_runs_have_to_be_let() -> None:
 
 
 def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
-    name = "formulary-remedies-operator"
-    lease = {(group, resource, (name,) if names else (), verbs) for group, resource, names, verbs in LEASE}
+    lease = {
+        (group, resource, tuple(each.replace("formulary-", "formulary-remedies-", 1) for each in names), verbs)
+        for group, resource, names, verbs in LEASE
+    }
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER,
         ("default", "catalog"): OPERATOR,

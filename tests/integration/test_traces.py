@@ -401,12 +401,12 @@ async def test_a_held_trace_and_one_in_use_outlive_their_month(
         (month,) = await retention.expire(THIS_YEAR, key=KEY)
         assert (month.traces, month.held, month.in_use) == (1, 1, 1)
         replay = await reader.verify(keys=[KEY.public])
-        assert (replay.findings, replay.event_count) == ((), 5)
+        assert (replay.findings, replay.event_count) == ((), 6)
         (held,) = [each for each in await reader.summaries(limit=9) if each.held]
         assert held.trace_id == "held"
         await retention.release("held", by="bob")
         (month,) = await retention.expire(THIS_YEAR, key=KEY)
-        assert (month.traces, month.events) == (1, 2)
+        assert (month.traces, month.events) == (1, 4)
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         await owner.execute("truncate trace_event_2025_03")
     replay = await reader.verify(keys=[KEY.public])
@@ -424,7 +424,7 @@ async def test_a_month_that_is_in_use_stays_whole(
         await owner.fetch("select * from trace_event")
         with pytest.raises(Unavailable, match="2025-03 are in use"):
             await retention.expire(THIS_YEAR, key=KEY)
-    replay = await reader.verify(keys=[KEY.public])
+    replay = await reader.verify()
     assert (replay.findings, replay.event_count, replay.checkpoint_count) == ((), 2, 0)
 
 

@@ -17,6 +17,8 @@ from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import default_data_dir
 from formulary_catalog.store.health import Health, Preparing, RefusedSweep, health
 from formulary_catalog.store.migrate import HEAD, describe, works_with
+from formulary_catalog.store.publishing import place_of
+from formulary_catalog.store.trace_reading import TraceReader
 
 _MIN_PYTHON = (3, 11)
 _MIN_PGVECTOR = (0, 8)
@@ -43,7 +45,9 @@ async def checks(settings: Settings, *, url: str) -> list[Check]:
     try:
         async with databases.existing_database(settings) as dsn:
             state = await health(dsn)
-        found += _database(state, model_id=model_id)
+            found += _database(state, model_id=model_id)
+            if works_with(state.revision):
+                found.append(await _trail(settings, dsn=dsn))
     except FormularyError as error:
         found.append(Check(name="database", detail="not available", way_out=str(error)))
     found.append(await _server(url))
@@ -112,6 +116,23 @@ def _row_security(state: Health) -> Check:
         detail="; ".join(problems) or "forced, and the server's role cannot get round it",
         way_out=way_out if problems else "",
     )
+
+
+async def _trail(settings: Settings, *, dsn: str) -> Check:
+    """A short look; `formulary trace verify` reads all of it."""
+    try:
+        place = place_of(settings.audit_published)
+        published = await place.read() if place is not None else ()
+        async with TraceReader.open(dsn) as reader:
+            findings = await reader.doubts(published=published)
+    except FormularyError as error:
+        return Check(name="trail", detail="not looked at", way_out=str(error))
+    if findings:
+        detail = "; ".join(" ".join(part for part in (each.place, each.message) if part) for each in findings)
+        way_out = "run `formulary trace verify`, and read docs/runbooks/FormularyTraceBroken.md"
+        return Check(name="trail", detail=detail, way_out=way_out)
+    compared = "compared with what was published of it" if published else "nothing was published of it"
+    return Check(name="trail", detail=f"protected as the migrations define it; {compared}")
 
 
 def _contents(state: Health) -> str:

@@ -34,6 +34,7 @@ from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
 from formulary_catalog.store.models import ModelStore
+from formulary_catalog.store.publishing import keep_publishing, place_of
 
 _WRITE_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
@@ -141,8 +142,12 @@ async def standalone(
         await asyncio.to_thread(migrate, dsn_of(_OWNER))
         writing = await Database.open(dsn_of(Role.WRITER), role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
         stack.push_async_callback(writing.close)
-        vouching = keep_checkpointing(CheckpointStore(writing), every_seconds=_CHECKPOINT_SECONDS, key=key)
+        vouched = CheckpointStore(writing)
+        vouching = keep_checkpointing(vouched, every_seconds=_CHECKPOINT_SECONDS, key=key)
         await stack.enter_async_context(background(vouching))
+        if (place := place_of(settings.audit_published)) is not None:
+            publishing = keep_publishing(vouched, place, every_seconds=_CHECKPOINT_SECONDS)
+            await stack.enter_async_context(background(publishing))
         loader = Loader(
             roots,
             catalog=CatalogWriter(writing),

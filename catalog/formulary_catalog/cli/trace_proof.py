@@ -1,7 +1,6 @@
 """`formulary trace verify`: whether the trail is as it was written."""
 
 import json
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.replay import Replay
     from formulary_catalog.store.trace_reading import TraceReader
 
-_SEEN = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
-
 
 @click.command("verify")
 @click.argument("trace_id", metavar="[TRACE]", required=False)
@@ -26,13 +23,23 @@ _SEEN = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
     multiple=True,
     help="A checkpoint that must be there, as the log of whoever wrote it has it; any number of times.",
 )
+@click.option(
+    "--published",
+    envvar="FORMULARY_AUDIT_PUBLISHED",
+    default="",
+    metavar="FILE|URL",
+    help="Published checkpoints, lines NUMBER:HASH, which must be there. [FORMULARY_AUDIT_PUBLISHED]",
+)
 @trail_options
 @json_option
-def verify_command(*, trace_id: str | None, seen: tuple[str, ...], trail: TrailSource, as_json: bool) -> None:
+def verify_command(
+    *, trace_id: str | None, seen: tuple[str, ...], published: str, trail: TrailSource, as_json: bool
+) -> None:
     """Check that a trace, or the whole trail, is as it was written.
 
     Every event against its hash, every chain against its head and against the signed checkpoints. Names each event
-    that was edited, removed, added or moved. Exit code 1 if there is any.
+    that was edited, removed, added or moved; of all, also what was changed of the functions and triggers that
+    protect it. Exit code 1 if there is any.
 
     \b
     Examples:
@@ -40,7 +47,7 @@ def verify_command(*, trace_id: str | None, seen: tuple[str, ...], trail: TrailS
       FORMULARY_AUDIT_PUBLIC_KEY_FILE=audit.pem.pub formulary trace verify --json
     """
     checkpoints = [_checkpoint(each) for each in seen]
-    replay = trail.ask(lambda reader: _verified(reader, trace_id, seen=checkpoints, trail=trail))
+    replay = trail.ask(lambda reader: _verified(reader, trace_id, seen=checkpoints, published=published, trail=trail))
     if as_json:
         click.echo(json.dumps(_as_json(replay)))
     else:
@@ -57,23 +64,29 @@ def _checkpoint(text: str) -> "Seen":
     """
     from formulary_catalog.domain.checkpoint import Seen
 
-    if (named := _SEEN.fullmatch(text)) is None:
+    try:
+        return Seen.parse(text)
+    except ValueError:
         raise InvalidInput(
             f"--seen {text!r} names no checkpoint; give its number and its hash as the log line trace_checkpoint has "
             "them, such as 7:0f3a…",
             field="seen",
-        )
-    return Seen(int(named[1]), named[2])
+        ) from None
 
 
-async def _verified(reader: "TraceReader", trace_id: str | None, *, seen: "list[Seen]", trail: TrailSource) -> "Replay":
+async def _verified(
+    reader: "TraceReader", trace_id: str | None, *, seen: "list[Seen]", published: str, trail: TrailSource
+) -> "Replay":
     from formulary_catalog.cli.progress import progress_bar
     from formulary_catalog.store.audit_keys import public_keys
+    from formulary_catalog.store.publishing import place_of
 
     keys = public_keys(trail.settings)
+    if (place := place_of(published)) is not None:
+        seen = [*seen, *await place.read()]
     if trace_id is None:
         with progress_bar("events", total=await reader.count()) as advance:
-            return await reader.verify(keys=keys, seen=seen, progress=advance)
+            return await reader.examine(keys=keys, seen=seen, progress=advance)
     require_storable(trace_id)
     replay = await reader.verify(trace_id, keys=keys, seen=seen)
     if not replay.trace_count:

@@ -22,6 +22,8 @@ OWN_TRACE = "tr_"
 MAX_TRACE_ID = 253
 GENESIS = "0" * 64
 """What the first event of a trace names as the hash before it."""
+HOLD_PLACED, HOLD_RELEASED = "hold.placed", "hold.released"
+"""Events of a legal hold: while the newest of them says placed, the hold has to be there."""
 _AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _FIELDS = {"at", "kind", "payload", "previous", "seq", "trace_id"}
 
@@ -43,6 +45,9 @@ class Problem(StrEnum):
     CHECKPOINT_EDITED = "checkpoint-edited"
     CHECKPOINT_MISSING = "checkpoint-missing"
     CHECKPOINT_UNSIGNED = "checkpoint-unsigned"
+    HOLD_MISSING = "hold-missing"
+    FUNCTION_CHANGED = "function-changed"
+    TRIGGER_CHANGED = "trigger-changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

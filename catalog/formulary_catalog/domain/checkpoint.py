@@ -33,6 +33,7 @@ _HEADING = re.compile(
 )
 _HEADING_LINES = 5
 _LINE = re.compile(r'(?P<trace>".*") (?P<seq>\d{1,18}) (?P<hash>[0-9a-f]{64})')
+_SEEN = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 _PUBLIC_KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
@@ -77,6 +78,17 @@ class Seen:
 
     id: int
     hash: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Seen":
+        """By number and hash, `7:0f3a…`.
+
+        Raises:
+            ValueError: the text names none.
+        """
+        if (named := _SEEN.fullmatch(text)) is None:
+            raise ValueError(text)
+        return cls(int(named[1]), named[2])
 
 
 class SigningKey:
@@ -204,8 +216,10 @@ class CheckpointCheck:
             return []
         return vouched
 
-    def finish(self) -> tuple[Finding, ...]:
-        """All findings, once every checkpoint has been added."""
+    def finish(self, *, events: int) -> tuple[Finding, ...]:
+        """All findings, once every checkpoint has been added. `events` is how many there are to vouch for."""
+        if self._keys and events and not self.count:
+            self._find(Problem.CHECKPOINT_MISSING, 1, "there is a key, and events, and no checkpoint vouches for any")
         if self._keys and self.count and not self._signed:
             self._find(Problem.CHECKPOINT_UNSIGNED, 1, "none is signed, though there is a key", to=self.count)
         if self._seen:

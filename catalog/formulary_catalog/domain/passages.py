@@ -5,6 +5,7 @@ What governance says, and how a run goes, is told by `governance_passages` and `
 
 from collections.abc import Callable, Iterator
 
+from formulary_catalog.domain.chain import HOLD_PLACED, HOLD_RELEASED
 from formulary_catalog.domain.governance_passages import GOVERNANCE_TELLERS
 from formulary_catalog.domain.recorded import Recorded
 from formulary_catalog.domain.run_passages import RUN_TELLERS
@@ -160,6 +161,12 @@ _TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
     "selection": _selection,
     "constraints": lambda payload, known: Telling(title=_unsealing(payload, known)),
     "status": _status,
+    HOLD_PLACED: lambda payload, known: Telling(
+        title="held: it is kept until it is released",
+        tone=Tone.WAITING,
+        lines=lines(Line(label="because", text=payload.text("reason"))),
+    ),
+    HOLD_RELEASED: lambda payload, known: Telling(title="released from its hold"),
     **GOVERNANCE_TELLERS,
     **RUN_TELLERS,
 }

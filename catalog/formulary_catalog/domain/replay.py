@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from formulary_catalog.domain.chain import (
     GENESIS,
+    HOLD_PLACED,
+    HOLD_RELEASED,
     Finding,
     Head,
     Mark,
@@ -22,7 +24,17 @@ from formulary_catalog.domain.chain import (
 
 _SCHEMA = frozenset({Problem.MALFORMED, Problem.COLUMN_EDITED})
 _STRUCTURE = frozenset(
-    {Problem.MISPLACED, Problem.REORDERED, Problem.INSERTED, Problem.MISSING, Problem.TRUNCATED, Problem.DROPPED}
+    {
+        Problem.MISPLACED,
+        Problem.REORDERED,
+        Problem.INSERTED,
+        Problem.MISSING,
+        Problem.TRUNCATED,
+        Problem.DROPPED,
+        Problem.HOLD_MISSING,
+        Problem.FUNCTION_CHANGED,
+        Problem.TRIGGER_CHANGED,
+    }
 )
 
 
@@ -65,13 +77,13 @@ class Replay:
 
 
 def verify_trace(
-    trace_id: str, events: Iterable[StoredEvent], *, head: Head | None, marks: Iterable[Mark] = ()
+    trace_id: str, events: Iterable[StoredEvent], *, head: Head | None, marks: Iterable[Mark] = (), held: bool = True
 ) -> tuple[Finding, ...]:
-    """All that is wrong with one trace; `marks` in the order of their checkpoints."""
+    """All that is wrong with one trace; `marks` in the order of their checkpoints, `held` as `TraceCheck.finish`."""
     check = TraceCheck(trace_id)
     for event in events:
         check.add(event)
-    return check.finish(head=head, marks=marks)
+    return check.finish(head=head, marks=marks, held=held)
 
 
 class _Link(NamedTuple):
@@ -92,18 +104,24 @@ class TraceCheck:
         self._trace_id = trace_id
         self._findings: list[Finding] = []
         self._links: list[_Link] = []
+        self._hold: StoredEvent | None = None
 
     def add(self, event: StoredEvent) -> None:
         """Look at the next event, in the order of `seq`."""
         content = self._sound(event)
+        if event.kind in (HOLD_PLACED, HOLD_RELEASED):
+            self._hold = event if event.kind == HOLD_PLACED else None
         self._links.append(
             _Link(event.seq, event.seq, "", event.hash, "", False)
             if content is None
             else _Link(event.seq, content["seq"], content["previous"], event.hash, content["at"], True)
         )
 
-    def finish(self, *, head: Head | None, marks: Iterable[Mark]) -> tuple[Finding, ...]:
-        """All findings, in the order in which they are met in the trace."""
+    def finish(self, *, head: Head | None, marks: Iterable[Mark], held: bool = True) -> tuple[Finding, ...]:
+        """All findings, in the order in which they are met in the trace.
+
+        `held` is whether a hold of it is in force; true where that cannot be seen.
+        """
         current = self._since_expiry(marks)
         if not self._links and head is None and current:
             message = f"the whole trace is gone; {_checkpoint(current[-1])} vouches for {current[-1].seq} events of it"
@@ -113,6 +131,9 @@ class TraceCheck:
         self._follow(chain)
         self._compare_with_head(chain, head=head, vouched=current[-1].seq if current else 0)
         self._compare_with_marks(chain, marks=current, head=head)
+        if self._hold is not None and not held:
+            message = f"the hold by {self._hold.caller!r} is gone, and nobody released it"
+            self._find(Problem.HOLD_MISSING, self._hold.seq, message)
         return tuple(sorted(_merged(self._findings), key=lambda finding: (finding.seq, finding.last)))
 
     def _sound(self, event: StoredEvent) -> Mapping[str, Any] | None:

@@ -52,6 +52,15 @@ class CheckpointStore:
                 break
         return written
 
+    async def since(self, known: int, *, at_most: int) -> list[Seen]:
+        """The checkpoint with this number, if it is there, and the newest ones after it.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch("select id, hash from formulary.checkpoints_from($1, $2)", known, at_most)
+        return [Seen(row["id"], row["hash"]) for row in rows]
+
     async def prepare_months(self) -> None:
         """See to it that there are partitions for the traces of the next year.
 

@@ -6,11 +6,15 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
 from formulary_catalog.errors import FormularyError, NotMigrated, StartupError, Unavailable
+
+if TYPE_CHECKING:
+    from alembic.script import Script
 
 HEAD = "0017"
 """The newest revision; a test holds it equal to alembic's, so that starting need not import alembic.
@@ -97,6 +101,16 @@ def describe(dsn: str) -> str:
         return "the database"
     place = f" on {parts.hostname}" if parts.hostname else ""
     return f"database {parts.path.lstrip('/') or 'postgres'!r}{place}"
+
+
+def migration_scripts() -> "list[Script]":
+    """The revisions, the oldest first."""
+    from alembic.config import Config  # slow to import, and only needed when there is something to do
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    return list(ScriptDirectory.from_config(config).walk_revisions())[::-1]
 
 
 async def _migrate(dsn: str) -> None:

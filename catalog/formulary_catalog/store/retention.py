@@ -15,19 +15,25 @@ from formulary_catalog.store.trace_reading import TraceReader
 
 _MAX_MONTHS = 1200
 _HELD = "exists (select from trace_hold where trace_hold.trace_id = trace_head.trace_id and released_at is null)"
+# What was held may be as old as any other when it is released: that it was is no event that keeps it.
+_CHANGED = """case when exists (select from trace_hold where trace_hold.trace_id = trace_head.trace_id) then (
+    select coalesce(max(substr(body, 8, 27)), '') >= to_char($1 at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
+    from trace_event as event
+    where event.trace_id = trace_head.trace_id and event.month = trace_head.month and kind not like 'hold.%'
+) else changed_at >= $1 end"""
 _MONTHS = f"""
 select month, count(*) filter (where not held and old) as traces,
        coalesce(sum(seq) filter (where not held and old), 0)::bigint as events,
        count(*) filter (where held) as held, count(*) filter (where not held and not old) as in_use
 from (
-    select month, seq, {_HELD} as held, changed_at < $1 and trace_id <> all ($2) as old from trace_head
+    select month, seq, {_HELD} as held, not {_CHANGED} and trace_id <> all ($2) as old from trace_head
 ) as head
 where month < ($1 at time zone 'UTC')::date
 group by month order by month
 """
 _GOING = f"""
 select trace_id, seq, hash from trace_head
-where month = $1 and changed_at < $2 and trace_id <> all ($3) and not {_HELD}
+where month = $2 and not {_CHANGED} and trace_id <> all ($3) and not {_HELD}
 order by trace_id for update
 """
 
@@ -155,7 +161,7 @@ class Retention:
     async def _expire(self, month: date, *, before: datetime, broken: Sequence[str], key: SigningKey | None) -> None:
         execute = self._connection.execute
         await execute("set local lock_timeout = '2s'")
-        going = [Vouched(**row) for row in await self._connection.fetch(_GOING, month, before, broken)]
+        going = [Vouched(**row) for row in await self._connection.fetch(_GOING, before, month, broken)]
         names = [trace.trace_id for trace in going]
         await self._record(going, key=key)
         partition = f"trace_event_{month:%Y_%m}"

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 import asyncpg
@@ -11,7 +11,9 @@ from formulary_catalog.domain.chain import Finding, Head, Mark, Problem, StoredE
 from formulary_catalog.domain.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
 from formulary_catalog.domain.replay import Replay, TraceCheck, verify_trace
 from formulary_catalog.store.database import Connection
+from formulary_catalog.store.guards import guard_findings
 from formulary_catalog.store.owner import OwnerConnection, owner_connection
+from formulary_catalog.store.publishing import disagreement
 
 _EVENT = "trace_id, seq, kind, caller, coalesce(search_id::text, '') as search_id, body, hash"
 _AT_ONCE = 500
@@ -37,7 +39,11 @@ order by head.changed_at desc, head.trace_id
 """
 # Every trace that has events, a head or a checkpoint: tampering may have left any one of them alone.
 _SUBJECTS = f"""
-select trace_id, head.seq, head.hash, {_AT}, head.checkpointed, mark.checkpoints, mark.seqs, mark.hashes, mark.expired
+select trace_id, head.seq, head.hash, {_AT}, head.checkpointed, mark.checkpoints, mark.seqs, mark.hashes, mark.expired,
+       exists (
+           select from trace_hold as hold
+           where hold.trace_id = coalesce(event.trace_id, head.trace_id) and released_at is null
+       ) as held
 from (select distinct trace_id from trace_event) as event
 full join trace_head as head using (trace_id)
 full join (
@@ -172,11 +178,35 @@ class TraceReader:
                 return await self._verify_one(trace_id, check=check)
             return await self._verify_all(check=check, progress=progress or (lambda looked_at: None))
 
+    async def examine(
+        self,
+        *,
+        keys: Sequence[PublicKey] = (),
+        seen: Iterable[Seen] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> Replay:
+        """`verify` of all, and whether what protects the trail is as the migrations made it."""
+        replay = await self.verify(keys=keys, seen=seen, progress=progress)
+        return replace(replay, findings=(*await guard_findings(self._connection), *replay.findings))
+
+    async def doubts(self, *, published: Sequence[Seen] = ()) -> list[Finding]:
+        """What a short look finds: whatever protects the trail, and the newest of the published checkpoints."""
+        findings = await guard_findings(self._connection)
+        if published:
+            last = max(published, key=lambda seen: seen.id)
+            hash_ = await self._connection.fetchval("select hash from trace_checkpoint where id = $1", last.id)
+            if hash_ != last.hash:
+                findings.append(disagreement(last, found=Seen(last.id, hash_) if hash_ is not None else None))
+        return findings
+
     async def _verify_one(self, trace_id: str, *, check: CheckpointCheck) -> Replay:
         marks = [mark async for vouched in self._checkpoints(check) for trace, mark in vouched if trace == trace_id]
         head = await head_of(self._connection, trace_id)
         events = await events_of(self._connection, trace_id)
-        findings = verify_trace(trace_id, events, head=head, marks=marks)
+        held = await self._connection.fetchval(
+            "select exists (select from trace_hold where trace_id = $1 and released_at is null)", trace_id
+        )
+        findings = verify_trace(trace_id, events, head=head, marks=marks, held=held)
         known = bool(events or head or marks)
         return _replay(check, findings, event_count=len(events), trace_count=int(known))
 
@@ -195,7 +225,7 @@ class TraceReader:
                 trace.add(event)
                 event_count += 1
                 event = await anext(events, None)
-            findings += trace.finish(head=_head(subject), marks=_marks(subject))
+            findings += trace.finish(head=_head(subject), marks=_marks(subject), held=subject["held"])
             trace_count += 1
             progress(event_count - before)
         return _replay(check, findings, event_count=event_count, trace_count=trace_count)
@@ -214,7 +244,7 @@ class TraceReader:
 
 def _replay(check: CheckpointCheck, findings: Sequence[Finding], *, event_count: int, trace_count: int) -> Replay:
     return Replay(
-        findings=(*check.finish(), *findings),
+        findings=(*check.finish(events=event_count), *findings),
         event_count=event_count,
         trace_count=trace_count,
         checkpoint_count=check.count,

@@ -35,6 +35,12 @@
       value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
     - name: FORMULARY_VERIFY_SECONDS
       value: {{ mul (.Values.audit.verifyHours | int64) 3600 | quote }}
+    - name: FORMULARY_AUDIT_CONFIG_MAP
+      value: {{ include "formulary.fullname" . }}-audit-checkpoints
+    {{- with .Values.audit.published }}
+    - name: FORMULARY_AUDIT_PUBLISHED
+      value: {{ . | quote }}
+    {{- end }}
     {{- if .Values.audit.signingKeySecret }}
     - name: FORMULARY_AUDIT_KEY_FILE
       value: /etc/formulary/audit/audit.pem

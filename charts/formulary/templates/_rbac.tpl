@@ -154,6 +154,13 @@ governance-editor:
   resources: [leases]
   resourceNames: [{{ include "formulary.fullname" . }}-operator]
   verbs: [get, update]
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [{{ include "formulary.fullname" . }}-audit-checkpoints]
+  verbs: [get, patch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
 {{- if include "formulary.selfSigned" . }}
 - apiGroups: [""]
   resources: [secrets]

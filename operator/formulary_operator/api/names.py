@@ -34,6 +34,7 @@ CONTRACTS = Resource(group="formulary.dev", version="v1alpha1", plural="governan
 APPROVALS = Resource(group="formulary.dev", version="v1alpha1", plural="invocationapprovals", kind="InvocationApproval")
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
+CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap")
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod")
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret")
 VALIDATING_WEBHOOKS = Resource(
