@@ -142,6 +142,12 @@ class Settings(ConnectionSettings):
         description="File or URL with published checkpoints of the audit trail: `up` publishes there, `trace "
         "verify` and `doctor` compare with it.",
     )
+    input_key_file: Path | None = Field(
+        default=None,
+        description="Keys that encrypt sensitive input of runs, one a line, each 32 bytes in base64; the first "
+        "encrypts. "
+        "Unset: the embedded database has a key file of its own; elsewhere such runs are refused.",
+    )
     context_wait_seconds: float = Field(
         default=2.0, ge=0, le=2, description="How long a call waits for a context that was written a moment ago."
     )

@@ -10,6 +10,7 @@ from formulary_catalog.store.admissions import AdmissionRecords
 from formulary_catalog.store.approvals import ApprovalStore
 from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database
+from formulary_catalog.store.input_keys import input_keys
 from formulary_catalog.store.leadership import Superseded
 from formulary_catalog.store.runs import RunWriter
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
@@ -55,7 +56,7 @@ class Executor:
         self._name = name
         self._engines = settings.engines
         self._client = client
-        self._runs = RunWriter(database, shared_namespace=settings.catalog_namespace)
+        self._runs = RunWriter(database, shared_namespace=settings.catalog_namespace, keys=input_keys(settings))
         self._contracts, self._approvals = ContractWriter(database), ApprovalStore(database)
         self._following = Following(runs=self._runs, queue=queue, metrics=metrics, namespaces=settings.watch_namespaces)
         requests = Requests(

@@ -62,6 +62,12 @@ class OperatorSettings(ConnectionSettings):
     context_retention_hours: float = Field(
         default=24, ge=0, description="How long the context of an AIAnalysis is kept after its object is deleted."
     )
+    input_key_file: Path | None = Field(
+        default=None,
+        description="Keys that encrypt sensitive input of runs, one a line, each 32 bytes in base64; the first "
+        "encrypts. "
+        "The server has the same file. Unset: runs with such input are refused.",
+    )
     audit_key_file: Path | None = Field(
         default=None,
         description="Ed25519 private key (PEM) that signs checkpoints of the audit trail; unset: they are not signed.",

@@ -20,7 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parents[2]
 CI = charts.ci_values()
 _TEXT_KEYS = {"name", "namespace", "serviceAccountName", "priorityClassName", "value", "key", "secretName"}
-_RANDOM = re.compile(r"^(\s+[\w-]+-(?:password|uri): ).+$", re.MULTILINE)
+_RANDOM = re.compile(r"^(\s+(?:[\w-]+-(?:password|uri)|input\.key): ).+$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", CI)

@@ -17,7 +17,7 @@ from formulary_catalog.store.database import Connection, Database, Role
 from formulary_catalog.store.invocations import InvocationStore, Limits
 from formulary_catalog.store.runs import RunWriter
 from formulary_catalog.store.traces import TraceEvent, TraceStore
-from support.runs import CALLER, HARMLESS, request
+from support.runs import CALLER, HARMLESS, KEYS, request
 
 IN_PRODUCTION = replace(HARMLESS, environment="production")
 
@@ -33,13 +33,13 @@ async def serving_side(database: str) -> AsyncIterator[Database]:
 @pytest.fixture
 def asked(serving_side: Database) -> InvocationStore:
     """Where callers ask for runs."""
-    return InvocationStore(serving_side, shared_namespace="formulary")
+    return InvocationStore(serving_side, shared_namespace="formulary", keys=KEYS)
 
 
 @pytest.fixture
 def runs(writing: Database) -> RunWriter:
     """What the operator does."""
-    return RunWriter(writing, shared_namespace="formulary")
+    return RunWriter(writing, shared_namespace="formulary", keys=KEYS)
 
 
 async def _kinds(database: str, trace_id: str) -> list[str]:
@@ -84,7 +84,7 @@ async def test_twenty_requests_with_one_key_at_once_are_one_run(asked: Invocatio
 
 async def test_a_key_that_was_used_for_another_request_is_refused(asked: InvocationStore) -> None:
     await asked.submit(request(key="k"))
-    with pytest.raises(InvalidInput, match="'k' was used for another request"):
+    with pytest.raises(InvalidInput, match="was used for another request"):
         await asked.submit(request(key="k", values={"REPLICAS": 3}))
 
 
@@ -376,7 +376,7 @@ async def test_the_server_reads_no_run_that_it_cannot_name(asked: InvocationStor
     [
         "update invocation set phase = 'Succeeded'",
         "delete from invocation",
-        "select content from invocation_secret",
+        "select sealed from invocation_secret",
         "insert into governance_contract (namespace, name, uid, spec) values ('formulary', 'x', 'x', '{}')",
         "delete from governance_contract",
         "update invocation_approval set approver = 'ada'",

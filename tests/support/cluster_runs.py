@@ -7,7 +7,14 @@ from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.governance.facts import run_facts
-from formulary_catalog.domain.invocation import Invocation, NewInvocation, Source, Target, id_of_request
+from formulary_catalog.domain.invocation import (
+    Invocation,
+    NewInvocation,
+    Source,
+    Target,
+    id_of_request,
+    idempotency_digest,
+)
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.invocations import InvocationStore
 from formulary_operator.api.names import INVOCATIONS, Resource
@@ -16,6 +23,7 @@ from support.cluster import OperatorAccount, await_agreement, fetch, objects
 from support.control_plane import Cluster, Request
 from support.manifest import analysis, invocation, workflow
 from support.operator_process import Daemon, operator
+from support.runs import KEYS
 from support.waiting import wait_until
 
 IMAGE = "registry.example/remedies/restart:1.2.0"
@@ -121,7 +129,7 @@ def server_request(
         remediation_id=f"rr-{name}",
         requester=CALLER,
         timeout_seconds=timeout_seconds,
-        idempotency_key=key,
+        idempotency_key=idempotency_digest(caller=CALLER, idempotency_key=key),
     )
 
 
@@ -131,7 +139,7 @@ def submit(dsn: str, new: NewInvocation) -> Invocation:
     async def keep() -> Invocation:
         database = await Database.open(dsn, role=Role.SERVER, deadline=30)
         try:
-            return (await InvocationStore(database, shared_namespace=new.namespace).submit(new)).invocation
+            return (await InvocationStore(database, shared_namespace=new.namespace, keys=KEYS).submit(new)).invocation
         finally:
             await database.close()
 

@@ -16,6 +16,7 @@ import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.control_plane import free_port
+from support.runs import KEY
 from support.waiting import wait_until
 
 READY_SECONDS = 60.0
@@ -131,7 +132,10 @@ def server(*, dsn: str, kubeconfig: Path | None = None, **settings: str) -> Iter
 @contextmanager
 def _daemon(*command: str, environment: dict[str, str], port: int) -> Iterator[Daemon]:
     with tempfile.TemporaryDirectory(prefix="formulary-process-") as home:
-        daemon = Daemon(*command, environment=environment, port=port, home=Path(home))
+        keys = Path(home, "input.key")
+        keys.write_text(KEY)
+        keyed = {"FORMULARY_INPUT_KEY_FILE": str(keys)} | environment
+        daemon = Daemon(*command, environment=keyed, port=port, home=Path(home))
         try:
             yield daemon
         finally:

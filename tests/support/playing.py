@@ -10,6 +10,7 @@ from typing import Any
 from formulary_catalog.domain.invocation import Invocation, Phase, Reason
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.runs import RunWriter
+from support.runs import KEYS
 
 SHARED = "formulary"
 _POLL = 0.02
@@ -43,7 +44,7 @@ async def run_writer(dsn: str) -> AsyncIterator[RunWriter]:
     """What the operator moves runs on with."""
     database = await Database.open(dsn, role=Role.WRITER, size=2, deadline=10)
     try:
-        yield RunWriter(database, shared_namespace=SHARED)
+        yield RunWriter(database, shared_namespace=SHARED, keys=KEYS)
     finally:
         await database.close()
 

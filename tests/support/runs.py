@@ -4,9 +4,13 @@ from dataclasses import replace
 from typing import Any
 
 from formulary_catalog.domain.governance.gate import RunFacts
-from formulary_catalog.domain.invocation import NewInvocation, Source, Target, id_of_request
+from formulary_catalog.domain.input_keys import InputKeys
+from formulary_catalog.domain.invocation import NewInvocation, Source, Target, id_of_request, idempotency_digest
 
 CALLER = "system:serviceaccount:shop:agent"
+KEY = InputKeys.generate()
+"""A line of a key file; `KEYS` is the file."""
+KEYS = InputKeys.load(KEY)
 HARMLESS = RunFacts(
     workflow_name="restart",
     workflow_namespace="formulary",
@@ -38,6 +42,6 @@ def request(*, facts: RunFacts = HARMLESS, key: str = "", caller: str = CALLER, 
         remediation_id="rr-1",
         requester=caller,
         timeout_seconds=60,
-        idempotency_key=key,
+        idempotency_key=idempotency_digest(caller=caller, idempotency_key=key),
     )
     return replace(asked, object_name=asked.id, **changes)

@@ -7,12 +7,25 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from formulary_catalog.errors import StartupError, Unavailable
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded import EmbeddedPostgres, default_data_dir
+from formulary_catalog.store.input_keys import local_key_file
 from formulary_catalog.store.migrate import require_current_schema
 
 
 def embedded(settings: Settings) -> EmbeddedPostgres:
     """The PostgreSQL of the data directory, not started."""
     return EmbeddedPostgres(data_dir=settings.data_dir or default_data_dir())
+
+
+def with_local_key(settings: Settings) -> Settings:
+    """The settings of who serves an embedded database: without a key file of their own, with that of its directory.
+
+    Raises:
+        StartupError: the file cannot be written.
+    """
+    if settings.database_url or settings.input_key_file is not None:
+        return settings
+    path = local_key_file(settings.data_dir or default_data_dir())
+    return settings.model_copy(update={"input_key_file": path})
 
 
 async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:

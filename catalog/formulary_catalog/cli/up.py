@@ -66,6 +66,7 @@ def command(
 
 async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bool) -> None:
     from formulary_catalog.cli.background import background
+    from formulary_catalog.cli.databases import with_local_key
     from formulary_catalog.cli.display import Display
     from formulary_catalog.cli.following import follow
     from formulary_catalog.cli.standalone import standalone
@@ -80,7 +81,8 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
             AsyncExitStack() as following,
         ):
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)
-            app = create_app(service=catalog.service, settings=settings, readiness=readiness, metrics=catalog.metrics)
+            serving = with_local_key(settings)
+            app = create_app(service=catalog.service, settings=serving, readiness=readiness, metrics=catalog.metrics)
 
             async def load(port: int) -> None:
                 report = await catalog.load(display=display)

@@ -21,6 +21,8 @@ _ID = re.compile(r"inv-[0-9a-f]{20}")
 WAITING_SECONDS = 30.0
 """Up to this long a call waits for its run; a longer one is answered at once and followed by its id."""
 MAX_TIMEOUT_SECONDS = 12 * 3600.0
+NOT_KEPT = "(sensitive, not kept)"
+"""What stands for a sensitive value of a dry run: nothing reads it."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)\s*([smh])")
 
@@ -125,6 +127,7 @@ class NewInvocation:
     """A checked request for a run. `values` are complete; `secret` holds those that must not be recorded.
 
     `salt` is kept beside the run and nowhere else: without it a digest in the trail tells nothing of a short secret.
+    `idempotency_key` is the digest of the caller's key (`idempotency_digest`).
 
     `facts` is what the rules judge, as it was when the run was asked for: `domain.governance.gate.RunFacts` as JSON.
     `sealed` is what the incident demanded.
@@ -156,13 +159,19 @@ class NewInvocation:
 
     @property
     def recorded_input(self) -> dict[str, Any]:
-        """The input as it may be kept: secret values as digests."""
-        return {**self.values, **{name: digest(value, salt=self.salt) for name, value in self.secret.items()}}
+        """The input as it may be kept: secret values as digests, and those of a dry run not at all."""
+        return {
+            **self.values,
+            **{
+                name: NOT_KEPT if self.dry_run else digest(value, salt=self.salt) for name, value in self.secret.items()
+            },
+        }
 
     def request_hash(self, *, salt: str) -> str:
         """What stands for this request under the salt of one that was kept: another request with the same idempotency
         key is a mistake of the caller."""
-        asked = [self.version_id, dict(self.values), dict(self.secret), self.timeout_seconds, self.dry_run]
+        secret = dict.fromkeys(self.secret) if self.dry_run else dict(self.secret)
+        asked = [self.version_id, dict(self.values), secret, self.timeout_seconds, self.dry_run]
         asked += [self.namespace, self.remediation_id, self.target.as_json()]
         return hashlib.sha256(f"{salt}\0{_canonical(asked)}".encode()).hexdigest()
 
@@ -242,6 +251,13 @@ def id_of_request(*, caller: str, idempotency_key: str) -> str:
     if not idempotency_key:
         return ID_PREFIX + secrets.token_hex(10)
     return ID_PREFIX + hashlib.sha256(_canonical(["request", caller, idempotency_key]).encode()).hexdigest()[:20]
+
+
+def idempotency_digest(*, caller: str, idempotency_key: str) -> str:
+    """What is kept of a caller's key, which may hold anything; empty for none."""
+    if not idempotency_key:
+        return ""
+    return "sha256:" + hashlib.sha256(f"{caller}\0{idempotency_key}".encode()).hexdigest()
 
 
 def id_of_object(uid: str) -> str:

@@ -7,7 +7,13 @@ from typing import Any
 from formulary_catalog.domain.access import INVOKE, Caller
 from formulary_catalog.domain.governance.facts import run_facts, target_of
 from formulary_catalog.domain.inputs import check_input
-from formulary_catalog.domain.invocation import NewInvocation, Source, duration_seconds, id_of_request
+from formulary_catalog.domain.invocation import (
+    NewInvocation,
+    Source,
+    duration_seconds,
+    id_of_request,
+    idempotency_digest,
+)
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.domain.sealing import seal
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
@@ -108,7 +114,7 @@ class Preparation:
             search_id=search_id,
             requester=caller.name,
             timeout_seconds=timeout_seconds,
-            idempotency_key=request.idempotency_key,
+            idempotency_key=idempotency_digest(caller=caller.name, idempotency_key=request.idempotency_key),
             dry_run=request.dry_run,
             sealed=seal(context, strict_keys=self._strict_keys),
         )

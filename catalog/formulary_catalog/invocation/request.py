@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulary_catalog.domain.invocation import MAX_TIMEOUT_SECONDS, WAITING_SECONDS
+from formulary_catalog.domain.invocation import MAX_TIMEOUT_SECONDS, WAITING_SECONDS, idempotency_digest
 from formulary_catalog.errors import InvalidInput
 
 MIN_TIMEOUT_MS = 1000
@@ -36,15 +36,14 @@ class InvocationRequest:
         seconds = self.timeout_ms / 1000
         return seconds + _GRACE_SECONDS if seconds <= WAITING_SECONDS else 0.0
 
-    @property
-    def recorded(self) -> dict[str, Any]:
-        """The request as the trail may keep it where it came to nothing: of the input, the names."""
+    def recorded(self, *, caller: str) -> dict[str, Any]:
+        """The request as the trail may keep it if it came to nothing: of the input names, of the key a digest."""
         return {
             "workflow_id": self.workflow_id,
             "version": self.version,
             "input": sorted(self.input),
             "timeout_ms": self.timeout_ms,
-            "idempotency_key": self.idempotency_key,
+            "idempotency_key": idempotency_digest(caller=caller, idempotency_key=self.idempotency_key),
             "dry_run": self.dry_run,
             "search_id": self.search_id,
         }

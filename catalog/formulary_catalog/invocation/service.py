@@ -26,6 +26,7 @@ from formulary_catalog.search.trail import Record
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.executors import ExecutorReader
+from formulary_catalog.store.input_keys import input_keys
 from formulary_catalog.store.invocations import InvocationStore, Limits, Submitted
 
 _REFUSED = "invocation.refused"
@@ -33,11 +34,15 @@ _NO_PLACE = "too many calls are waiting for runs already, so this one was not wa
 
 
 class InvocationService:
-    """Answers callers; every failure is a `FormularyError`. Runs are in the trail from the request to the end."""
+    """Answers callers; every failure is a `FormularyError`. Runs are in the trail from the request to the end.
+
+    Raises:
+        StartupError: the key file that the settings name cannot be used.
+    """
 
     def __init__(self, *, catalog: CatalogService, settings: Settings) -> None:
         database = catalog.database
-        self._store = InvocationStore(database, shared_namespace=settings.catalog_namespace)
+        self._store = InvocationStore(database, shared_namespace=settings.catalog_namespace, keys=input_keys(settings))
         self._approvals = ApprovalStore(database)
         self._trail = catalog.trail
         self._watch = RunWatch(self._store)
@@ -154,7 +159,7 @@ class InvocationService:
                 _REFUSED,
                 caller=caller,
                 reference=ContextReference(remediation_id=record.remediation_id, analysis=record.analysis),
-                arguments=request.recorded,
+                arguments=request.recorded(caller=caller.name),
                 error=_without_values(error),
             )
             raise

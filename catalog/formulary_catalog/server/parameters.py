@@ -242,6 +242,7 @@ IDEMPOTENCY_KEY = Parameter(
     description="Any text of your own; the same request with the same key is the same run.",
     examples=("checkout-oom-1",),
     max_length=MAX_KEY_LENGTH,
+    recorded=False,
 )
 DRY_RUN = Parameter(
     name="dry_run",

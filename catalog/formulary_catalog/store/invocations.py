@@ -9,6 +9,7 @@ import asyncpg
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision
+from formulary_catalog.domain.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
 from formulary_catalog.domain.invocation import Invocation, NewInvocation, Phase, Reason, Source, Target
 from formulary_catalog.domain.judging import REPEAT_HOURS, Selection, Situation, Standing, judge, standing
 from formulary_catalog.domain.sealing import Sealed
@@ -42,9 +43,10 @@ class Submitted:
 class InvocationStore:
     """Takes requests for runs. All that belongs to one is written in one transaction, its trail included."""
 
-    def __init__(self, database: Database, *, shared_namespace: str) -> None:
+    def __init__(self, database: Database, *, shared_namespace: str, keys: InputKeys = NO_KEYS) -> None:
         self._database = database
         self._shared_namespace = shared_namespace
+        self._keys = keys
 
     async def submit(
         self, new: NewInvocation, *, limits: Limits = Limits(), manifest: Mapping[str, Any] | None = None
@@ -55,6 +57,7 @@ class InvocationStore:
 
         Raises:
             InvalidInput: the idempotency key was used for another request.
+            NotInvocable: it has sensitive input, and there is no key to encrypt that with.
             RateLimited: the caller has as many runs as it may have.
             Unavailable: the database does not answer; nothing was written.
         """
@@ -68,12 +71,12 @@ class InvocationStore:
             )
             # One request of a caller at a time: what is counted and looked up here must still hold at the end.
             await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 5))", new.requester)
-            if (known := await _repeated(connection, new)) is not None:
+            if (known := await _repeated(connection, new, keys=self._keys)) is not None:
                 return Submitted(invocation=known, repeated=True)
             await _check_limits(connection, caller=new.requester, limits=limits)
             situation = await situation_of(connection, new, namespaces=(self._shared_namespace, new.namespace))
             stands = standing(judge(new.facts, situation), dry_run=new.dry_run, starting=False)
-            row = await _insert(connection, new, stands=stands, manifest=manifest)
+            row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
             await _tell(connection, new, stands=stands)
             if row.phase is Phase.SUCCEEDED:
                 ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
@@ -92,7 +95,7 @@ class InvocationStore:
 
         async def read(connection: Connection) -> Submitted | None:
             await enter(connection, caller=new.requester, invocation_id=new.id, namespaces=())
-            known = await _repeated(connection, new)
+            known = await _repeated(connection, new, keys=self._keys)
             return Submitted(invocation=known, repeated=True) if known is not None else None
 
         return await self._database.read(read)
@@ -184,14 +187,14 @@ def invocation_of(row: asyncpg.Record) -> Invocation:
     )
 
 
-async def _repeated(connection: Connection, new: NewInvocation) -> Invocation | None:
+async def _repeated(connection: Connection, new: NewInvocation, *, keys: InputKeys) -> Invocation | None:
     row = await connection.fetchrow(f"select {COLUMNS}, request_hash, salt from invocation where id = $1", new.id)
     if row is None:
         return None
-    if row["request_hash"] != new.request_hash(salt=row["salt"]):
+    if row["request_hash"] != new.request_hash(salt=opened_salt(keys, row["salt"], run=new.id)):
         raise InvalidInput(
-            f"idempotency_key {new.idempotency_key!r} was used for another request, which became {new.id}; use a new "
-            "key for a new run, or repeat the same request to hear of that one",
+            f"this idempotency_key was used for another request, which became {new.id}; use a new key for a new run, "
+            "or repeat the same request to hear of that one",
             field="idempotency_key",
         )
     return invocation_of(row)
@@ -229,8 +232,14 @@ async def _check_limits(connection: Connection, *, caller: str, limits: Limits) 
 
 
 async def _insert(
-    connection: Connection, new: NewInvocation, *, stands: Standing, manifest: Mapping[str, Any] | None
+    connection: Connection,
+    new: NewInvocation,
+    *,
+    stands: Standing,
+    manifest: Mapping[str, Any] | None,
+    keys: InputKeys,
 ) -> Invocation:
+    has_secret = bool(new.secret) and not new.dry_run
     over = manifest is not None and not stands.phase.is_final
     phase, reason = (Phase.SUCCEEDED, Reason.DRY_RUN) if over else (stands.phase, stands.reason)
     row = await connection.fetchrow(
@@ -272,13 +281,15 @@ async def _insert(
         stands.decision.message,
         stands.decision.as_json(),
         dict(manifest or {}),
-        new.salt,
+        sealed_salt(keys, new.salt, run=new.id) if has_secret else new.salt,
         phase.is_final,
     )
     assert row is not None
-    if new.secret and not phase.is_final:
+    if has_secret and not stands.degraded and not phase.is_final:
         await connection.execute(
-            "insert into invocation_secret (invocation_id, content) values ($1, $2)", new.id, dict(new.secret)
+            "insert into invocation_secret (invocation_id, sealed) values ($1, $2)",
+            new.id,
+            sealed_values(keys, new.secret, run=new.id),
         )
     return invocation_of(row)
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_catalog.domain.input_keys import NO_KEYS, InputKeys, opened_values
 from formulary_catalog.domain.invocation import Invocation, NewInvocation, Phase, Reason
 from formulary_catalog.domain.judging import judge, overdue, standing
 from formulary_catalog.store.database import Connection, Database
@@ -35,10 +36,11 @@ class ActiveRun:
 class RunWriter:
     """Moves runs on, as the writer's role."""
 
-    def __init__(self, database: Database, *, shared_namespace: str) -> None:
+    def __init__(self, database: Database, *, shared_namespace: str, keys: InputKeys = NO_KEYS) -> None:
         self._database = database
         self._shared_namespace = shared_namespace
-        self._store = InvocationStore(database, shared_namespace=shared_namespace)
+        self._keys = keys
+        self._store = InvocationStore(database, shared_namespace=shared_namespace, keys=keys)
 
     async def submit(self, new: NewInvocation) -> Submitted:
         """As `InvocationStore.submit`, for a run that somebody asked for in the cluster; nobody's limits apply."""
@@ -183,13 +185,21 @@ class RunWriter:
         return await self.finish(invocation_id, phase=Phase.CANCELLED, reason=Reason.CANCELLED, message=message)
 
     async def secret(self, invocation_id: str) -> Mapping[str, Any]:
-        """The values that the run needs and nobody may keep; empty once they were handed over."""
+        """The values that the run needs and nobody may keep; empty once they were handed over.
+
+        Raises:
+            NotInvocable: no key decrypts them.
+        """
 
         async def read(connection: Connection) -> Mapping[str, Any]:
-            content = await connection.fetchval(
-                "select content from invocation_secret where invocation_id = $1", invocation_id
+            row = await connection.fetchrow(
+                "select content, sealed from invocation_secret where invocation_id = $1", invocation_id
             )
-            return content or {}
+            if row is None:
+                return {}
+            if row["sealed"] is None:  # written by a server of a release that did not encrypt
+                return dict(row["content"])
+            return opened_values(self._keys, row["sealed"], run=invocation_id)
 
         return await self._database.read(read)
 

@@ -45,6 +45,8 @@
     - name: FORMULARY_AUDIT_KEY_FILE
       value: /etc/formulary/audit/audit.pem
     {{- end }}
+    - name: FORMULARY_INPUT_KEY_FILE
+      value: /etc/formulary/input/input.key
     - name: FORMULARY_HEALTH_HOST
       value: 0.0.0.0
     - name: FORMULARY_HEALTH_PORT
@@ -99,6 +101,7 @@
   volumeMounts:
     {{- include "formulary.scratchMount" . | nindent 4 }}
     {{- include "formulary.databaseMount" . | nindent 4 }}
+    {{- include "formulary.inputKeyMount" . | nindent 4 }}
     {{- if .Values.audit.signingKeySecret }}
     - name: audit
       mountPath: /etc/formulary/audit
@@ -122,6 +125,7 @@
 {{- define "formulary.operatorVolumes" -}}
 {{- include "formulary.scratch" . }}
 {{ include "formulary.databaseVolume" . }}
+{{ include "formulary.inputKeyVolume" . }}
 {{- if .Values.audit.signingKeySecret }}
 - name: audit
   secret:

@@ -35,6 +35,8 @@
     - name: FORMULARY_TLS_DIR
       value: /etc/formulary/tls
     {{- end }}
+    - name: FORMULARY_INPUT_KEY_FILE
+      value: /etc/formulary/input/input.key
     - name: FORMULARY_POOL_SIZE
       value: {{ .Values.server.poolSize | int64 | quote }}
     - name: FORMULARY_LOG_LEVEL
@@ -66,6 +68,7 @@
       mountPath: /etc/formulary/tls
       readOnly: true
     {{- end }}
+    {{- include "formulary.inputKeyMount" . | nindent 4 }}
     {{- with .Values.server.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}

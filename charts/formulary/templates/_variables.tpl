@@ -18,6 +18,7 @@ server:
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
   FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
   FORMULARY_MAX_TIMEOUT_MS: execution.limits.timeoutMs
+  FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret
   FORMULARY_LOG_LEVEL: server.logLevel
   {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
 operator:
@@ -38,6 +39,7 @@ operator:
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret
   FORMULARY_AUDIT_CONFIG_MAP: null
   FORMULARY_AUDIT_PUBLISHED: audit.published
+  FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret
   FORMULARY_HEALTH_HOST: null
   FORMULARY_HEALTH_PORT: null
   FORMULARY_LEASE_NAMESPACE: null

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0016"
-down_revision = "0011"
+down_revision = "0015"
 
 SERVER = "formulary_server"
 WRITER = "formulary_writer"
