@@ -29,6 +29,7 @@ _LOCK = 7_204_113_601  # any number that is ours
 _CONNECT_TIMEOUT = 10
 _LOCK_ATTEMPTS = 20
 _LOCK_PAUSE = 2.0
+_HELD_UP = (asyncpg.LockNotAvailableError.sqlstate, asyncpg.DeadlockDetectedError.sqlstate)
 CONNECT_FAILURES = (
     OSError,
     ValueError,
@@ -170,12 +171,13 @@ async def _upgrade(dsn: str, *, to: str = "head") -> None:
 
     engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
     try:
-        async with engine.begin() as connection:
+        # A transaction for each revision: locks of one are gone before the next asks for others.
+        async with engine.connect() as connection:
             await connection.run_sync(upgrade)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == asyncpg.InsufficientPrivilegeError.sqlstate:
             raise _unprivileged(dsn, reason=str(error.orig)) from error
-        if getattr(error.orig, "sqlstate", None) == asyncpg.LockNotAvailableError.sqlstate:
+        if getattr(error.orig, "sqlstate", None) in _HELD_UP:
             raise asyncpg.LockNotAvailableError(str(error.orig)) from error
         raise
     finally:

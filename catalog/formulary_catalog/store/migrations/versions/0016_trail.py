@@ -142,12 +142,13 @@ HOLDS = [
     create trigger keep_table before truncate on formulary.trace_hold
     for each statement execute function formulary.refuse_trace_change()
     """,
-    # Those of before.
+    # Those of before. A server that appends to such a trace at this moment is not waited for: it may wait for us.
     """
-    select formulary.append_trace(hold.trace_id, 'hold.placed',
-        json_build_object('caller', placed_by, 'hold', id, 'reason', reason)::text)
-    from formulary.trace_hold as hold join formulary.trace_head using (trace_id)
-    where released_at is null order by hold.id
+    select formulary.append_trace(trace_id, 'hold.placed', payload) from (
+        select head.trace_id, json_build_object('caller', placed_by, 'hold', id, 'reason', reason)::text as payload
+        from formulary.trace_hold as hold join formulary.trace_head as head using (trace_id)
+        where released_at is null order by hold.id for update of head nowait
+    ) as earlier
     """,
 ]
 
