@@ -23,6 +23,8 @@ class LabelSpelling(StrEnum):
     SNAKE = "snake"
 
 
+HARMLESS_ENVIRONMENTS = frozenset("dev development test testing qa staging sandbox preview".split())
+"""Environments that do not count as production where no others are given."""
 EmbeddingBackend = Literal["openvino", "sentence-transformers"]
 """What runs an embedding model that is on disk."""
 
@@ -128,6 +130,11 @@ class Settings(ConnectionSettings):
     max_timeout_ms: int = Field(
         default=0, ge=0, le=43_200_000, description="Longest timeout of a run in milliseconds; 0 for twelve hours."
     )
+    harmless_environments: Annotated[frozenset[str], NoDecode] = Field(
+        default=HARMLESS_ENVIRONMENTS,
+        description="Environments that do not count as production, in any case. Every other one does, unknown "
+        "spellings included.",
+    )
     audit_key_file: Path | None = Field(
         default=None,
         description="Ed25519 private key (PEM) that signs checkpoints of the audit trail; unset: they are not signed.",
@@ -166,7 +173,7 @@ class Settings(ConnectionSettings):
             )
         return calls
 
-    @field_validator("strict_custom_labels", mode="before")
+    @field_validator("strict_custom_labels", "harmless_environments", mode="before")
     @classmethod
     def _keys(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

@@ -56,7 +56,13 @@ class Executor:
         self._name = name
         self._engines = settings.engines
         self._client = client
-        self._runs = RunWriter(database, shared_namespace=settings.catalog_namespace, keys=input_keys(settings))
+        self._runs = RunWriter(
+            database,
+            shared_namespace=settings.catalog_namespace,
+            keys=input_keys(settings),
+            strict_keys=settings.strict_custom_labels,
+            harmless=settings.harmless_environments,
+        )
         self._contracts, self._approvals = ContractWriter(database), ApprovalStore(database)
         self._following = Following(runs=self._runs, queue=queue, metrics=metrics, namespaces=settings.watch_namespaces)
         requests = Requests(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.analysis import RequestContext, same_incident
 from formulary_catalog.domain.invocation import Invocation, Reason, id_of_object
 from formulary_catalog.errors import FormularyError, InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.admissions import AdmissionRecords
@@ -20,6 +20,8 @@ from formulary_operator.core.requested import Asked, asked, new_invocation
 
 PATIENCE_SECONDS = 10.0
 """What an object names may have been applied a moment after it."""
+_WHOLE_SECONDS = 1.0
+"""Times of objects have no fractions."""
 
 
 class NotYet(FormularyError):
@@ -56,7 +58,10 @@ class Requests:
         if (refusal := _refusal(document)) is not None:
             return refusal
         try:
-            return await self._submit(document, request=asked(document))
+            request = asked(document)
+            if (late := _too_late(document, timeout_seconds=request.spec.timeout_seconds)) is not None:
+                return late
+            return await self._submit(document, request=request)
         except (InvalidInput, InvalidManifest) as error:
             return Refusal(reason=Reason.INPUT_INVALID, message=str(error))
         except NotInvocable as error:
@@ -94,7 +99,7 @@ class Requests:
     async def _version(self, request: Asked) -> StoredVersion | None:
         """In the object's own namespace first; what other namespaces have is not for it."""
         visible = (request.namespace, self._shared_namespace)
-        found = await self._workflows.find(request.reference, namespaces=frozenset(visible))
+        found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended=True)
         by_namespace = {version.namespace: version for version, _ in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
@@ -104,8 +109,8 @@ class Requests:
         found = await self._contexts.find(remediation_ids=frozenset({remediation_id}), analysis="")
         if not found:
             _require_old(document, missing=f"incident {remediation_id!r}")
-        if len(found) != 1:
-            problem = "is unknown" if not found else "is that of several AIAnalysis objects"
+        if not found or not all(same_incident(found[0], other) for other in found[1:]):
+            problem = "is that of AIAnalysis objects that differ in target or constraints" if found else "is unknown"
             raise InvalidInput(
                 f"spec.remediationId: {remediation_id!r} {problem}; give the spec.remediationId of one AIAnalysis",
                 field="spec.remediationId",
@@ -117,6 +122,17 @@ def age_seconds(document: Mapping[str, Any]) -> float:
     """How long ago the object was created."""
     created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
     return (datetime.now(UTC) - created).total_seconds()
+
+
+def _too_late(document: Mapping[str, Any], *, timeout_seconds: float | None) -> Refusal | None:
+    """What waited longer for us than it was to take is not begun: the cause of it is past."""
+    if timeout_seconds is None or age_seconds(document) <= timeout_seconds + _WHOLE_SECONDS:
+        return None
+    return Refusal(
+        reason=Reason.DEADLINE_EXCEEDED,
+        message=f"it was not begun within its timeout of {timeout_seconds:g} s, nothing was run; create another object "
+        "if the run is still needed",
+    )
 
 
 def _require_old(document: Mapping[str, Any], *, missing: str) -> None:

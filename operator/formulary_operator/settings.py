@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from formulary_catalog.settings import ConnectionSettings, EmbeddingBackend
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS, ConnectionSettings, EmbeddingBackend
 
 
 class OperatorSettings(ConnectionSettings):
@@ -50,6 +50,11 @@ class OperatorSettings(ConnectionSettings):
     )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
+    )
+    harmless_environments: Annotated[frozenset[str], NoDecode] = Field(
+        default=HARMLESS_ENVIRONMENTS,
+        description="Environments that do not count as production, in any case. Every other one does, unknown "
+        "spellings included.",
     )
     resync_seconds: float = Field(default=300, gt=0, description="Seconds between two comparisons with the cluster.")
     sweep_max_fraction: float = Field(
@@ -119,7 +124,7 @@ class OperatorSettings(ConnectionSettings):
         default="formulary", description="ValidatingWebhookConfiguration that is given the self-signed authority."
     )
 
-    @field_validator("watch_namespaces", "engines", "strict_custom_labels", mode="before")
+    @field_validator("watch_namespaces", "engines", "strict_custom_labels", "harmless_environments", mode="before")
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

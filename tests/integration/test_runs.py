@@ -412,7 +412,10 @@ async def test_the_server_cannot_approve_in_the_name_of_another(asked: Invocatio
 
 @pytest.mark.parametrize(
     ("facts", "age", "message"),
-    [(HARMLESS, "11 minutes", "not begun within 600 s"), (IN_PRODUCTION, "25 hours", "nobody approved it")],
+    [
+        (HARMLESS, "11 minutes", "not begun within its timeout of 60 s"),
+        (IN_PRODUCTION, "25 hours", "nobody approved it"),
+    ],
 )
 async def test_a_run_that_has_waited_too_long_is_over_and_never_begins(
     facts: RunFacts, age: str, message: str, asked: InvocationStore, runs: RunWriter, database: str

@@ -17,7 +17,8 @@ from formulary_catalog.domain.governance.decision import (
     RunDecision,
     decide,
 )
-from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity, is_production_like
+from formulary_catalog.domain.governance.environments import is_harmless
+from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
 NAMESPACES = ["shop", "bank"]
@@ -209,7 +210,7 @@ def test_a_rule_that_degrades_leaves_no_more_than_a_dry_run(
 
 @given(sound_facts)
 def test_without_a_matching_rule_all_but_harmless_runs_wait_for_an_approval(facts: RunFacts) -> None:
-    known_and_harmless = bool(facts.environment) and not is_production_like(facts.environment)
+    known_and_harmless = is_harmless(facts.environment)
     harmless = facts.risk_level == "low" and known_and_harmless
     decision = decide(facts=facts, contracts=[], evidence=Evidence(selection_reasoned=True), now=NOON)
 

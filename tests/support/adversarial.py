@@ -22,7 +22,7 @@ from formulary_catalog.store.contexts import ContextWriter
 from support.filling import entry
 
 DIRECTORY = Path(__file__).parents[1] / "integration" / "adversarial"
-PINNABLE = ("suspended", "suspended later", "superseded")
+PINNABLE = ("superseded",)
 """Withdrawn in ways that keep the version readable for whoever names exactly that version (DESIGN section 3)."""
 _ANYWHERE = dict.fromkeys(("signalType", "severity", "environment", "component", "priority", "cluster"), "*")
 _INNOCUOUS = {

@@ -173,6 +173,22 @@ def constraints_of(context: RequestContext, *, strict_keys: frozenset[str]) -> C
     )
 
 
+def same_incident(one: RequestContext, other: RequestContext) -> bool:
+    """Whether two contexts lead to the same answers and to the same runs.
+
+    Their namespaces count: who copies an id of somebody else's incident must not choose what is offered for it.
+    """
+    nothing: frozenset[str] = frozenset()
+    return (one.namespace, target_parts(one)) == (other.namespace, target_parts(other)) and (
+        constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
+    )
+
+
+def target_parts(context: RequestContext) -> tuple[str, str, str, str]:
+    """API version, kind, name and namespace of the object that is ill."""
+    return context.target_api_version, context.target_kind, context.target_name, context.target_namespace
+
+
 def _custom_labels(signal: SignalContext) -> Mapping[str, list[str]]:
     enrichment = signal.enrichment_results
     current = enrichment.kubernetes_context

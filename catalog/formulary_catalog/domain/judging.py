@@ -9,11 +9,10 @@ from formulary_catalog.domain.governance.contract import Contract
 from formulary_catalog.domain.governance.decision import Approval, Evidence, Outcome, RunDecision, decide
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.invocation import Invocation, Phase, Reason
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 APPROVAL_HOURS = 24
 """A run that nobody has approved by then is over."""
-_BEGINNING_SECONDS = 600.0
-"""A run that could begin and has not by then is over, unless it may take longer than that: the cause of it is past."""
 REPEAT_HOURS = 24
 """Failures of the same workflow on the same target count for so long."""
 
@@ -50,8 +49,10 @@ class Standing:
     decision: RunDecision
 
 
-def judge(facts: Mapping[str, Any], situation: Situation) -> RunDecision:
-    """The decision on a run; `facts` as `NewInvocation.facts` has them."""
+def judge(
+    facts: Mapping[str, Any], situation: Situation, *, harmless: frozenset[str] = HARMLESS_ENVIRONMENTS
+) -> RunDecision:
+    """The decision on a run; `facts` as `NewInvocation.facts` has them, `harmless` environments as `decide`."""
     selection = situation.selection
     complete = replace(
         RunFacts.from_json(facts),
@@ -61,7 +62,9 @@ def judge(facts: Mapping[str, Any], situation: Situation) -> RunDecision:
         recent_failures=situation.recent_failures,
     )
     evidence = Evidence(selection_reasoned=selection is not None and selection.reasoned, approvals=situation.approvals)
-    return decide(facts=complete, contracts=situation.contracts, evidence=evidence, now=situation.now)
+    return decide(
+        facts=complete, contracts=situation.contracts, evidence=evidence, now=situation.now, harmless=harmless
+    )
 
 
 def standing(decision: RunDecision, *, dry_run: bool, starting: bool, degraded: bool = False) -> Standing:
@@ -89,7 +92,9 @@ def overdue(run: Invocation, *, now: datetime) -> str:
     age = (now - run.created_at).total_seconds()
     if run.phase is Phase.AWAITING_APPROVAL and age > APPROVAL_HOURS * 3600:
         return f"nobody approved it within {APPROVAL_HOURS} hours; ask for another run if it is still needed"
-    patience = max(run.timeout_seconds, _BEGINNING_SECONDS)
-    if run.phase is Phase.PENDING and age > patience:
-        return f"it was not begun within {patience:.0f} s, nothing was run; ask for another run if it is still needed"
+    if run.phase is Phase.PENDING and age > run.timeout_seconds:
+        return (
+            f"it was not begun within its timeout of {run.timeout_seconds:g} s, nothing was run; ask for another run "
+            "if it is still needed"
+        )
     return ""

@@ -24,6 +24,7 @@ from formulary_catalog.governance.answers import (
 from formulary_catalog.governance.reading import read_actions, read_contract, read_enforce_result, read_gate_report
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.search.trail import Record, trace_of
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _MAX_SHOWN = 60
 
@@ -36,8 +37,9 @@ class GovernanceService:
     does not answer.
     """
 
-    def __init__(self, catalog: CatalogService) -> None:
+    def __init__(self, catalog: CatalogService, *, harmless: frozenset[str] = HARMLESS_ENVIRONMENTS) -> None:
         self._catalog = catalog
+        self._harmless = harmless
 
     async def gate(
         self,
@@ -55,9 +57,12 @@ class GovernanceService:
             record,
             incident,
         ):
-            known = [context or {}, incident.environment if incident is not None else ""]
+            known = [context or {}, {"environment": incident.environment if incident is not None else ""}]
             report = gate_actions(
-                task, context={"known": known}, actions=read_actions(proposed_actions, name="proposed_actions")
+                task,
+                context={"known": known},
+                actions=read_actions(proposed_actions, name="proposed_actions"),
+                harmless=self._harmless,
             )
             record.result = {"gate_report": report.as_json()}
             return GateAnswer(gate_report=report, trace_id=record.trace_id)

@@ -42,7 +42,12 @@ class InvocationService:
 
     def __init__(self, *, catalog: CatalogService, settings: Settings) -> None:
         database = catalog.database
-        self._store = InvocationStore(database, shared_namespace=settings.catalog_namespace, keys=input_keys(settings))
+        self._store = InvocationStore(
+            database,
+            shared_namespace=settings.catalog_namespace,
+            keys=input_keys(settings),
+            harmless=settings.harmless_environments,
+        )
         self._approvals = ApprovalStore(database)
         self._trail = catalog.trail
         self._watch = RunWatch(self._store)

@@ -4,7 +4,7 @@ import asyncio
 import re
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
+from formulary_catalog.domain.analysis import RequestContext, same_incident
 from formulary_catalog.domain.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import ContextError, NotAllowed
@@ -125,21 +125,12 @@ def _agreed(found: list[RequestContext], *, ids: frozenset[str], analysis: str) 
     if not named:
         raise ContextError("the remediation id and the AIAnalysis named by this call belong to different incidents")
     first = named[0]
-    if any(not _interchangeable(first, other) for other in named[1:]):
+    if any(not same_incident(first, other) for other in named[1:]):
         raise ContextError(
             f"remediation id {_shown(first.remediation_id)} belongs to {len(named)} AIAnalysis objects with different "
-            "constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
+            "targets, constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
         )
     return first
-
-
-def _interchangeable(one: RequestContext, other: RequestContext) -> bool:
-    """Whether both lead to the same answers. Their namespaces count: who copies an id of somebody else's incident must
-    not choose what is offered for it."""
-    nothing: frozenset[str] = frozenset()
-    return (one.namespace, one.target_namespace) == (other.namespace, other.target_namespace) and (
-        constraints_of(one, strict_keys=nothing) == constraints_of(other, strict_keys=nothing)
-    )
 
 
 def _name(context: RequestContext) -> str:

@@ -34,7 +34,7 @@ class Services:
         return cls(
             catalog=catalog,
             invocations=InvocationService(catalog=catalog, settings=settings),
-            governance=GovernanceService(catalog),
+            governance=GovernanceService(catalog, harmless=settings.harmless_environments),
         )
 
 

@@ -108,6 +108,14 @@ class ContextReader:
         return [_stored(row) for row in rows]
 
 
+async def context_of(connection: Connection, *, namespace: str, name: str) -> RequestContext | None:
+    """The context of one AIAnalysis, for the writer's role; None if it is not known."""
+    row = await connection.fetchrow(
+        "select context, target from request_context where namespace = $1 and name = $2", namespace, name
+    )
+    return _stored(row) if row is not None else None
+
+
 def _to_json(context: RequestContext) -> dict[str, Any]:
     return {
         "namespace": context.namespace,

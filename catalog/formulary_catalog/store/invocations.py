@@ -14,19 +14,22 @@ from formulary_catalog.domain.invocation import Invocation, NewInvocation, Phase
 from formulary_catalog.domain.judging import REPEAT_HOURS, Selection, Situation, Standing, judge, standing
 from formulary_catalog.domain.sealing import Sealed
 from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.traces import TraceEvent, append_event
 
 _HOUR = 3600.0
 ACTIVE = "phase in ('Pending', 'AwaitingApproval', 'Running')"
 """A condition on rows of runs: not over."""
+_UNDER_WAY = "phase in ('Pending', 'Running')"
+_REAL = "not dry_run and not degraded"
 _CONCURRENT_RETRY = 30.0
 COLUMNS = ", ".join(column.name for column in fields(Invocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one caller may have; 0 is no limit."""
+    """What one caller may have of real runs; 0 is no limit. What waits for a person is not `concurrent`."""
 
     per_hour: int = 0
     concurrent: int = 0
@@ -43,10 +46,18 @@ class Submitted:
 class InvocationStore:
     """Takes requests for runs. All that belongs to one is written in one transaction, its trail included."""
 
-    def __init__(self, database: Database, *, shared_namespace: str, keys: InputKeys = NO_KEYS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        shared_namespace: str,
+        keys: InputKeys = NO_KEYS,
+        harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+    ) -> None:
         self._database = database
         self._shared_namespace = shared_namespace
         self._keys = keys
+        self._harmless = harmless
 
     async def submit(
         self, new: NewInvocation, *, limits: Limits = Limits(), manifest: Mapping[str, Any] | None = None
@@ -73,9 +84,10 @@ class InvocationStore:
             await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 5))", new.requester)
             if (known := await _repeated(connection, new, keys=self._keys)) is not None:
                 return Submitted(invocation=known, repeated=True)
-            await _check_limits(connection, caller=new.requester, limits=limits)
+            if not new.dry_run:
+                await _check_limits(connection, caller=new.requester, limits=limits)
             situation = await situation_of(connection, new, namespaces=(self._shared_namespace, new.namespace))
-            stands = standing(judge(new.facts, situation), dry_run=new.dry_run, starting=False)
+            stands = standing(judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False)
             row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
             await _tell(connection, new, stands=stands)
             if row.phase is Phase.SUCCEEDED:
@@ -203,20 +215,20 @@ async def _repeated(connection: Connection, new: NewInvocation, *, keys: InputKe
 async def _check_limits(connection: Connection, *, caller: str, limits: Limits) -> None:
     if limits.concurrent:
         running = await connection.fetchval(
-            f"select count(*) from invocation where requester = $1 and {ACTIVE}", caller
+            f"select count(*) from invocation where requester = $1 and {_UNDER_WAY} and {_REAL}", caller
         )
         if running >= limits.concurrent:
             raise RateLimited(
-                f"{caller} has {running} runs that are not over, and may have {limits.concurrent} at a time; wait for "
+                f"{caller} has {running} runs under way, and may have {limits.concurrent} at a time; wait for "
                 f"one to end, then retry in {_CONCURRENT_RETRY:.0f} s",
                 retry_after=_CONCURRENT_RETRY,
             )
     if limits.per_hour:
         # The oldest of the last so many runs: when it is an hour old there is room again.
         age = await connection.fetchval(
-            """
+            f"""
             select extract(epoch from clock_timestamp() - created_at)::double precision from invocation
-            where requester = $1 and created_at > clock_timestamp() - interval '1 hour'
+            where requester = $1 and {_REAL} and created_at > clock_timestamp() - interval '1 hour'
             order by created_at desc offset $2 limit 1
             """,
             caller,

@@ -7,6 +7,8 @@ from typing import Any
 from formulary_catalog.domain.input_keys import NO_KEYS, InputKeys, opened_values
 from formulary_catalog.domain.invocation import Invocation, NewInvocation, Phase, Reason
 from formulary_catalog.domain.judging import judge, overdue, standing
+from formulary_catalog.domain.starting import Withdrawn, facts_now
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.invocations import (
     ACTIVE,
@@ -18,6 +20,7 @@ from formulary_catalog.store.invocations import (
     situation_of,
     tell,
 )
+from formulary_catalog.store.starting import present_of
 
 _OPERATOR = "formulary-operator"
 
@@ -34,13 +37,23 @@ class ActiveRun:
 
 
 class RunWriter:
-    """Moves runs on, as the writer's role."""
+    """Moves runs on, as the writer's role. `strict_keys` and `harmless` are those of the settings."""
 
-    def __init__(self, database: Database, *, shared_namespace: str, keys: InputKeys = NO_KEYS) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        shared_namespace: str,
+        keys: InputKeys = NO_KEYS,
+        strict_keys: frozenset[str] = frozenset(),
+        harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+    ) -> None:
         self._database = database
         self._shared_namespace = shared_namespace
         self._keys = keys
-        self._store = InvocationStore(database, shared_namespace=shared_namespace, keys=keys)
+        self._strict_keys = strict_keys
+        self._harmless = harmless
+        self._store = InvocationStore(database, shared_namespace=shared_namespace, keys=keys, harmless=harmless)
 
     async def submit(self, new: NewInvocation) -> Submitted:
         """As `InvocationStore.submit`, for a run that somebody asked for in the cluster; nobody's limits apply."""
@@ -80,9 +93,10 @@ class RunWriter:
         return await self._database.read(read)
 
     async def begin(self, invocation_id: str) -> Invocation | None:
-        """Decide anew and, if the rules allow it now, note that the run begins; from then on it must not begin again.
+        """Decide by what is true now and, if the rules allow it, note that the run begins; it must not begin again.
 
-        The run as it stands then; None if there is none.
+        Its workflow and its incident are read again: what is suspended, deleted or labelled otherwise by now is not
+        run. The run as it stands then; None if there is none.
 
         Raises:
             Unavailable: the database does not answer; the run may have begun.
@@ -96,7 +110,10 @@ class RunWriter:
             situation = await situation_of(connection, run, namespaces=namespaces)
             if late := overdue(run, now=situation.now):
                 return await _end(connection, run, phase=Phase.TIMED_OUT, reason=Reason.DEADLINE_EXCEEDED, message=late)
-            decision = judge(run.facts, situation)
+            facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
+            if isinstance(facts, Withdrawn):
+                return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
+            decision = judge(facts, situation, harmless=self._harmless)
             stands = standing(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
             if stands.phase is run.phase and stands.decision.message == run.message:
                 return run
@@ -126,11 +143,20 @@ class RunWriter:
         return await self._database.write(write)
 
     async def may_start(self, invocation_id: str) -> bool:
-        """Whether the run has begun and is not over, asked as a write: who leads no more gets an error instead."""
+        """Whether the run has begun and is not over, asked as a write: who leads no more gets an error instead.
+
+        A run whose workflow or incident was withdrawn since it began is ended.
+        """
 
         async def ask(connection: Connection) -> bool:
-            phase = await connection.fetchval("select phase from invocation where id = $1", invocation_id)
-            return bool(phase == Phase.RUNNING)
+            run = await _locked(connection, invocation_id)
+            if run is None or run.phase is not Phase.RUNNING:
+                return False
+            facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
+            if isinstance(facts, Withdrawn):
+                await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
+                return False
+            return True
 
         return await self._database.write(ask)
 

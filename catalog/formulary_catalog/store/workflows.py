@@ -17,11 +17,17 @@ from formulary_catalog.store.page import page_columns
 
 _COLUMNS = f"version_id, namespace, name, version, status, document, {page_columns('workflow_version')}"
 _READABLE = "status <> 'Deleted'"
+_SUSPENDED = """exists (
+    select from workflow_version as current
+    where current.namespace = workflow_version.namespace and current.name = workflow_version.name
+      and current.status = 'Disabled'
+)"""
+"""A condition on rows of versions: their workflow is suspended, in whatever version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredVersion:
-    """One version of a workflow; `status` is Active, Disabled or Superseded.
+    """One version of a workflow; `status` is Active, Disabled or Superseded. `suspended` is said of the workflow.
 
     `ambiguous`: another namespace that the caller may see has an active workflow of that name. `outcome` is that of
     its runs.
@@ -35,6 +41,7 @@ class StoredVersion:
     ambiguous: bool
     document: Mapping[str, Any] = field(repr=False)
     outcome: Outcome
+    suspended: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +61,20 @@ class WorkflowReader:
         self._database = database
 
     async def find(
-        self, reference: WorkflowReference, *, namespaces: frozenset[str] | None
+        self, reference: WorkflowReference, *, namespaces: frozenset[str] | None, suspended: bool = False
     ) -> list[tuple[StoredVersion, list[HistoryLine]]]:
         """What a reference may mean, at most one version for each namespace, each with its history, newest first.
 
-        A name alone means the active version; with a version or a pinned id history is readable too.
+        A name alone means the active version; with a version or a pinned id history is readable too. Of a workflow that
+        is suspended no version is found, unless `suspended` asks for those as well: to say why it is not run.
         """
 
         async def read(connection: Connection) -> list[tuple[StoredVersion, list[HistoryLine]]]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
-                select distinct on (namespace) {_COLUMNS} from workflow_version
-                where {_READABLE}
+                select distinct on (namespace) {_COLUMNS}, {_SUSPENDED} as suspended from workflow_version
+                where {_READABLE} and ($5 or not {_SUSPENDED})
                   and case when $4 <> '' then version_id = $4 else name = $1 end
                   and ($2 = '' or namespace = $2) and ($3 = '' or version = $3)
                   and (status = 'Active' or $3 <> '' or $4 <> '')
@@ -76,6 +84,7 @@ class WorkflowReader:
                 reference.namespace,
                 reference.version,
                 reference.version_id,
+                suspended,
             )
             found = [_stored(row) for row in rows]
             return [(version, await _history(connection, version)) for version in found]
@@ -103,7 +112,7 @@ class WorkflowReader:
                 ), page as (
                     select version_id from allowed order by name, namespace {page}
                 )
-                select (select count(*) from allowed) as total, {_COLUMNS}
+                select (select count(*) from allowed) as total, false as suspended, {_COLUMNS}
                 from (select) as always left join page on true left join workflow_version using (version_id)
                 order by name, namespace
                 """,

@@ -31,6 +31,8 @@
       value: {{ .Values.execution.runAsUser | int64 | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
+    - name: FORMULARY_HARMLESS_ENVIRONMENTS
+      value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
     - name: FORMULARY_CHECKPOINT_SECONDS
       value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
     - name: FORMULARY_VERIFY_SECONDS

@@ -23,6 +23,8 @@
       value: {{ .Values.search.requestContext | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
+    - name: FORMULARY_HARMLESS_ENVIRONMENTS
+      value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
     - name: FORMULARY_LABEL_PARAMETERS
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_INVOCATIONS_PER_HOUR

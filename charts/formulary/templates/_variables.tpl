@@ -12,6 +12,7 @@ server:
   FORMULARY_ALLOWED_HOSTS: server.allowedHosts
   FORMULARY_REQUEST_CONTEXT: search.requestContext
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
+  FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
@@ -34,6 +35,7 @@ operator:
   FORMULARY_DEFAULT_IMAGE: execution.defaultImage
   FORMULARY_RUN_AS_USER: execution.runAsUser
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
+  FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret

@@ -81,7 +81,7 @@ def new_invocation(
         NotInvocable: the workflow cannot be run.
     """
     spec = request.spec
-    if version.status == "Disabled":
+    if version.suspended:
         raise NotInvocable(f"workflow {version.name}@{version.version} is suspended; its owners switch spec.suspend")
     entry = catalog_entry(version.document, source="catalog", default_namespace=version.namespace)
     _require_snapshot(spec, version=version)

@@ -182,7 +182,7 @@ def test_a_request_that_breaks_a_rule_is_refused_with_field_value_and_rule(
 
 def test_a_suspended_workflow_is_not_run() -> None:
     with pytest.raises(NotInvocable, match="suspended"):
-        request(version=replace(VERSION, status="Disabled"))
+        request(version=replace(VERSION, suspended=True))
 
 
 def test_the_object_of_a_run_names_all_of_it_and_is_recognized() -> None:

@@ -6,9 +6,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from formulary_catalog.domain.governance.commands import dangers
+from formulary_catalog.domain.governance.environments import is_harmless
 from formulary_catalog.domain.governance.gate import GateReport, Risk, Severity, gate_report, is_production_like
+from formulary_catalog.domain.labels import fold
 from formulary_catalog.domain.text import split_camel_case, words
 from formulary_catalog.domain.workflow import FilledText, Text
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _READING = frozenset(
     "analyze check compare count describe diff discover explain fetch find get inspect list lookup observe open peek "
@@ -52,17 +55,28 @@ class ProposedAction(BaseModel):
         return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
-def gate_actions(task: str, *, context: Mapping[str, Any], actions: Sequence[ProposedAction]) -> GateReport:
+def gate_actions(
+    task: str,
+    *,
+    context: Mapping[str, Any],
+    actions: Sequence[ProposedAction],
+    harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+) -> GateReport:
     """The risks of actions of any kind.
 
     Reading is allowed. What changes something is a risk, what destroys a greater one, and each is one step graver where
-    the task, the context or the action speaks of production. An action about which nothing is known makes the whole
+    the task, the context or the action speaks of production, or the context names an environment that is not one of
+    `harmless`. An action about which nothing is known makes the whole
     UNKNOWN, as does a task without actions.
     """
     if not actions:
         nothing = Risk(severity=Severity.LOW, category="no-actions", message="no action is proposed; name each of them")
         return gate_report([nothing], unknown=True)
-    in_production = is_production_like(task) or any(map(is_production_like, _texts(context)))
+    in_production = (
+        is_production_like(task)
+        or any(map(is_production_like, _texts(context)))
+        or not all(is_harmless(name, harmless=harmless) for name in _environments(context))
+    )
     judged = [_judged(action, in_production=in_production) for action in actions]
     return gate_report([risk for risks, _ in judged for risk in risks], unknown=not all(known for _, known in judged))
 
@@ -86,6 +100,18 @@ def _verbs(action: ProposedAction) -> Iterator[str]:
     """The words of the action's type, else of its tool; `deletePod`, `delete_pod` and `pods.delete` hold the same."""
     for text in (action.action_type, action.tool):
         yield from (part.casefold() for word in words(text) for part in split_camel_case(word))
+
+
+def _environments(value: object) -> Iterable[str]:
+    """What a context calls its environment, at whatever depth."""
+    pending = [value]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, Mapping):
+            yield from (str(name) for key, name in current.items() if fold(str(key)) == "environment" and name)
+            pending.extend(current.values())
+        elif isinstance(current, list | tuple):
+            pending.extend(current)
 
 
 def _texts(value: object) -> Iterable[str]:

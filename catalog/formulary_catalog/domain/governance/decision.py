@@ -5,7 +5,7 @@
 3. A matching DEGRADE makes it a dry run.
 4. A matching REQUIRE_EVIDENCE asks for a recorded selection with reasoning, or an approval.
 5. The safe default asks for an approval, unless a matching ALLOW lifts it or the run is harmless: low risk, in an
-   environment that is known and not production-like, without a risk of severity high.
+   environment that the settings call harmless, without a risk of severity high.
 
 A rule that restricts never allows more: the default holds beside it.
 """
@@ -17,11 +17,13 @@ from enum import StrEnum
 from typing import Any
 
 from formulary_catalog.domain.governance.contract import Contract, Effect
-from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_production_like
+from formulary_catalog.domain.governance.environments import is_harmless
+from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 from formulary_catalog.domain.governance.run_risks import gate_run
 from formulary_catalog.domain.labels import fold
 from formulary_catalog.domain.text import one_line
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _APPROVAL = "an approval"
 _SELECTION = "a recorded selection of this workflow version with reasoning, or an approval"
@@ -108,11 +110,21 @@ class RunDecision:
         }
 
 
-def decide(*, facts: RunFacts, contracts: Sequence[Contract], evidence: Evidence, now: datetime) -> RunDecision:
-    """What becomes of a run. `contracts` are those that apply to it; `now` knows its time zone."""
+def decide(
+    *,
+    facts: RunFacts,
+    contracts: Sequence[Contract],
+    evidence: Evidence,
+    now: datetime,
+    harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+) -> RunDecision:
+    """What becomes of a run. `contracts` are those that apply to it; `now` knows its time zone; `harmless` names the
+    environments that do not count as production."""
     rules = matched_rules(contracts, subject_of(facts), now=now)
-    gate = gate_run(facts, freezes=[str(rule) for rule in rules if rule.effect.restricts and rule.temporary])
-    considered = _Considered(facts=facts, gate=gate, rules=rules, evidence=evidence)
+    gate = gate_run(
+        facts, freezes=[str(rule) for rule in rules if rule.effect.restricts and rule.temporary], harmless=harmless
+    )
+    considered = _Considered(facts=facts, gate=gate, rules=rules, evidence=evidence, harmless=harmless)
     return considered.refusal() or considered.degradation() or considered.demand() or considered.permission()
 
 
@@ -138,6 +150,7 @@ class _Considered:
     gate: GateReport
     rules: tuple[MatchedRule, ...]
     evidence: Evidence
+    harmless: frozenset[str]
 
     def refusal(self) -> RunDecision | None:
         critical = [risk.message for risk in self.gate.risks if risk.severity is Severity.CRITICAL]
@@ -216,8 +229,8 @@ class _Considered:
             reasons.append(f"the workflow's risk level is {facts.risk_level.strip() or 'not known'}")
         if not facts.environment.strip():
             reasons.append("the environment is not known")
-        elif is_production_like(facts.environment):
-            reasons.append(f"the environment is {facts.environment}")
+        elif not is_harmless(facts.environment, harmless=self.harmless):
+            reasons.append(f"the environment is {facts.environment}, which counts as production")
         named = {"workflow-risk", "environment"}
         return reasons + [
             risk.message for risk in self.gate.risks if risk.severity.is_grave and risk.category not in named

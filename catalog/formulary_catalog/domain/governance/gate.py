@@ -1,6 +1,7 @@
 """The gate's vocabulary: risks, what they come to, and the facts of a run that is asked for."""
 
 import string
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
@@ -125,7 +126,7 @@ class RunFacts:
 
 def is_production_like(text: str) -> bool:
     """Whether a word of the text means production: `prod-eu`, `ProdEU` and `prod1` do, `preprod` does not."""
-    parts = (part for word in words(text) for part in split_camel_case(word))
+    parts = (part for word in words(unicodedata.normalize("NFKC", text)) for part in split_camel_case(word))
     return not _PRODUCTION.isdisjoint(part.casefold().rstrip(string.digits) for part in parts)
 
 

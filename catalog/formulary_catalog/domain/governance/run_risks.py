@@ -2,25 +2,29 @@
 
 from collections.abc import Iterable
 
+from formulary_catalog.domain.governance.environments import is_harmless
 from formulary_catalog.domain.governance.gate import (
     GateReport,
     Risk,
     RunFacts,
     Severity,
     gate_report,
-    is_production_like,
 )
 from formulary_catalog.domain.labels import fold
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _URGENT = frozenset({"p0", "critical"})
 _SURE = 0.5
 _REPEATED = 2
 
 
-def gate_run(facts: RunFacts, *, freezes: Iterable[str] = ()) -> GateReport:
-    """The risks of a run. `freezes` describes each rule for a time that restricts it now."""
+def gate_run(
+    facts: RunFacts, *, freezes: Iterable[str] = (), harmless: frozenset[str] = HARMLESS_ENVIRONMENTS
+) -> GateReport:
+    """The risks of a run. `freezes` describes each rule for a time that restricts it now; `harmless` names the
+    environments that do not count as production."""
     risks = [
-        *_of_place(facts),
+        *_of_place(facts, harmless=harmless),
         *_of_workflow(facts),
         *_of_choice(facts),
         *_of_history(facts),
@@ -32,7 +36,7 @@ def gate_run(facts: RunFacts, *, freezes: Iterable[str] = ()) -> GateReport:
     return gate_report(risks, unknown=not (facts.environment.strip() and facts.risk_level.strip()))
 
 
-def _of_place(facts: RunFacts) -> Iterable[Risk]:
+def _of_place(facts: RunFacts, *, harmless: frozenset[str]) -> Iterable[Risk]:
     if not facts.allowed_here:
         yield _risk(Severity.CRITICAL, "labels", "the labels of the incident do not allow this workflow")
     if not facts.caller_may_target:
@@ -44,8 +48,10 @@ def _of_place(facts: RunFacts) -> Iterable[Risk]:
         )
     if not facts.environment.strip():
         yield _risk(Severity.MEDIUM, "environment", "the environment is not known, so it may be production")
-    elif is_production_like(facts.environment):
-        yield _risk(Severity.MEDIUM, "environment", f"the environment is {facts.environment}")
+    elif not is_harmless(facts.environment, harmless=harmless):
+        yield _risk(
+            Severity.MEDIUM, "environment", f"the environment is {facts.environment}, which counts as production"
+        )
     if fold(facts.priority) in _URGENT:
         yield _risk(Severity.MEDIUM, "priority", f"the incident has priority {facts.priority}")
 

@@ -1,0 +1,181 @@
+"""An attacker names a workflow that was suspended, or has a run start that was accepted before a withdrawal."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.errors import NotFound
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.runs import RunWriter
+from formulary_operator.api.names import ANALYSES, WORKFLOWS
+from support.cluster import OperatorAccount
+from support.cluster_runs import EVERYWHERE, ask, await_phase, created_jobs, incident, remedy, running_operator
+from support.control_plane import Cluster, ControlPlane
+from support.filling import entry
+from support.manifest import approval, workflow
+from support.operator_process import Daemon
+from support.runs import request
+
+AGENT = Caller(name="agent", access=EVERYTHING)
+NOWHERE = ContextReference()
+
+
+def _forms(version_id: str, *, version: str) -> tuple[str, ...]:
+    named = ("restart", "formulary/restart")
+    return (*named, *(f"{name}@{version}" for name in named), version_id)
+
+
+async def test_no_version_of_a_suspended_workflow_is_found_in_any_form(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    old, new = entry(workflow("restart")), entry(workflow("restart", version="2.0.0"))
+    for each in (old, new):
+        await workflows.apply(each)
+    await workflows.apply(entry(workflow("restart", version="2.0.0", suspend=True)))
+    forms = {*_forms(old.version_id, version="1.0.0"), *_forms(new.version_id, version="2.0.0")}
+    for form in sorted(forms):
+        for browsing in (False, True):
+            with pytest.raises(NotFound):
+                await service.details(form, context=NOWHERE, caller=AGENT, browsing=browsing)
+        with pytest.raises(NotFound):
+            await service.record_selection(workflow_id=form, reasoning="I want it.", context=NOWHERE, caller=AGENT)
+    await workflows.apply(new)
+    assert (await service.details("restart@1.0.0", context=NOWHERE, caller=AGENT)).status == "Superseded"
+
+
+INCIDENT = RequestContext(
+    namespace="shop",
+    name="oom",
+    remediation_id="rr-1",
+    environment="staging",
+    target_api_version="apps/v1",
+    target_kind="Deployment",
+    target_name="checkout",
+    target_namespace="shop",
+)
+FOR_STAGING = {"labels": {**EVERYWHERE, "environment": ["staging"]}}
+
+
+async def _suspended(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    await workflows.suspend(namespace="formulary", name="restart")
+
+
+async def _deleted(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    await workflows.remove(namespace="formulary", name="restart")
+
+
+async def _relabelled(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    labels = {**EVERYWHERE, "environment": ["qa"]}
+    await workflows.apply(entry(workflow("restart", version="1.0.1", labels=labels)))
+
+
+async def _incident_relabelled(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    await contexts.save(RequestContext(**{**_members(INCIDENT), "environment": "qa"}))
+
+
+async def _incident_moved(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    await contexts.save(RequestContext(**{**_members(INCIDENT), "target_name": "payments"}))
+
+
+async def _incident_removed(workflows: CatalogWriter, contexts: ContextWriter) -> None:
+    await contexts.remove(namespace="shop", name="oom")
+
+
+def _members(context: RequestContext) -> dict[str, Any]:
+    return {name: getattr(context, name) for name in RequestContext.__slots__}
+
+
+@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize(
+    ("withdraw", "reason"),
+    [
+        (_suspended, "NotInvocable"),
+        (_deleted, "WorkflowNotFound"),
+        (_relabelled, "Denied"),
+        (_incident_relabelled, "Denied"),
+        (_incident_moved, "InputInvalid"),
+        (_incident_removed, "InputInvalid"),
+    ],
+)
+async def test_a_run_that_was_accepted_before_a_withdrawal_does_not_start(
+    withdraw: Callable[..., Any],
+    reason: str,
+    begun: bool,
+    workflows: CatalogWriter,
+    contexts: ContextWriter,
+    writing: Database,
+) -> None:
+    known = entry(workflow("restart", **FOR_STAGING))
+    await workflows.apply(known)
+    await contexts.save(INCIDENT)
+    runs = RunWriter(writing, shared_namespace="formulary")
+    accepted = request(version_id=known.version_id, document=known.document, analysis="shop/oom")
+    run = (await runs.submit(accepted)).invocation
+    if begun:
+        assert (await runs.begin(run.id) or run).phase is Phase.RUNNING
+        assert await runs.may_start(run.id)
+    await withdraw(workflows, contexts)
+    if begun:
+        assert not await runs.may_start(run.id)
+    now = await runs.begin(run.id)
+    assert now is not None
+    assert (now.phase, now.reason) == (Phase.FAILED, reason)
+    assert "nothing was run" in now.message
+
+
+async def test_an_incident_that_turned_out_to_be_of_production_takes_an_approval(
+    workflows: CatalogWriter, contexts: ContextWriter, writing: Database
+) -> None:
+    known = entry(workflow("restart", labels=EVERYWHERE))
+    await workflows.apply(known)
+    await contexts.save(INCIDENT)
+    runs = RunWriter(writing, shared_namespace="formulary")
+    accepted = request(version_id=known.version_id, document=known.document, analysis="shop/oom")
+    run = (await runs.submit(accepted)).invocation
+    assert run.phase is Phase.PENDING
+    await contexts.save(RequestContext(**{**_members(INCIDENT), "environment": "production"}))
+    now = await runs.begin(run.id)
+    assert now is not None
+    assert now.phase is Phase.AWAITING_APPROVAL
+
+
+CATALOG: Mapping[str, dict[str, Any]] = {name: remedy(name) for name in ("suspend", "delete", "relabel", "moved")}
+
+
+@pytest.fixture(scope="module")
+def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
+    with running_operator(
+        cluster, *CATALOG.values(), dsn=dsn, namespace=shared_namespace, account=operator_account
+    ) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("how", CATALOG)
+def test_a_run_that_waits_for_an_approval_when_its_workflow_or_incident_goes_creates_no_job(
+    how: str, control_plane: ControlPlane, shared_namespace: str, running: Daemon
+) -> None:
+    cluster, ns = control_plane, shared_namespace
+    ask(cluster, how, namespace=ns, environment="production", workflowRef={"workflowId": how})
+    told = await_phase(cluster, how, "AwaitingApproval", namespace=ns)
+    if how == "suspend":
+        cluster.apply(remedy(how, suspend=True), namespace=ns)
+    elif how == "delete":
+        cluster.kubectl("delete", WORKFLOWS.plural, how, f"--namespace={ns}")
+    elif how == "relabel":
+        cluster.apply(remedy(how, version="2.0.0", labels={**EVERYWHERE, "environment": ["dev"]}), namespace=ns)
+    else:
+        other = incident(how, namespace=ns, environment="production")
+        other["spec"]["analysisRequest"]["signalContext"]["targetResource"]["name"] = "payments"
+        cluster.kubectl("delete", ANALYSES.plural, how, f"--namespace={ns}")
+        cluster.apply(other, namespace=ns)
+    cluster.apply(approval(how, run=told["invocationId"]), namespace=ns)
+    await_phase(cluster, how, "Failed", namespace=ns)
+    assert told["invocationId"] not in created_jobs(control_plane.requests(), namespace=ns)
