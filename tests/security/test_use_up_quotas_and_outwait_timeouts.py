@@ -1,0 +1,73 @@
+"""An attacker fills a caller's limits with runs that do nothing, or has a run start long after its time."""
+
+from dataclasses import replace
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.errors import RateLimited
+from formulary_catalog.store.database import Database
+from formulary_catalog.store.invocations import InvocationStore, Limits
+from formulary_catalog.store.runs import RunWriter
+from formulary_operator.requests import Requests
+from support.runs import HARMLESS, request
+
+IN_PRODUCTION = replace(HARMLESS, environment="production")
+
+
+async def test_runs_that_wait_for_a_person_leave_room_for_others(writing: Database) -> None:
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(concurrent=1)
+    for _ in range(3):
+        waiting = (await store.submit(request(facts=IN_PRODUCTION), limits=limits)).invocation
+        assert waiting.phase is Phase.AWAITING_APPROVAL
+    await store.submit(request(), limits=limits)
+    with pytest.raises(RateLimited, match="1 runs under way"):
+        await store.submit(request(), limits=limits)
+
+
+async def test_dry_runs_use_up_nothing_and_are_not_limited(writing: Database) -> None:
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(concurrent=1, per_hour=1)
+    for _ in range(3):
+        await store.submit(request(dry_run=True), limits=limits)
+    await store.submit(request(), limits=limits)
+    await store.submit(request(dry_run=True), limits=limits)
+    with pytest.raises(RateLimited):
+        await store.submit(request(), limits=limits)
+
+
+async def test_a_run_with_a_timeout_of_seconds_is_not_started_after_it(writing: Database, database: str) -> None:
+    runs = RunWriter(writing, shared_namespace="formulary")
+    late = (await runs.submit(request(timeout_seconds=5))).invocation
+    waiting = (await runs.submit(request(timeout_seconds=5, facts=IN_PRODUCTION))).invocation
+    owner = await asyncpg.connect(database)
+    try:
+        await owner.execute("update formulary.invocation set created_at = created_at - interval '6 seconds'")
+    finally:
+        await owner.close()
+    ended = await runs.begin(late.id)
+    assert ended is not None
+    assert (ended.phase, ended.started_at) == (Phase.TIMED_OUT, None)
+    still = await runs.begin(waiting.id)
+    assert still is not None
+    assert still.phase is Phase.AWAITING_APPROVAL, "what waits for a person has a day"
+
+
+async def test_an_object_that_nobody_took_up_within_its_timeout_becomes_no_run(writing: Database) -> None:
+    runs = RunWriter(writing, shared_namespace="formulary")
+    requests = Requests(writing, runs=runs, shared_namespace="formulary", strict_keys=frozenset())
+    refusal: Any = await requests.run_of(
+        {
+            "metadata": {
+                "name": "late",
+                "namespace": "shop",
+                "uid": "u-1",
+                "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            },
+            "spec": {"workflowRef": {"workflowId": "restart"}, "timeoutSeconds": 5},
+        }
+    )
+    assert refusal.reason == "DeadlineExceeded"
+    assert await runs.active() == []
