@@ -113,8 +113,8 @@ def _rows(settings: type[BaseSettings]) -> list[str]:
 def _default(value: object) -> str:
     if value is None or value == "" or value in (frozenset(), ()):
         return ""
-    if isinstance(value, tuple):
-        value = ",".join(value)
+    if isinstance(value, tuple | frozenset):
+        value = ",".join(sorted(value) if isinstance(value, frozenset) else value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 

@@ -97,6 +97,8 @@ class ApprovalReconciler:
                 "look at the run, then create another",
                 invocation_id=run.id,
             )
+        if (unfit := _unfit(spec, run=run)) is not None:
+            return unfit
         return await self._keep(document, spec=spec, run=run)
 
     async def _keep(self, document: Json, *, spec: ApprovalSpec, run: Invocation) -> Answered:
@@ -117,6 +119,7 @@ class ApprovalReconciler:
             reason=spec.reason,
             name=metadata["name"],
             uid=metadata["uid"],
+            digest=spec.digest,
         )
         await self._approvals.add(approval)
         self._changed(run)
@@ -135,6 +138,26 @@ def _precedes(document: Json, *, run: Invocation) -> bool:
     before there is a run. The id of a run that somebody created follows from the uid of its object."""
     created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
     return run.source is Source.SERVER and (run.created_at - created).total_seconds() > _CLOCK_SECONDS
+
+
+def _unfit(spec: ApprovalSpec, *, run: Invocation) -> Answered | None:
+    """Why an approval that names a content is not one of this run as it is; None if it is, or names none."""
+    if not spec.digest or spec.decision != "Approve" or spec.digest == run.content_digest:
+        return None
+    if not run.content:
+        return Answered(
+            accepted=False,
+            reason=UNKNOWN_RUN,
+            message="what the run would run is not known yet; looked at again soon",
+            invocation_id=run.id,
+        )
+    return Answered(
+        accepted=False,
+        reason="OtherContent",
+        message=f"the content of the run is {run.content_digest or 'none'}, not {spec.digest}; look at status.content "
+        "of its WorkflowInvocation, then create another approval",
+        invocation_id=run.id,
+    )
 
 
 def _changed_later(document: Json, spec: ApprovalSpec) -> Answered:

@@ -14,6 +14,7 @@ from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.errors import InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.runs import RunWriter
 from formulary_operator.api.names import PODS, SECRETS
+from formulary_operator.core.content import content_of
 from formulary_operator.core.execution import (
     is_made_for,
     is_owned,
@@ -54,6 +55,18 @@ class Execution:
         self._engines = frozenset(engines)
         self._default_image = default_image
         self._default_user = default_user
+
+    def content(self, run: Invocation) -> Json:
+        """What a run would run, as it is rendered now; or `problem`, why it cannot be."""
+        try:
+            workflow = _workflow(run)
+            plan = plan_of(
+                run, workflow=workflow, owner=None, default_image=self._default_image, seconds=run.timeout_seconds
+            )
+            manifest = engine_of(workflow).manifest(plan)
+        except (NotInvocable, InvalidManifest, InvalidInput) as error:
+            return {"problem": str(error)}
+        return content_of(run, workflow=workflow, plan=plan, manifest=manifest)
 
     async def advance(self, run: Invocation, *, owner: Mapping[str, Any]) -> Invocation:
         """Bring a run that has begun as far as it goes now; `owner` is the reference to its object."""
@@ -182,6 +195,11 @@ class Execution:
         self, run: Invocation, *, workflow: RemediationWorkflow, engine: Engine, owner: Mapping[str, Any]
     ) -> Json:
         """Create what does the work, and before it what it reads. Of two attempts the second finds the first's."""
+        if run.content_digest and run.content_digest != self.content(run).get("digest"):
+            raise _CannotRun(
+                Reason.START_FAILED,
+                "what would run is not what was decided on, since the operator or its settings changed; ask again",
+            )
         plan = plan_of(
             run,
             workflow=workflow,

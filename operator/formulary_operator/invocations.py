@@ -132,7 +132,7 @@ class InvocationReconciler:
         if not run.object_uid:
             await self._runs.note_object(run.id, uid=document["metadata"]["uid"])
         if run.phase is not Phase.RUNNING:
-            run = await self._runs.begin(run.id) or run
+            run = await self._runs.begin(run.id, content=self._execution.content(run)) or run
         if run.phase is not Phase.RUNNING:
             return run
         return await self._execution.advance(run, owner=owner_of(document))

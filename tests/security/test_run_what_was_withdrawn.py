@@ -61,7 +61,7 @@ INCIDENT = RequestContext(
     target_name="checkout",
     target_namespace="shop",
 )
-FOR_STAGING = {"labels": {**EVERYWHERE, "environment": ["staging"]}}
+FOR_STAGING: Mapping[str, Any] = {"labels": {**EVERYWHERE, "environment": ["staging"]}}
 
 
 async def _suspended(workflows: CatalogWriter, contexts: ContextWriter) -> None:

@@ -10,9 +10,12 @@ from formulary_catalog.cli.targets import url_option
 @click.argument("invocation_id", metavar="ID")
 @click.option("--reject", is_flag=True, help="Say no: the run is not begun.")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for whoever reads the trail.")
+@click.option(
+    "--digest", default="", metavar="DIGEST", help="Approve this content alone; `formulary invocation` shows it."
+)
 @url_option
 @json_option
-def command(*, invocation_id: str, reject: bool, reason: str, url: str | None, as_json: bool) -> None:
+def command(*, invocation_id: str, reject: bool, reason: str, digest: str, url: str | None, as_json: bool) -> None:
     """Approve a run that waits for it, or reject it.
 
     ID is what `formulary invoke` showed. Who approves is whom FORMULARY_TOKEN belongs to; it takes the right to create
@@ -30,7 +33,9 @@ def command(*, invocation_id: str, reject: bool, reason: str, url: str | None, a
 
     require_invocation_id(invocation_id)
     decision = "Reject" if reject else "Approve"
-    answer = ask_for_runs(url, lambda runs: runs.approve(invocation_id, decision=decision, reason=reason))
+    answer = ask_for_runs(
+        url, lambda runs: runs.approve(invocation_id, decision=decision, reason=reason, digest=digest)
+    )
     if as_json:
         click.echo(answer.model_dump_json())
     else:

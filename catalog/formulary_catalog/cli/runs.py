@@ -55,9 +55,9 @@ class Runs:
             answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)
         return answer
 
-    async def approve(self, invocation_id: str, *, decision: str, reason: str) -> InvocationAnswer:
-        """Say yes or no to a run that waits for it."""
-        body = {"decision": decision, "reason": reason}
+    async def approve(self, invocation_id: str, *, decision: str, reason: str, digest: str = "") -> InvocationAnswer:
+        """Say yes or no to a run that waits for it; with a `digest` to that content alone."""
+        body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
         return await self._server.answer(InvocationAnswer, "POST", f"/invocations/{invocation_id}/approval", json=body)
 
 

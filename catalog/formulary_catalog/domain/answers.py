@@ -170,6 +170,12 @@ class InvocationAnswer(Answer):
     dry_run: bool = Field(description="Whether nothing is changed, because it was asked for so or a rule demands it.")
     output: dict[str, Any] = Field(description="What the run handed back.")
     manifest: dict[str, Any] = Field(description="What a dry run would create.")
+    requester: str = Field(default="", description="Who asked for it; `unproven` where nobody proved that.")
+    content: dict[str, Any] = Field(
+        default={},
+        description="What would run, while it has not begun: digest, version, images, ServiceAccount, Secrets, "
+        "parameters, steps.",
+    )
     trace_id: str
     revision: int = Field(description="Grows with every change; give it as after_revision to wait for the next.")
     created_at: str

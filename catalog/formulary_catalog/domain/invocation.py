@@ -23,6 +23,10 @@ WAITING_SECONDS = 30.0
 MAX_TIMEOUT_SECONDS = 12 * 3600.0
 NOT_KEPT = "(sensitive, not kept)"
 """What stands for a sensitive value of a dry run: nothing reads it."""
+UNPROVEN_USER = "unknown (no admission webhook told who)"
+"""Who asked or approved where nobody proved it."""
+UNPROVEN = "unproven"
+"""How such a requester is shown."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)\s*([smh])")
 
@@ -218,6 +222,18 @@ class Invocation:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    content: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What would run, as the operator rendered it last: `digest` and its parts; empty while it has not."""
+
+    @property
+    def shown_requester(self) -> str:
+        """Who asked for the run, or that nobody proved it."""
+        return UNPROVEN if self.requester == UNPROVEN_USER else self.requester
+
+    @property
+    def content_digest(self) -> str:
+        """What stands for the content; empty while it is not known."""
+        return str(self.content.get("digest", ""))
 
     @property
     def runs_for_real(self) -> bool:

@@ -17,6 +17,7 @@ REPEAT_HOURS = 24
 """Failures of the same workflow on the same target count for so long."""
 
 _DRY_RUN_ONLY = "A dry run waits for nobody. What a real run would meet:"
+_OTHER_CONTENT = "An approval of other content than would run now does not count."
 _STAYS_DRY = "Stays the dry run as which it was accepted; ask again for a run by the rules of now."
 
 
@@ -37,6 +38,8 @@ class Situation:
     selection: Selection | None
     recent_failures: int
     now: datetime
+    approved_other_content: bool = False
+    """Whether somebody approved what would have run before, which counts no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +65,12 @@ def judge(
         recent_failures=situation.recent_failures,
     )
     evidence = Evidence(selection_reasoned=selection is not None and selection.reasoned, approvals=situation.approvals)
-    return decide(
+    decision = decide(
         facts=complete, contracts=situation.contracts, evidence=evidence, now=situation.now, harmless=harmless
     )
+    if decision.outcome is Outcome.AWAIT and situation.approved_other_content:
+        decision = replace(decision, message=f"{decision.message} {_OTHER_CONTENT}")
+    return decision
 
 
 def standing(decision: RunDecision, *, dry_run: bool, starting: bool, degraded: bool = False) -> Standing:

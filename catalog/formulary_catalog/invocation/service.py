@@ -118,14 +118,16 @@ class InvocationService:
         return invocation_answer(run, notes=() if had_place else (_NO_PLACE,))
 
     async def approve(
-        self, invocation_id: str, *, decision: ApprovalDecision, reason: str, caller: Caller
+        self, invocation_id: str, *, decision: ApprovalDecision, reason: str, caller: Caller, digest: str = ""
     ) -> InvocationAnswer:
         """Approve or reject a run that has not begun, in the name of the caller.
+
+        With the `digest` of its content an approval counts for that content alone.
 
         Raises:
             NotFound: there is no such run, or none that the caller may know of.
             NotAllowed: the caller may not approve in its namespace.
-            InvalidInput: it has begun or is over.
+            InvalidInput: it has begun or is over, or its content has another digest.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         run = await self._approvable(invocation_id, caller=caller)
@@ -135,7 +137,15 @@ class InvocationService:
                 f"{run.id}`",
                 field="invocation_id",
             )
+        if digest and digest != run.content_digest:
+            raise InvalidInput(
+                f"digest {digest[:80]!r} is not that of the content of {run.id}, "
+                f"{run.content_digest or 'which is not known yet'}; look at the content again, then approve what it is "
+                "now",
+                field="digest",
+            )
         approval = NewApproval(
+            digest=digest,
             invocation_id=run.id,
             namespace=run.namespace,
             decision=decision.value,

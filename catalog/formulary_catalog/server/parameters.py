@@ -283,10 +283,16 @@ REASON = Parameter(
     examples=("Checked with the team that owns it.",),
     max_length=MAX_REASON_LENGTH,
 )
+DIGEST = Parameter(
+    name="digest",
+    description="content.digest of the run; an approval with it counts for that content alone.",
+    examples=("sha256:" + "0" * 64,),
+    max_length=100,
+)
 
 SEARCH = (QUERY, *LABELS, EXCLUDE_KEYWORDS, MIN_CONFIDENCE, TOP_K)
 DETAILS = (WORKFLOW_ID, VERSION)
 SELECTION = (WORKFLOW_ID, VERSION, REASONING, SEARCH_ID, CONFIDENCE)
 INVOCATION = (WORKFLOW_ID, VERSION, INPUT, TIMEOUT_MS, IDEMPOTENCY_KEY, DRY_RUN, SEARCH_ID)
 INVOCATION_STATUS = (INVOCATION_ID, WAIT_MS, AFTER_REVISION)
-APPROVAL = (DECISION, REASON)
+APPROVAL = (DECISION, REASON, DIGEST)

@@ -136,6 +136,7 @@ async def approve_invocation(request: Request, invocation_id: _InvocationId) -> 
         invocation_id,
         decision=_decision(given["decision"]),
         reason=given.get("reason", ""),
+        digest=given.get("digest", ""),
         caller=caller_of(request),
     )
     return answered(answer)

@@ -3,16 +3,19 @@
 import secrets
 from dataclasses import dataclass
 
-from formulary_catalog.domain.invocation import Invocation
+from formulary_catalog.domain.invocation import UNPROVEN_USER, Invocation
 from formulary_catalog.store.database import Connection, Database
 from formulary_catalog.store.invocations import ACTIVE, COLUMNS, enter, invocation_of, tell
 
-UNKNOWN_APPROVER = "unknown (no admission webhook told who)"
+UNKNOWN_APPROVER = UNPROVEN_USER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewApproval:
-    """`decision` is Approve or Reject; `uid` that of the object, or empty for one that has none."""
+    """`decision` is Approve or Reject; `uid` that of the object, or empty for one that has none.
+
+    `digest` is that of the content that it counts for; empty for the content that is shown when it is kept.
+    """
 
     invocation_id: str
     namespace: str
@@ -21,6 +24,7 @@ class NewApproval:
     reason: str = ""
     name: str = ""
     uid: str = ""
+    digest: str = ""
 
 
 class ApprovalStore:
@@ -46,11 +50,12 @@ class ApprovalStore:
             if row is None:
                 return None
             run = invocation_of(row)
+            digest = approval.digest or run.content_digest
             added = await connection.execute(
                 """
                 insert into invocation_approval
-                    (uid, source, invocation_id, namespace, name, decision, approver, reason)
-                values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict (uid) do nothing
+                    (uid, source, invocation_id, namespace, name, decision, approver, reason, digest)
+                values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (uid) do nothing
                 """,
                 approval.uid or f"server-{secrets.token_hex(10)}",
                 "cluster" if approval.uid else "server",
@@ -60,10 +65,16 @@ class ApprovalStore:
                 approval.decision,
                 approval.approver,
                 approval.reason,
+                digest,
             )
             if added.endswith(" 1"):
                 kind = "invocation.approved" if approval.decision == "Approve" else "invocation.rejected"
-                payload = {"approver": approval.approver, "reason": approval.reason, "object": approval.name}
+                payload = {
+                    "approver": approval.approver,
+                    "reason": approval.reason,
+                    "object": approval.name,
+                    "digest": digest,
+                }
                 await tell(connection, run, kind=kind, payload=payload, caller=approval.approver)
             return run
 

@@ -152,11 +152,12 @@ async def situation_of(
     )
     approvals = await connection.fetch(
         """
-        select decision, approver, reason, at from invocation_approval
-        where invocation_id = $1 and namespace = $2 order by at, uid
+        select decision, approver, reason, at, decision = 'Approve' and digest not in ('', $3) as of_other_content
+        from invocation_approval where invocation_id = $1 and namespace = $2 order by at, uid
         """,
         run.id,
         run.namespace,
+        run.content_digest if isinstance(run, Invocation) else "",
     )
     selection = await connection.fetchrow("select * from selection_of($1, $2)", run.trace_id, run.version_id)
     facts = await connection.fetchrow(
@@ -169,10 +170,17 @@ async def situation_of(
     assert facts is not None
     return Situation(
         contracts=tuple(map(_contract_of, contracts)),
-        approvals=tuple(Approval(**{**row, "decision": ApprovalDecision(row["decision"])}) for row in approvals),
+        approvals=tuple(_approval_of(row) for row in approvals if not row["of_other_content"]),
+        approved_other_content=any(row["of_other_content"] for row in approvals),
         selection=Selection(**selection) if selection is not None else None,
         recent_failures=facts["failures"] if run.target.name else 0,
         now=facts["now"],
+    )
+
+
+def _approval_of(row: asyncpg.Record) -> Approval:
+    return Approval(
+        decision=ApprovalDecision(row["decision"]), approver=row["approver"], reason=row["reason"], at=row["at"]
     )
 
 

@@ -92,11 +92,12 @@ class RunWriter:
 
         return await self._database.read(read)
 
-    async def begin(self, invocation_id: str) -> Invocation | None:
+    async def begin(self, invocation_id: str, *, content: Mapping[str, Any] | None = None) -> Invocation | None:
         """Decide by what is true now and, if the rules allow it, note that the run begins; it must not begin again.
 
         Its workflow and its incident are read again: what is suspended, deleted or labelled otherwise by now is not
-        run. The run as it stands then; None if there is none.
+        run. `content` is what would run now, with its `digest`; approvals of other content do not count. The run as it
+        stands then; None if there is none.
 
         Raises:
             Unavailable: the database does not answer; the run may have begun.
@@ -106,6 +107,8 @@ class RunWriter:
             run = await _locked(connection, invocation_id)
             if run is None or run.phase not in (Phase.PENDING, Phase.AWAITING_APPROVAL):
                 return run
+            if content is not None and content != run.content:
+                run = await _with_content(connection, run, content=content)
             namespaces = (self._shared_namespace, run.namespace)
             situation = await situation_of(connection, run, namespaces=namespaces)
             if late := overdue(run, now=situation.now):
@@ -258,6 +261,17 @@ async def _changed(connection: Connection, invocation_id: str, change: str, *val
     )
     assert row is not None, "the row is locked"
     return invocation_of(row)
+
+
+async def _with_content(connection: Connection, run: Invocation, *, content: Mapping[str, Any]) -> Invocation:
+    """The run with what it would run. Approvals that were given before anything was rendered are of this."""
+    changed = await _changed(connection, run.id, "content = $2", dict(content))
+    await connection.execute(
+        "update invocation_approval set digest = $2 where invocation_id = $1 and digest = ''",
+        run.id,
+        changed.content_digest,
+    )
+    return changed
 
 
 async def _end(

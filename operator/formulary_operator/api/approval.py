@@ -20,6 +20,11 @@ class ApprovalSpec(Model):
     decision: Literal["Approve", "Reject"] = Field(
         description="Approve lets the run start; Reject ends it. A rejection wins over any approval."
     )
+    digest: Annotated[str, StringConstraints(pattern="^(sha256:[0-9a-f]{64})?$")] = Field(
+        default="",
+        description="`status.content.digest` of the run: an approval with it counts for that content alone. Without it "
+        "it counts for the content that is shown when it is recorded.",
+    )
     reason: Text = Field(default="", description="Why; kept in the trace.")
 
 

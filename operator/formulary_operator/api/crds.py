@@ -69,7 +69,10 @@ def invocation_crd() -> dict[str, Any]:
             column("Phase", ".status.phase", "Where the run stands."),
             column("Reason", ".status.reason", "Why it stands there.", wide=True),
             column("Target", ".spec.target.name", "What is to be healed.", wide=True),
-            column("Requester", ".spec.requester", "Who asked for it.", wide=True),
+            column("Requester", ".status.requester", "Who asked for it, as it was proven.", wide=True),
+            column("Images", ".status.content.images", "What would run.", wide=True),
+            column("Account", ".status.content.serviceAccount", "As which ServiceAccount.", wide=True),
+            column("Digest", ".status.content.digest", "What an approval may name.", wide=True),
             column("Started", ".status.startedAt", "Since when it has run.", kind="date"),
         ],
     )

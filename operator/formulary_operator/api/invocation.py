@@ -87,6 +87,30 @@ class ExecutionReference(Model):
     uid: Text = Field(default="", description="Its uid, once it is there.")
 
 
+class ContentStep(Model):
+    """One step of what would run."""
+
+    name: Text = Field(description="Its name.")
+    command: Text = Field(default="", description="What it does.")
+
+
+class InvocationContent(Model):
+    """What a run would run, for whoever approves it. Made by the operator from what it recorded, not from the spec."""
+
+    digest: Text | None = Field(
+        default=None, description="sha256 of the manifest; an InvocationApproval that names it counts for it alone."
+    )
+    version_id: Text | None = Field(default=None, description="Id that stands for the workflow's content.")
+    kind: Text | None = Field(default=None, description="What would be created: Job, PipelineRun or Workflow.")
+    images: list[Text] | None = Field(default=None, description="Images, or the bundle that brings them.")
+    service_account: Text | None = Field(default=None, description="ServiceAccount as which it would run.")
+    secrets: list[Text] | None = Field(default=None, description="Secrets that it would read.")
+    config_maps: list[Text] | None = Field(default=None, description="ConfigMaps that it would read.")
+    parameters: dict[str, Any] | None = Field(default=None, description="Its parameters; sensitive ones are hidden.")
+    steps: list[ContentStep] | None = Field(default=None, description="Its steps.")
+    problem: Text | None = Field(default=None, description="Why it cannot be made; then it would not run.")
+
+
 class InvocationStatus(Model):
     """How the run stands. Written by the operator alone."""
 
@@ -98,6 +122,10 @@ class InvocationStatus(Model):
     message: Annotated[str, StringConstraints(max_length=32768)] | None = Field(
         default=None, description="Why, and what to do about it."
     )
+    requester: Text | None = Field(
+        default=None, description="Who asked for the run, as it was proven; `unproven` where nobody proved it."
+    )
+    content: InvocationContent | None = Field(default=None, description="What would run, or was run.")
     outputs: dict[str, Any] | None = Field(default=None, description="What the run gave back.")
     execution_ref: ExecutionReference | None = Field(default=None, description="The object that does the work.")
     started_at: datetime | None = Field(default=None, description="When it was started.")

@@ -20,7 +20,7 @@ def plan_of(
     run: Invocation,
     *,
     workflow: RemediationWorkflow,
-    owner: Mapping[str, Any],
+    owner: Mapping[str, Any] | None,
     default_image: str,
     default_user: int,
     seconds: float,

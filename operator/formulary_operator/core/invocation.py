@@ -105,6 +105,8 @@ def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Jso
         "phase": run.phase.value,
         "reason": run.reason,
         "message": run.message[:MAX_MESSAGE] or run.phase.value,
+        "requester": run.shown_requester,
+        "content": dict(run.content) or None,
         "outputs": {**rehearsed, **run.outputs} or None,
         "executionRef": dict(run.reference) or None,
         "startedAt": _moment(run.started_at),
