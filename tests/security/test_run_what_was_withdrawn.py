@@ -131,6 +131,18 @@ async def test_a_run_that_was_accepted_before_a_withdrawal_does_not_start(
     assert "nothing was run" in now.message
 
 
+async def test_a_run_of_an_incident_that_names_no_target_starts_on_the_one_that_was_asked_for(
+    workflows: CatalogWriter, contexts: ContextWriter, writing: Database
+) -> None:
+    known = entry(workflow("restart", labels=EVERYWHERE))
+    await workflows.apply(known)
+    await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="staging"))
+    runs = RunWriter(writing, shared_namespace="formulary")
+    accepted = request(version_id=known.version_id, document=known.document, analysis="shop/oom")
+    run = (await runs.submit(accepted)).invocation
+    assert (await runs.begin(run.id) or run).phase is Phase.RUNNING
+
+
 async def test_an_incident_that_turned_out_to_be_of_production_takes_an_approval(
     workflows: CatalogWriter, contexts: ContextWriter, writing: Database
 ) -> None:

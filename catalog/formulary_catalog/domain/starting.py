@@ -6,7 +6,7 @@ from typing import Any
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of, target_parts
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.invocation import Invocation, Reason
+from formulary_catalog.domain.invocation import Invocation, Reason, Target
 from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
 from formulary_catalog.errors import InvalidManifest
@@ -55,9 +55,7 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
             message=f"the AIAnalysis {run.analysis} is not known any more, so its constraints cannot be applied; "
             "nothing was run",
         )
-    target = run.target
-    accepted_for = (run.remediation_id, (target.api_version, target.kind, target.name, target.namespace))
-    if accepted_for != (incident.remediation_id, target_parts(incident)):
+    if incident.remediation_id != run.remediation_id or _is_about_another(incident, run.target):
         return Withdrawn(
             reason=Reason.INPUT_INVALID,
             message=f"the AIAnalysis {run.analysis} is about another incident or target by now; nothing was run, ask "
@@ -70,6 +68,12 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
             f"demands now; {_AGAIN}",
         )
     return {**run.facts, "environment": incident.environment, "priority": incident.priority}
+
+
+def _is_about_another(incident: RequestContext, target: Target) -> bool:
+    """Whether the incident names a target, and it is not this one. Where it names none, the request may name one."""
+    known = (target.api_version, target.kind, target.name, target.namespace)
+    return bool(incident.target_name) and target_parts(incident) != known
 
 
 def _all_allowed(documents: list[Mapping[str, Any] | None], constraints: Constraints) -> bool:
