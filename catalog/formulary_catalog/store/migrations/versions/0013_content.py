@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0013"
-down_revision = "0017"
+down_revision = "0011"
 
 STATEMENTS = [
     "alter table formulary.invocation add column content jsonb not null default '{}'",
