@@ -28,6 +28,7 @@ from formulary_operator.engines import engine_of
 from formulary_operator.engines.job import JOBS
 from formulary_operator.engines.plan import INVOCATION_LABEL, Engine
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.permits import NotPermitted, Permits, lacks_rights, not_opted_in
 
 GRACE_SECONDS = 10.0
 """How much longer than its timeout a run may take before it is ended from here: its engine is to end it."""
@@ -48,9 +49,17 @@ class Execution:
     """
 
     def __init__(
-        self, *, client: KubeClient, runs: RunWriter, engines: Collection[str], default_image: str, default_user: int
+        self,
+        *,
+        client: KubeClient,
+        runs: RunWriter,
+        permits: Permits,
+        engines: Collection[str],
+        default_image: str,
+        default_user: int,
     ) -> None:
         self._client = client
+        self._permits = permits
         self._runs = runs
         self._engines = frozenset(engines)
         self._default_image = default_image
@@ -61,7 +70,12 @@ class Execution:
         try:
             workflow = _workflow(run)
             plan = plan_of(
-                run, workflow=workflow, owner=None, default_image=self._default_image, seconds=run.timeout_seconds
+                run,
+                workflow=workflow,
+                owner=None,
+                default_image=self._default_image,
+                default_user=self._default_user,
+                seconds=run.timeout_seconds,
             )
             manifest = engine_of(workflow).manifest(plan)
         except (NotInvocable, InvalidManifest, InvalidInput) as error:
@@ -80,7 +94,7 @@ class Execution:
             return await self._end(run, Phase.FAILED, Reason.NOT_INVOCABLE, str(error))
         except InvalidInput as error:
             return await self._end(run, Phase.FAILED, Reason.INPUT_INVALID, str(error))
-        except _CannotRun as error:
+        except (_CannotRun, NotPermitted) as error:
             return await self._end(run, Phase.FAILED, error.reason, str(error))
 
     async def cancel(self, run: Invocation) -> Invocation:
@@ -99,7 +113,7 @@ class Execution:
         try:
             engine = self._engine(run, workflow=_workflow(run))
             found = await self._found(run, engine=engine)
-        except (NotInvocable, InvalidManifest, _CannotRun):
+        except (NotInvocable, InvalidManifest, _CannotRun, NotPermitted):
             return None  # nothing was ever started, or nothing that could be stopped from here
         if found is None or not is_owned(found, uid=run.object_uid) or not await self._is_ours(run, found):
             return None
@@ -129,10 +143,13 @@ class Execution:
             seconds=run.timeout_seconds,
         )
         manifest = engine.manifest(plan)
+        await self._permits.require(run, workflow=workflow, manifest=manifest, own_secret=plan.secret_name)
         try:
             await self._client.create(engine.resource.path(namespace=run.namespace), manifest, dry_run=True)
         except KubernetesRefused as error:
-            message = f"the {engine.resource.kind} would not be created: {error}{_way_in(error, run)}"
+            if lacks_rights(error):
+                raise not_opted_in(run.namespace) from error
+            message = f"the {engine.resource.kind} would not be created: {error}"
             return await self._end(run, Phase.FAILED, _reason(error), message, manifest=manifest)
         if run.degraded:
             message = str(run.decision.get("message") or run.message)
@@ -182,7 +199,9 @@ class Execution:
                 message = f"{kind} {run.id} cannot be looked at, so that how it ended cannot be told: {error}"
                 raise _CannotRun(Reason.RUN_FAILED, message) from error
             if await self._client.offers(engine.resource):
-                message = f"the {kind} of the run cannot be looked for: {error}{_way_in(error, run)}"
+                if error.status == 403:
+                    raise not_opted_in(run.namespace) from error
+                message = f"the {kind} of the run cannot be looked for: {error}"
                 raise _CannotRun(Reason.START_FAILED, message) from error
             raise _CannotRun(Reason.ENGINE_UNAVAILABLE, _not_served(engine)) from error
         return found if found is not None and _is_noted(run, found) else None
@@ -210,6 +229,7 @@ class Execution:
             nonce=await self._runs.nonce(run.id),
         )
         manifest = engine.manifest(plan)
+        await self._permits.require(run, workflow=workflow, manifest=manifest, own_secret=plan.secret_name)
         if values := await self._runs.secret(run.id):
             await self._create_once(SECRETS.path(namespace=run.namespace), secret_of(plan, values))
             await self._runs.forget_secret(run.id)
@@ -228,6 +248,8 @@ class Execution:
         except KubernetesRefused as error:
             if error.status == 409:
                 return None
+            if lacks_rights(error):
+                raise not_opted_in(manifest["metadata"]["namespace"]) from error
             message = f"the {manifest['kind']} of the run was not created: {error}"
             raise _CannotRun(_reason(error), message) from error
 
@@ -284,16 +306,6 @@ def _reason(error: KubernetesRefused) -> Reason:
     """Why nothing could be created: a 404 that names no object says that the kind is not served."""
     unserved = error.status == 404 and not error.about
     return Reason.ENGINE_UNAVAILABLE if unserved else Reason.START_FAILED
-
-
-def _way_in(error: KubernetesRefused, run: Invocation) -> str:
-    """What to do about rights that are missing: namespaces have to let runs happen."""
-    if error.status != 403:
-        return ""
-    return (
-        f"; namespace {run.namespace} lets nothing be run in it yet: its admin can let the operator in "
-        "(execution.namespaces of the chart, or a RoleBinding as docs/install.md shows)"
-    )
 
 
 def _not_served(engine: Engine) -> str:

@@ -18,6 +18,7 @@ from formulary_operator.approvals import ApprovalReconciler
 from formulary_operator.contracts import ContractReconciler
 from formulary_operator.core.approving import is_answered
 from formulary_operator.core.invocation import is_settled
+from formulary_operator.core.permitting import RunPolicy
 from formulary_operator.engines import ENGINES
 from formulary_operator.execution import Execution
 from formulary_operator.following import Following
@@ -26,6 +27,7 @@ from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.objects import ObjectKey
+from formulary_operator.permits import Permits
 from formulary_operator.reporting import Reporter
 from formulary_operator.requests import Requests
 from formulary_operator.settings import OperatorSettings
@@ -74,6 +76,7 @@ class Executor:
         execution = Execution(
             client=client,
             runs=self._runs,
+            permits=Permits(client=client, policy=_policy(settings)),
             engines=settings.engines,
             default_image=settings.default_image,
             default_user=settings.run_as_user,
@@ -148,3 +151,12 @@ class Executor:
         return [
             name for name in self._engines if name == _ALWAYS_THERE or await self._client.offers(ENGINES[name].resource)
         ]
+
+
+def _policy(settings: OperatorSettings) -> RunPolicy:
+    return RunPolicy(
+        shared_namespace=settings.catalog_namespace,
+        own_namespace=settings.release_namespace or settings.lease_namespace,
+        images=settings.allowed_images,
+        digests=settings.require_digests,
+    )

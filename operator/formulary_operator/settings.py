@@ -48,6 +48,15 @@ class OperatorSettings(ConnectionSettings):
         ge=0,
         description="User and group of Jobs whose workflow names none in `runAsUser`; 0: the cluster assigns them.",
     )
+    release_namespace: str = Field(
+        default="",
+        description="Namespace of Formulary itself, in which nothing is run; empty: that of the Lease.",
+    )
+    allowed_images: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="Prefixes of images and bundles that may run, such as `registry.example/remedies/`; empty: any.",
+    )
+    require_digests: bool = Field(default=False, description="Run images and bundles only by their digest.")
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
     )
@@ -124,7 +133,14 @@ class OperatorSettings(ConnectionSettings):
         default="formulary", description="ValidatingWebhookConfiguration that is given the self-signed authority."
     )
 
-    @field_validator("watch_namespaces", "engines", "strict_custom_labels", "harmless_environments", mode="before")
+    @field_validator(
+        "watch_namespaces",
+        "engines",
+        "allowed_images",
+        "strict_custom_labels",
+        "harmless_environments",
+        mode="before",
+    )
     @classmethod
     def _listed(cls, value: object) -> object:
         return tuple(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value

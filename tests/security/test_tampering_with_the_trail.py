@@ -281,7 +281,7 @@ async def test_the_operator_publishes_in_the_cluster_and_tells_of_a_trail_that_w
 
         async def published() -> str:
             found = await client.get(f"{path}/published")
-            return ((found or {}).get("data") or {}).get("checkpoints", "")
+            return str(((found or {}).get("data") or {}).get("checkpoints", ""))
 
         def operator(writing: Database) -> Auditing:
             events = EventRecorder(client, instance="test")

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,10 +54,17 @@ _RULES = [
         "verbs": ["patch"],
     },
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["serviceaccounts", "secrets", "configmaps"], "verbs": ["get"]},
+    {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]},
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create", "get", "delete"]},
     {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
+_ROLE: dict[str, Any] = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": "formulary-operator-in-tests"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +76,23 @@ class OperatorAccount:
     kubeconfig: Path
 
 
+@contextmanager
+def without_rights_on(plural: str, *, cluster: Cluster) -> Iterator[None]:
+    """The operators of the tests have no rights on this resource meanwhile."""
+    cluster.apply({**_ROLE, "rules": [rule for rule in _RULES if plural not in rule["resources"]]})
+    try:
+        yield
+    finally:
+        cluster.apply({**_ROLE, "rules": _RULES})
+
+
 def new_operator_account(cluster: Cluster, *, namespace: str = "formulary-system") -> OperatorAccount:
     """Make such an account in a cluster."""
     token = cluster.service_account(namespace, "operator", audiences=[], ttl=24 * 3600)
-    rbac, name = "rbac.authorization.k8s.io", "formulary-operator-in-tests"
+    rbac, name = "rbac.authorization.k8s.io", _ROLE["metadata"]["name"]
     kind = {"apiVersion": f"{rbac}/v1", "metadata": {"name": name}}
     cluster.apply(
-        {**kind, "kind": "ClusterRole", "rules": _RULES},
+        {**_ROLE, "rules": _RULES},
         {
             **kind,
             "kind": "ClusterRoleBinding",

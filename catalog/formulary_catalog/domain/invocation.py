@@ -80,6 +80,8 @@ class Reason(StrEnum):
     NOT_INVOCABLE = "NotInvocable"
     ENGINE_UNAVAILABLE = "EngineUnavailable"
     NAMESPACE_NOT_FOUND = "NamespaceNotFound"
+    NAMESPACE_NOT_OPTED_IN = "NamespaceNotOptedIn"
+    NOT_PERMITTED = "NotPermitted"
     START_FAILED = "StartFailed"
     RUN_FAILED = "RunFailed"
     DEADLINE_EXCEEDED = "DeadlineExceeded"

@@ -29,6 +29,8 @@
       value: {{ .Values.execution.defaultImage | quote }}
     - name: FORMULARY_RUN_AS_USER
       value: {{ .Values.execution.runAsUser | int64 | quote }}
+    - name: FORMULARY_RELEASE_NAMESPACE
+      value: {{ include "formulary.namespace" . | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS

@@ -9,7 +9,7 @@ from formulary_operator.engines import observations, reading
 from formulary_operator.engines.config import EngineConfig, unrunnable
 from formulary_operator.engines.outputs import bounded
 from formulary_operator.engines.parameters import literal_parameters, text_of
-from formulary_operator.engines.plan import TTL_SECONDS, Json, Observation, RunPlan
+from formulary_operator.engines.plan import DEFAULT_ACCOUNT, TTL_SECONDS, Json, Observation, RunPlan
 
 ARGO_WORKFLOWS = Resource(group="argoproj.io", version="v1alpha1", plural="workflows", kind="Workflow")
 
@@ -24,7 +24,7 @@ class ArgoEngine:
 
     def manifest(self, plan: RunPlan) -> Json:
         """The Argo Workflow of a run; see `Engine.manifest`."""
-        account = plan.workflow.spec.execution.service_account_name
+        account = plan.workflow.spec.execution.service_account_name or DEFAULT_ACCOUNT
         parameters = literal_parameters(plan, engine="Argo Workflows", placeholder="{{")
         return {
             "apiVersion": ARGO_WORKFLOWS.api_version,
@@ -37,7 +37,7 @@ class ArgoEngine:
                     "parameters": [{"name": name, "value": text_of(value, name=name)} for name, value in parameters]
                 },
                 "activeDeadlineSeconds": plan.deadline_seconds,
-                **({"serviceAccountName": account} if account else {}),
+                "serviceAccountName": account,
                 "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
                 "ttlStrategy": {"secondsAfterCompletion": TTL_SECONDS},
             },

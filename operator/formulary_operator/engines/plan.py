@@ -16,6 +16,8 @@ INVOCATION_LABEL = "formulary.dev/invocation"
 WORKFLOW_LABEL = "formulary.dev/workflow"
 VERSION_ANNOTATION = "formulary.dev/version-id"
 NONCE_ANNOTATION = "formulary.dev/nonce"
+DEFAULT_ACCOUNT = "default"
+"""Named by engines whose pods hold a token or Secrets of their account: it must be released like any other."""
 TTL_SECONDS = 24 * 3600
 """How long a finished run can be looked at. Longer than any timeout, so that a run that was begun is always found."""
 

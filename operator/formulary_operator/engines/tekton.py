@@ -8,7 +8,7 @@ from formulary_operator.engines import observations, reading
 from formulary_operator.engines.config import EngineConfig, bundle_of, unrunnable
 from formulary_operator.engines.outputs import bounded
 from formulary_operator.engines.parameters import literal_parameters
-from formulary_operator.engines.plan import Json, Observation, RunPlan
+from formulary_operator.engines.plan import DEFAULT_ACCOUNT, Json, Observation, RunPlan
 
 PIPELINE_RUNS = Resource(group="tekton.dev", version="v1", plural="pipelineruns", kind="PipelineRun")
 DEFAULT_PIPELINE = "workflow"
@@ -24,7 +24,7 @@ class TektonEngine:
 
     def manifest(self, plan: RunPlan) -> Json:
         """The PipelineRun of a run; see `Engine.manifest`."""
-        account = plan.workflow.spec.execution.service_account_name
+        account = plan.workflow.spec.execution.service_account_name or DEFAULT_ACCOUNT
         parameters = literal_parameters(plan, engine="Tekton", placeholder="$(")
         return {
             "apiVersion": PIPELINE_RUNS.api_version,
@@ -35,7 +35,7 @@ class TektonEngine:
                 "params": [{"name": name, "value": value} for name, value in parameters],
                 "timeouts": {"pipeline": f"{plan.deadline_seconds}s"},
                 "taskRunTemplate": {
-                    **({"serviceAccountName": account} if account else {}),
+                    "serviceAccountName": account,
                     "podTemplate": {
                         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
                     },

@@ -19,6 +19,7 @@ _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
 _SECONDS = 10.0
+_METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 Json = dict[str, Any]
 
@@ -80,6 +81,15 @@ class KubeClient:
         """One object; None if it does not exist."""
         try:
             return await self._call("GET", path)
+        except KubernetesRefused as error:
+            if error.means_no_object:
+                return None
+            raise
+
+    async def metadata(self, path: str) -> Json | None:
+        """The metadata of one object, without what it holds; None if it does not exist."""
+        try:
+            return await self._call("GET", path, accept=_METADATA_ALONE)
         except KubernetesRefused as error:
             if error.means_no_object:
                 return None
@@ -175,6 +185,7 @@ class KubeClient:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
+        accept: str = _ACCEPTED,
     ) -> Json:
         try:
             response = await self._http.request(
@@ -182,7 +193,7 @@ class KubeClient:
                 path,
                 params=dict(query) if query else None,
                 content=json.dumps(body).encode() if body is not None else None,
-                headers={"Content-Type": content_type, "Accept": _ACCEPTED},
+                headers={"Content-Type": content_type, "Accept": accept},
             )
         except (httpx2.HTTPError, ConfigError, OSError) as error:
             raise KubernetesUnavailable(

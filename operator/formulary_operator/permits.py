@@ -1,0 +1,71 @@
+"""The gate right before something is created for a run: what it uses is released, what it runs is allowed."""
+
+from typing import Any
+
+from formulary_catalog.domain.invocation import Invocation, Reason
+from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.errors import FormularyError
+from formulary_operator.core.permitting import (
+    RunPolicy,
+    Thing,
+    things_of,
+    why_no_run_here,
+    why_not_run,
+    why_not_used,
+)
+from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+
+
+class NotPermitted(FormularyError):
+    """The run must not start; `reason` is the word for programs."""
+
+    def __init__(self, message: str, *, reason: Reason = Reason.NOT_PERMITTED) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Permits:
+    """Reads what a run would use as it is now: what was released when the run was asked for may be so no more."""
+
+    def __init__(self, *, client: KubeClient, policy: RunPolicy) -> None:
+        self._client = client
+        self._policy = policy
+
+    async def require(self, run: Invocation, *, workflow: RemediationWorkflow, manifest: Json, own_secret: str) -> None:
+        """Let the object of a run be created; `own_secret` is the one that is made for the run.
+
+        Raises:
+            NotPermitted: it must not be.
+            Unavailable: the API server does not say.
+        """
+        if problem := why_no_run_here(run.namespace, policy=self._policy) or why_not_run(manifest, policy=self._policy):
+            raise NotPermitted(problem)
+        for thing in things_of(manifest, workflow=workflow, own_secret=own_secret):
+            document = await self._read(thing, namespace=run.namespace)
+            problem = why_not_used(
+                thing, document, namespace=run.namespace, catalog=run.workflow_namespace, policy=self._policy
+            )
+            if problem:
+                raise NotPermitted(problem)
+
+    async def _read(self, thing: Thing, *, namespace: str) -> dict[str, Any] | None:
+        try:
+            return await self._client.metadata(thing.resource.path(namespace=namespace, name=thing.name))
+        except KubernetesRefused as error:
+            if error.status == 403:
+                raise not_opted_in(namespace) from error
+            raise NotPermitted(f"{thing} of namespace {namespace} cannot be looked at: {error}") from error
+
+
+def not_opted_in(namespace: str) -> NotPermitted:
+    """Why nothing can be run where the operator has no rights."""
+    return NotPermitted(
+        f"namespace {namespace} is not opted in to runs, so the operator has no rights there; add it to "
+        "execution.namespaces of the chart, or have its admin create a RoleBinding (docs/execution.md)",
+        reason=Reason.NAMESPACE_NOT_OPTED_IN,
+    )
+
+
+def lacks_rights(error: KubernetesRefused) -> bool:
+    """Whether RBAC refused; quotas and admission answer 403 as well, in other words."""
+    return error.status == 403 and " cannot " in str(error)
