@@ -135,6 +135,12 @@ class Settings(ConnectionSettings):
         description="Environments that do not count as production, in any case. Every other one does, unknown "
         "spellings included.",
     )
+    runs_namespace: str = Field(
+        default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
+    )
+    tekton_bundles: bool = Field(
+        default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
+    )
     audit_key_file: Path | None = Field(
         default=None,
         description="Ed25519 private key (PEM) that signs checkpoints of the audit trail; unset: they are not signed.",

@@ -7,7 +7,8 @@ from typing import Any
 
 from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
 from formulary_catalog.errors import NotAuthenticated
-from formulary_operator.authorization import Authorizer, Identity, KubernetesAccess
+from formulary_operator.authorization import Authorizer, KubernetesAccess
+from formulary_operator.core.identity import Identity
 from formulary_operator.core.tokens import bearer_token, digest, has_expired, is_for, refusal
 from formulary_operator.decisions import Clock, Decision, Decisions
 from formulary_operator.kube.client import KubeClient

@@ -5,20 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.access import Right
+from formulary_operator.core.identity import Identity
 from formulary_operator.decisions import Clock, Decision, Decisions
 from formulary_operator.kube.reviews import Reviewer
 
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """A user as the API server knows it."""
-
-    user: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class Authorizer:

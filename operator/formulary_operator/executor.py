@@ -1,6 +1,7 @@
 """Everything that runs workflows, put together: invocations, the rules for them and the approvals of them."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import structlog
@@ -15,6 +16,7 @@ from formulary_catalog.store.leadership import Superseded
 from formulary_catalog.store.runs import RunWriter
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
 from formulary_operator.approvals import ApprovalReconciler
+from formulary_operator.authorization import Authorizer
 from formulary_operator.contracts import ContractReconciler
 from formulary_operator.core.approving import is_answered
 from formulary_operator.core.invocation import is_settled
@@ -25,6 +27,7 @@ from formulary_operator.following import Following
 from formulary_operator.invocations import InvocationReconciler
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
+from formulary_operator.kube.reviews import Reviewer
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.objects import ObjectKey
 from formulary_operator.permits import Permits
@@ -71,7 +74,10 @@ class Executor:
             database,
             runs=self._runs,
             shared_namespace=settings.catalog_namespace,
+            authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
+            runs_namespace=settings.runs_namespace,
             strict_keys=settings.strict_custom_labels,
+            tekton_bundles=settings.tekton_bundles,
         )
         execution = Execution(
             client=client,

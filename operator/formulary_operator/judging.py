@@ -5,7 +5,7 @@ invocation or an approval, however, is known here alone: either that is recorded
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -40,7 +40,9 @@ _log = structlog.get_logger(__name__)
 class Records(Protocol):
     """Where it is noted who created an object; `store.admissions.AdmissionRecords`."""
 
-    async def record(self, *, resource: str, namespace: str, name: str, uid: str, username: str) -> None:
+    async def record(
+        self, *, resource: str, namespace: str, name: str, uid: str, username: str, identity: Mapping[str, Any]
+    ) -> None:
         """Note it. Raises Unavailable if it was not noted."""
 
 
@@ -123,6 +125,7 @@ class Judge:
                     name=submission.name,
                     uid=submission.uid,
                     username=submission.username,
+                    identity=submission.user,
                 )
         except (Unavailable, TimeoutError) as error:
             _log.warning("creator not recorded", error=str(error) or "no answer in time")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from formulary_catalog.domain.access import USE_CONTEXTS
 from formulary_catalog.domain.analysis import RequestContext, same_incident
 from formulary_catalog.domain.invocation import Invocation, Reason, id_of_object
 from formulary_catalog.errors import FormularyError, InvalidInput, InvalidManifest, NotInvocable
@@ -14,7 +15,9 @@ from formulary_catalog.store.database import Database
 from formulary_catalog.store.runs import RunWriter
 from formulary_catalog.store.traces import TraceStore
 from formulary_catalog.store.workflows import StoredVersion, WorkflowReader
+from formulary_operator.authorization import Authorizer
 from formulary_operator.core.conditions import status_of
+from formulary_operator.core.identity import Identity
 from formulary_operator.core.invocation import Refusal, is_of_the_server, is_settled, is_unchanged
 from formulary_operator.core.requested import Asked, asked, new_invocation
 
@@ -32,7 +35,15 @@ class Requests:
     """Makes runs of objects."""
 
     def __init__(
-        self, database: Database, *, runs: RunWriter, shared_namespace: str, strict_keys: frozenset[str]
+        self,
+        database: Database,
+        *,
+        runs: RunWriter,
+        authorizer: Authorizer,
+        shared_namespace: str,
+        runs_namespace: str,
+        strict_keys: frozenset[str],
+        tekton_bundles: bool,
     ) -> None:
         self._runs = runs
         self._workflows = WorkflowReader(database)
@@ -40,7 +51,10 @@ class Requests:
         self._admissions = AdmissionRecords(database)
         self._traces = TraceStore(database)
         self._shared_namespace = shared_namespace
+        self._authorizer = authorizer
+        self._runs_namespace = runs_namespace
         self._strict_keys = strict_keys
+        self._tekton_bundles = tekton_bundles
 
     async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
         """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
@@ -76,11 +90,17 @@ class Requests:
                 message=f"there is no workflow {request.reference} in namespace {request.namespace} or "
                 f"{self._shared_namespace}; `kubectl get rw -A` lists those that there are",
             )
-        context = await self._context(document, remediation_id=request.spec.remediation_id)
+        context = await self._context(document, request=request)
         requester = await self._admissions.username(request.uid) or UNKNOWN_APPROVER
         await self._require_own_search(request, requester=requester)
         new = new_invocation(
-            request, version=version, context=context, strict_keys=self._strict_keys, requester=requester
+            request,
+            version=version,
+            context=context,
+            strict_keys=self._strict_keys,
+            requester=requester,
+            runs_namespace=self._runs_namespace,
+            tekton_bundles=self._tekton_bundles,
         )
         return (await self._runs.submit(new)).invocation
 
@@ -103,19 +123,35 @@ class Requests:
         by_namespace = {version.namespace: version for version, _ in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
-    async def _context(self, document: Mapping[str, Any], *, remediation_id: str) -> RequestContext | None:
+    async def _context(self, document: Mapping[str, Any], *, request: Asked) -> RequestContext | None:
+        """The incident that is named; one that the requester may not read is as unknown as one that is not there."""
+        remediation_id = request.spec.remediation_id
         if not remediation_id:
             return None
         found = await self._contexts.find(remediation_ids=frozenset({remediation_id}), analysis="")
+        readable = [each for each in found if await self._may_read(request, namespace=each.namespace)]
+        if len(readable) < len(found):
+            found = []
         if not found:
             _require_old(document, missing=f"incident {remediation_id!r}")
         if not found or not all(same_incident(found[0], other) for other in found[1:]):
-            problem = "is that of AIAnalysis objects that differ in target or constraints" if found else "is unknown"
+            problem = (
+                "is that of AIAnalysis objects that differ in target or constraints"
+                if found
+                else "is unknown, or its requester may not `get aianalyses` there"
+            )
             raise InvalidInput(
                 f"spec.remediationId: {remediation_id!r} {problem}; give the spec.remediationId of one AIAnalysis",
                 field="spec.remediationId",
             )
         return found[0]
+
+    async def _may_read(self, request: Asked, *, namespace: str) -> bool:
+        """Whether the requester may use incidents of a namespace; of nobody known a person has to judge."""
+        user = Identity.of(await self._admissions.identity(request.uid))
+        if not user.user and not await self._admissions.username(request.uid):
+            return True  # nobody is known, so that the run waits for an approval whatever it names
+        return bool(user.user) and await self._authorizer.allows(user, USE_CONTEXTS, namespace=namespace)
 
 
 def age_seconds(document: Mapping[str, Any]) -> float:

@@ -57,6 +57,12 @@ class OperatorSettings(ConnectionSettings):
         description="Prefixes of images and bundles that may run, such as `registry.example/remedies/`; empty: any.",
     )
     require_digests: bool = Field(default=False, description="Run images and bundles only by their digest.")
+    runs_namespace: str = Field(
+        default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
+    )
+    tekton_bundles: bool = Field(
+        default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
+    )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
     )

@@ -96,7 +96,7 @@ def test_a_contract_denies_and_the_run_says_which_rule_and_why(
     cluster.apply(on_the_governed("freeze", effect="DENY", rationale="end of the quarter"), namespace=ns)
     ready = await_condition(cluster, CONTRACTS, "freeze", "Ready", "InForce", namespace=ns)
     assert condition(ready)["message"] == "1 rule is in force"
-    ask(cluster, "denied", namespace=ns, **GOVERNED)
+    ask(cluster, "denied", namespace=ns, dsn=dsn, **GOVERNED)
     told = await_phase(cluster, "denied", "Failed", namespace=ns)
     assert told["reason"] == "Denied"
     assert "DENY by rule only of contract" in told["message"]
@@ -119,7 +119,7 @@ def test_an_invalid_edit_keeps_the_last_good_rules_in_force_and_says_so(
     assert said["status"] == "False"
     assert "the id 'only' is used twice" in said["message"]
     assert "its last good rules stay in force" in said["message"]
-    ask(cluster, "still-denied", namespace=ns, **GOVERNED)
+    ask(cluster, "still-denied", namespace=ns, dsn=dsn, **GOVERNED)
     assert (await_phase(cluster, "still-denied", "Failed", namespace=ns))["reason"] == "Denied"
     cluster.kubectl("delete", "gcon", "edited", f"--namespace={ns}")
     wait_until(lambda: fetch(dsn, STORED, ns, "edited") == [], what="the rules to end")
@@ -140,7 +140,7 @@ def test_a_contract_that_is_deleted_while_nobody_watches_ends_at_the_next_start(
 def test_a_contract_may_turn_a_run_into_a_dry_run(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     cluster.apply(on_the_governed("careful", effect="DEGRADE", rationale="look first"), namespace=ns)
     await_condition(cluster, CONTRACTS, "careful", "Ready", "InForce", namespace=ns)
-    ask(cluster, "degraded", namespace=ns, **GOVERNED)
+    ask(cluster, "degraded", namespace=ns, dsn=dsn, **GOVERNED)
     told = await_phase(cluster, "degraded", "Succeeded", namespace=ns)
     assert told["reason"] == "Degraded"
     assert "look first" in told["message"]
@@ -150,7 +150,7 @@ def test_a_contract_may_turn_a_run_into_a_dry_run(cluster: Cluster, dsn: str, ns
 
 
 def test_rules_that_come_while_a_run_waits_hold_for_it(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
-    ask(cluster, "overtaken", namespace=ns, environment="production", **GOVERNED)
+    ask(cluster, "overtaken", namespace=ns, dsn=dsn, environment="production", **GOVERNED)
     await_phase(cluster, "overtaken", "AwaitingApproval", namespace=ns)
     cluster.apply(on_the_governed("late", effect="DENY"), namespace=ns)
     assert (await_phase(cluster, "overtaken", "Failed", namespace=ns))["reason"] == "Denied"
@@ -176,7 +176,7 @@ def test_what_waits_in_production_runs_once_it_is_approved_with_kubectl(
 
 
 def test_a_rejection_ends_the_run(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
-    ask(cluster, "unwanted", namespace=ns, environment="production")
+    ask(cluster, "unwanted", namespace=ns, dsn=dsn, environment="production")
     run = (await_phase(cluster, "unwanted", "AwaitingApproval", namespace=ns))["invocationId"]
     refusal = approval("no", run=run, decision="Reject")
     refusal["spec"]["reason"] = "not tonight"
@@ -208,7 +208,7 @@ def test_what_was_approved_before_it_was_asked_for_still_waits(
 def test_an_approval_of_another_namespace_or_one_that_was_edited_does_not_count(
     cluster: Cluster, dsn: str, ns: str, namespace: str, operator_account: OperatorAccount, running: Daemon
 ) -> None:
-    ask(cluster, "guarded", namespace=ns, environment="production")
+    ask(cluster, "guarded", namespace=ns, dsn=dsn, environment="production")
     run = (await_phase(cluster, "guarded", "AwaitingApproval", namespace=ns))["invocationId"]
     running.stop()
     cluster.apply(approval("flipped", run=run, decision="Reject"), namespace=ns)

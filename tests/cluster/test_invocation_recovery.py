@@ -130,14 +130,14 @@ def test_what_was_deleted_while_nobody_watched_is_cancelled(
 
 
 def test_an_object_that_was_deleted_and_made_anew_is_another_run(
-    cluster: Cluster, database: str, namespace: str, running: Daemon
+    cluster: Cluster, database: str, dsn: str, namespace: str, running: Daemon
 ) -> None:
-    ask(cluster, "twice", namespace=namespace)
+    ask(cluster, "twice", namespace=namespace, dsn=dsn)
     first = await_phase(cluster, "twice", "Running", namespace=namespace)["invocationId"]
     wait_until(lambda: job(cluster, first, namespace=namespace), what="the Job")
     running.kill()
     cluster.kubectl("delete", "wfi", "twice", f"--namespace={namespace}")
-    ask(cluster, "twice", namespace=namespace)
+    ask(cluster, "twice", namespace=namespace, dsn=dsn)
     running.start()
     until(database, first, "Cancelled")
     second = await_phase(cluster, "twice", "Running", namespace=namespace)["invocationId"]
@@ -171,7 +171,7 @@ def test_the_api_server_may_be_away_while_runs_are_asked_for(
 
 
 def test_postgresql_may_be_away_while_a_job_ends(
-    control_plane: ControlPlane, namespace: str, data_dirs: Path, operator_account: OperatorAccount
+    control_plane: ControlPlane, dsn: str, namespace: str, data_dirs: Path, operator_account: OperatorAccount
 ) -> None:
     with EmbeddedPostgres(data_dir=data_dirs / f"runs-{uuid.uuid4().hex[:8]}") as postgres:
         dsn = postgres.dsn()

@@ -103,7 +103,7 @@ def test_what_the_server_was_asked_for_is_run_by_a_job_and_its_outputs_come_back
 def test_what_somebody_creates_with_kubectl_is_run_under_the_same_rules(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
-    ask(cluster, "by-hand", namespace=ns)
+    ask(cluster, "by-hand", namespace=ns, dsn=dsn)
     told = await_phase(cluster, "by-hand", "Succeeded", namespace=ns)
     document = run_object(cluster, "by-hand", namespace=ns)
     assert told["invocationId"] == id_of_object(document["metadata"]["uid"])
@@ -113,7 +113,7 @@ def test_what_somebody_creates_with_kubectl_is_run_under_the_same_rules(
         "select requester, target ->> 'name' from formulary.invocation where id = $1",
         told["invocationId"],
     )
-    assert (requester, target) == ("unknown (no admission webhook told who)", "by-hand")
+    assert (requester, target) == ("admin", "by-hand")
 
 
 def test_a_run_outside_of_any_incident_awaits_an_approval(
@@ -146,7 +146,7 @@ def test_a_request_that_cannot_become_a_run_is_told_why_and_left_alone(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
     for name, (spec, _, _) in REFUSED.items():
-        ask(cluster, name, namespace=ns, **spec)
+        ask(cluster, name, namespace=ns, dsn=dsn, **spec)
     for name, (_, reason, words) in REFUSED.items():
         told = await_phase(cluster, name, "Failed", namespace=ns)
         assert (name, told["reason"]) == (name, reason)
@@ -160,17 +160,17 @@ def test_a_request_that_cannot_become_a_run_is_told_why_and_left_alone(
 def test_the_constraints_of_the_incident_hold_for_kubectl_as_well(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "elsewhere", namespace=ns, workflowRef={"workflowId": "only-production"})
+    ask(cluster, "elsewhere", namespace=ns, dsn=dsn, workflowRef={"workflowId": "only-production"})
     told = await_phase(cluster, "elsewhere", "Failed", namespace=ns)
     assert told["reason"] == "Denied"
     assert "labels of the incident" in told["message"]
 
 
 def test_a_run_that_fails_says_what_it_said_last(
-    cluster: Cluster, ns: str, running: Daemon, jobs: JobController
+    cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     jobs.ends = lambda job: FAILS
-    ask(cluster, "unlucky", namespace=ns)
+    ask(cluster, "unlucky", namespace=ns, dsn=dsn)
     told = await_phase(cluster, "unlucky", "Failed", namespace=ns)
     assert told["reason"] == "RunFailed"
     assert "step restart failed with exit code 3" in told["message"]
@@ -178,18 +178,18 @@ def test_a_run_that_fails_says_what_it_said_last(
 
 
 def test_a_run_whose_job_runs_out_of_time_timed_out(
-    cluster: Cluster, ns: str, running: Daemon, jobs: JobController
+    cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     jobs.ends = lambda job: EXPIRES
-    ask(cluster, "slow", namespace=ns)
+    ask(cluster, "slow", namespace=ns, dsn=dsn)
     told = await_phase(cluster, "slow", "TimedOut", namespace=ns)
     assert told["reason"] == "DeadlineExceeded"
 
 
 def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_deleted(
-    cluster: Cluster, ns: str, running: Daemon
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "stuck", namespace=ns, timeoutSeconds=2)
+    ask(cluster, "stuck", namespace=ns, dsn=dsn, timeoutSeconds=2)
     started = await_phase(cluster, "stuck", "Running", namespace=ns)
     assert job(cluster, started["invocationId"], namespace=ns)["spec"]["activeDeadlineSeconds"] <= 2
     told = await_phase(cluster, "stuck", "TimedOut", namespace=ns)
@@ -211,9 +211,9 @@ def test_deleting_the_object_cancels_the_run_and_deletes_its_job(
 
 
 def test_a_dry_run_is_checked_by_the_api_server_and_leaves_nothing(
-    control_plane: ControlPlane, ns: str, running: Daemon
+    control_plane: ControlPlane, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(control_plane, "rehearsal", namespace=ns, dryRun=True)
+    ask(control_plane, "rehearsal", namespace=ns, dsn=dsn, dryRun=True)
     told = await_phase(control_plane, "rehearsal", "Succeeded", namespace=ns)
     assert told["reason"] == "DryRun"
     assert told["outputs"]["manifest"]["metadata"]["name"] == told["invocationId"]
@@ -223,7 +223,7 @@ def test_a_dry_run_is_checked_by_the_api_server_and_leaves_nothing(
 def test_a_dry_run_that_the_api_server_would_refuse_fails_in_its_words(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "refused", namespace=ns, dryRun=True, workflowRef={"workflowId": "greedy"})
+    ask(cluster, "refused", namespace=ns, dsn=dsn, dryRun=True, workflowRef={"workflowId": "greedy"})
     told = await_phase(cluster, "refused", "Failed", namespace=ns)
     assert told["reason"] == "StartFailed"
     assert "must be less than or equal to memory limit" in told["message"]
@@ -285,7 +285,7 @@ def test_what_somebody_writes_into_the_object_later_changes_nothing(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     jobs.ends = lambda job: None
-    ask(cluster, "edited", namespace=ns)
+    ask(cluster, "edited", namespace=ns, dsn=dsn)
     told = await_phase(cluster, "edited", "Running", namespace=ns)
     patch = '{"spec":{"input":{"REPLICAS":9},"dryRun":true}}'
     cluster.kubectl("patch", "wfi", "edited", f"--namespace={ns}", "--type=merge", f"--patch={patch}")
@@ -327,7 +327,7 @@ def test_an_object_with_the_name_of_a_servers_run_is_no_request(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
     name = "inv-0123456789abcdef0123"
-    ask(cluster, name, namespace=ns)
+    ask(cluster, name, namespace=ns, dsn=dsn)
     told = await_phase(cluster, name, "Failed", namespace=ns)
     assert told["reason"] == "InputInvalid"
     assert fetch(dsn, "select id from formulary.invocation where object_name = $1", name) == []

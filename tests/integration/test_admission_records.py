@@ -1,12 +1,14 @@
 """Who created an object, as it is kept in the real database."""
 
+from typing import Any
+
 import pytest
 
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.store.admissions import AdmissionRecords
 from formulary_catalog.store.database import Database, Role
 
-RUN = {"resource": "workflowinvocations", "namespace": "shop", "name": "one", "uid": "u-1"}
+RUN: dict[str, Any] = {"resource": "workflowinvocations", "namespace": "shop", "name": "one", "uid": "u-1"}
 
 
 @pytest.fixture

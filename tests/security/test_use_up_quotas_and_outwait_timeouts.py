@@ -1,5 +1,6 @@
 """An attacker fills a caller's limits with runs that do nothing, or has a run start long after its time."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,11 @@ from formulary_catalog.errors import RateLimited
 from formulary_catalog.store.database import Database
 from formulary_catalog.store.invocations import InvocationStore, Limits
 from formulary_catalog.store.runs import RunWriter
+from formulary_operator.authorization import Authorizer
+from formulary_operator.kube.reviews import Reviewer
 from formulary_operator.requests import Requests
+from support.control_plane import Cluster
+from support.kube_clients import connected
 from support.runs import HARMLESS, request
 
 IN_PRODUCTION = replace(HARMLESS, environment="production")
@@ -54,20 +59,31 @@ async def test_a_run_with_a_timeout_of_seconds_is_not_started_after_it(writing: 
     assert still.phase is Phase.AWAITING_APPROVAL, "what waits for a person has a day"
 
 
-async def test_an_object_that_nobody_took_up_within_its_timeout_becomes_no_run(writing: Database) -> None:
+async def test_an_object_that_nobody_took_up_within_its_timeout_becomes_no_run(
+    cluster: Cluster, writing: Database
+) -> None:
     runs = RunWriter(writing, shared_namespace="formulary")
-    requests = Requests(writing, runs=runs, shared_namespace="formulary", strict_keys=frozenset())
-    refusal: Any = await requests.run_of(
-        {
-            "metadata": {
-                "name": "late",
-                "namespace": "shop",
-                "uid": "u-1",
-                "generation": 1,
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-            },
-            "spec": {"workflowRef": {"workflowId": "restart"}, "timeoutSeconds": 5},
-        }
-    )
+    async with connected(cluster.kubeconfig) as client:
+        requests = Requests(
+            writing,
+            runs=runs,
+            shared_namespace="formulary",
+            authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
+            runs_namespace="formulary-runs",
+            strict_keys=frozenset(),
+            tekton_bundles=False,
+        )
+        refusal: Any = await requests.run_of(
+            {
+                "metadata": {
+                    "name": "late",
+                    "namespace": "shop",
+                    "uid": "u-1",
+                    "generation": 1,
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                },
+                "spec": {"workflowRef": {"workflowId": "restart"}, "timeoutSeconds": 5},
+            }
+        )
     assert refusal.reason == "DeadlineExceeded"
     assert await runs.active() == []

@@ -1,6 +1,7 @@
 """Runs in a cluster: a workflow that can be run there, incidents, requests of the server, and how a run stands."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +29,7 @@ from support.waiting import wait_until
 
 IMAGE = "registry.example/remedies/restart:1.2.0"
 CALLER = "system:serviceaccount:agents:holmes"
+ADMIN = {"username": "admin", "groups": ["system:masters", "system:authenticated"]}
 INPUT = {"REPLICAS": 2}
 EVERYWHERE = {"signalType": ["OOMKilled"], "severity": "*", "environment": "*", "component": "*", "priority": "*"}
 REPLICAS = {"name": "REPLICAS", "type": "integer", "required": True, "description": "How many.", "minimum": 1}
@@ -79,11 +81,32 @@ def running_operator(
         assert daemon.crashes() == []
 
 
-def ask(cluster: Cluster, name: str, *, namespace: str, environment: str = "staging", **spec: Any) -> None:
-    """Ask with kubectl for a run of the remedy, for an incident of its own; `spec` is of the WorkflowInvocation."""
+def ask(
+    cluster: Cluster, name: str, *, namespace: str, dsn: str = "", environment: str = "staging", **spec: Any
+) -> None:
+    """Ask with kubectl for a run of the remedy, for an incident of its own; `spec` is of the WorkflowInvocation.
+
+    With a `dsn` it is recorded as the administrator's, as the webhook would; the operator waits for the incident first.
+    """
     given = {"input": INPUT, "remediationId": f"rr-{name}", **spec}
     happened = incident(name, namespace=namespace, environment=environment)
-    cluster.apply(happened, invocation(name, **given), namespace=namespace)
+    if dsn:
+        cluster.apply(invocation(name, **given), namespace=namespace)
+        uid = run_object(cluster, name, namespace=namespace)["metadata"]["uid"]
+        prove(dsn, uid, namespace=namespace, name=name)
+        cluster.apply(happened, namespace=namespace)
+    else:
+        cluster.apply(happened, invocation(name, **given), namespace=namespace)
+
+
+def prove(dsn: str, uid: str, *, namespace: str, name: str, user: Mapping[str, Any] = ADMIN) -> None:
+    """Record who created a WorkflowInvocation, as the webhook does."""
+    columns = "uid, resource, namespace, name, username, identity"
+    fetch(
+        dsn,
+        f"insert into formulary.admission_record ({columns}) values ($1, $2, $3, $4, $5, $6::jsonb)",
+        *(uid, INVOCATIONS.plural, namespace, name, user["username"], json.dumps(user)),
+    )
 
 
 def server_request(

@@ -44,6 +44,8 @@ class Preparation:
         traces: TraceStore,
         executors: ExecutorReader,
         shared_namespace: str,
+        runs_namespace: str,
+        tekton_bundles: bool,
         strict_keys: frozenset[str],
         max_timeout_seconds: float,
     ) -> None:
@@ -51,6 +53,8 @@ class Preparation:
         self._traces = traces
         self._executors = executors
         self._shared_namespace = shared_namespace
+        self._runs_namespace = runs_namespace
+        self._tekton_bundles = tekton_bundles
         self._strict_keys = strict_keys
         self._max_timeout_seconds = max_timeout_seconds
 
@@ -71,7 +75,7 @@ class Preparation:
         )
         context, stored, workflow = found.scope.context, found.stored, found.parsed.workflow
         target = target_of(context)
-        namespace = target.namespace or stored.namespace
+        namespace = target.namespace or self._runs_namespace
         await caller.require(INVOKE, namespace=namespace)
         if because := found.parsed.not_invocable_because:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
@@ -93,6 +97,7 @@ class Preparation:
             caller_may_target=True,  # it runs where the target is, which the caller had to be allowed
             allowed_here=True,  # else it had not been found
             foreign=stored.namespace not in (self._shared_namespace, namespace),
+            tekton_bundles=self._tekton_bundles,
             timeout_seconds=timeout_seconds,
         )
         new = NewInvocation(

@@ -1,5 +1,8 @@
 """Who created which object of the cluster, as the API server told the admission webhook."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from formulary_catalog.store.database import Connection, Database
 
 
@@ -9,15 +12,25 @@ class AdmissionRecords:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def record(self, *, resource: str, namespace: str, name: str, uid: str, username: str) -> None:
-        """Note who creates an object. The first record of a uid stands: a later one would not be about its creation.
+    async def record(
+        self,
+        *,
+        resource: str,
+        namespace: str,
+        name: str,
+        uid: str,
+        username: str,
+        identity: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Note who creates an object; `identity` is `userInfo` of the API server. The first record of a uid stands: a later one would not be about its creation.
 
         Raises:
             Unavailable: it was not noted.
         """
         await self._database.execute(
             """
-            insert into admission_record (uid, resource, namespace, name, username) values ($1, $2, $3, $4, $5)
+            insert into admission_record (uid, resource, namespace, name, username, identity)
+            values ($1, $2, $3, $4, $5, $6)
             on conflict (uid) do nothing
             """,
             uid,
@@ -25,6 +38,7 @@ class AdmissionRecords:
             namespace,
             name,
             username,
+            dict(identity or {}),
         )
 
     async def username(self, uid: str) -> str:
@@ -37,5 +51,17 @@ class AdmissionRecords:
         async def read(connection: Connection) -> str:
             found = await connection.fetchval("select username from admission_record where uid = $1", uid)
             return str(found or "")
+
+        return await self._database.read(read)
+
+    async def identity(self, uid: str) -> Mapping[str, Any]:
+        """`userInfo` of who created the object; empty if no webhook saw it, or one of an older release.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> Mapping[str, Any]:
+            return await connection.fetchval("select identity from admission_record where uid = $1", uid) or {}
 
         return await self._database.read(read)

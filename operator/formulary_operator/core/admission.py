@@ -19,12 +19,13 @@ _INVALID = 422
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """An object whose spec is new, and the user who sends it. Its `document` has a name and a namespace."""
+    """An object whose spec is new, and the user who sends it. Its `document` has a name and a namespace; `user` is its `userInfo`."""
 
     resource: Resource
     operation: str
     document: Mapping[str, Any]
     username: str
+    user: Mapping[str, Any]
     dry_run: bool
 
     @property
@@ -143,11 +144,13 @@ def _submission(request: Mapping[str, Any], *, operation: str) -> Submission | N
     if unchanged or metadata.get("deletionTimestamp"):
         return None
     named = {"name": _text(metadata, "name"), "namespace": metadata.get("namespace") or _text(request, "namespace")}
+    user = _mapping(request.get("userInfo"), field="request.userInfo")
     return Submission(
         resource=resource,
         operation=operation,
         document={**document, "metadata": {**metadata, **named}},
-        username=_text(_mapping(request.get("userInfo"), field="request.userInfo"), "username"),
+        username=_text(user, "username"),
+        user=user,
         dry_run=request.get("dryRun") is True,
     )
 

@@ -73,6 +73,8 @@ def new_invocation(
     context: RequestContext | None,
     strict_keys: frozenset[str],
     requester: str,
+    runs_namespace: str,
+    tekton_bundles: bool = False,
 ) -> NewInvocation:
     """The run that is asked for. `version` is what the reference means, `context` that of the incident it names.
 
@@ -89,7 +91,7 @@ def new_invocation(
     _require_nothing_sensitive(given, workflow=entry.workflow)
     _require_storable(given)
     checked = check_input(entry.workflow.spec.parameters, given)
-    target = _target(request, context=context)
+    target = _target(request, context=context, runs_namespace=runs_namespace)
     constraints = constraints_of(context, strict_keys=strict_keys) if context is not None else None
     timeout = spec.timeout_seconds or _default_timeout(entry.workflow)
     facts = run_facts(
@@ -101,6 +103,8 @@ def new_invocation(
         caller=requester if requester != UNKNOWN_APPROVER else "",
         caller_may_target=target.namespace in ("", request.namespace),
         allowed_here=constraints is None or allowed(entry.labels, constraints),
+        unproven=requester == UNKNOWN_APPROVER,
+        tekton_bundles=tekton_bundles,
         timeout_seconds=timeout,
     )
     return NewInvocation(
@@ -183,13 +187,14 @@ def _require_storable(given: Mapping[str, Any]) -> None:
             )
 
 
-def _target(request: Asked, *, context: RequestContext | None) -> Target:
+def _target(request: Asked, *, context: RequestContext | None, runs_namespace: str) -> Target:
     """What is to be healed: as the request says, else as its incident does."""
     told, known = request.spec.target, target_of(context)
-    if context is not None and (known.namespace or context.namespace) != request.namespace:
+    home = known.namespace or (runs_namespace if known.name else request.namespace)
+    if context is not None and home != request.namespace:
         raise InvalidInput(
-            f"spec.remediationId: {request.spec.remediation_id!r} is an incident of another namespace; create the "
-            "object in the namespace of the incident's target",
+            f"spec.remediationId: {request.spec.remediation_id!r} is healed in another namespace; create the object "
+            f"in {home}",
             field="spec.remediationId",
         )
     if told is None:

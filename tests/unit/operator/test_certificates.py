@@ -30,7 +30,7 @@ class Unasked:
     async def check(self, _: CatalogEntry) -> None:
         raise AssertionError("nobody asks")
 
-    async def record(self, **_: str) -> None:
+    async def record(self, **_: object) -> None:
         raise AssertionError("nobody asks")
 
 

@@ -102,7 +102,14 @@ def stored(document: dict[str, Any], *, generation: int = 1, **status: Any) -> d
 def request(*, context: RequestContext | None = INCIDENT, version: StoredVersion = VERSION, **spec: Any) -> Any:
     """The run that an object asks for, by somebody who is known."""
     document = stored(invocation("by-hand", **{"input": INPUT, **spec}))
-    return new_invocation(asked(document), version=version, context=context, strict_keys=frozenset(), requester="ada")
+    return new_invocation(
+        asked(document),
+        version=version,
+        context=context,
+        strict_keys=frozenset(),
+        requester="ada",
+        runs_namespace="formulary-runs",
+    )
 
 
 def texts(value: Any) -> list[str]:
@@ -140,9 +147,15 @@ def test_a_target_in_another_namespace_counts_against_whoever_creates_objects_he
 def test_a_requester_whom_nobody_knows_is_unknown_to_the_rules() -> None:
     document = stored(invocation("by-hand", input=INPUT))
     new = new_invocation(
-        asked(document), version=VERSION, context=None, strict_keys=frozenset(), requester=UNKNOWN_APPROVER
+        asked(document),
+        version=VERSION,
+        context=None,
+        strict_keys=frozenset(),
+        requester=UNKNOWN_APPROVER,
+        runs_namespace="formulary-runs",
     )
-    assert (new.requester, new.facts["caller"]) == (UNKNOWN_APPROVER, "")
+    assert (new.requester, new.facts["caller"], new.facts["unproven"]) == (UNKNOWN_APPROVER, "", True)
+    assert request().facts["unproven"] is False
     assert request().facts["caller"] == "ada"
 
 

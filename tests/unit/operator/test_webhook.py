@@ -1,7 +1,7 @@
 """What the admission webhook answers to whatever the API server, or anybody else, may send."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx2
@@ -30,7 +30,9 @@ class Catalog:
         if self.problem is not None:
             raise self.problem
 
-    async def record(self, *, resource: str, namespace: str, name: str, uid: str, username: str) -> None:
+    async def record(
+        self, *, resource: str, namespace: str, name: str, uid: str, username: str, identity: Mapping[str, Any]
+    ) -> None:
         if self.problem is not None:
             raise self.problem
         self.asked.append(f"{username} created {resource} {namespace}/{name} {uid}")

@@ -222,9 +222,10 @@ class _Considered:
 
     def _default_reasons(self) -> list[str]:
         """Why the safe default asks for an approval; empty where it does not, or where a rule lifts it."""
+        facts = self.facts
+        reasons = ["nobody proved who asks for it"] if facts.unproven else []  # a rule may trust a caller, not nobody
         if self._by(Effect.ALLOW):
-            return []
-        facts, reasons = self.facts, []
+            return reasons
         if fold(facts.risk_level) != "low":
             reasons.append(f"the workflow's risk level is {facts.risk_level.strip() or 'not known'}")
         if not facts.environment.strip():

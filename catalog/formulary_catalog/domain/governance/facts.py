@@ -6,6 +6,8 @@ from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.invocation import Target, duration_seconds
 from formulary_catalog.domain.workflow import RemediationWorkflow
 
+_TEKTON = "tekton"
+
 
 def target_of(context: RequestContext | None) -> Target:
     """The object that the incident is about, as far as it says."""
@@ -31,11 +33,14 @@ def run_facts(
     allowed_here: bool,
     timeout_seconds: float,
     foreign: bool = False,
+    unproven: bool = False,
+    tekton_bundles: bool = False,
 ) -> RunFacts:
     """What is known before the database is asked for selections and earlier failures.
 
     `namespace` is that of the run. `caller_may_target`: the caller may run workflows where the target is.
     `allowed_here`: the labels of the incident allow the workflow. `foreign`: it belongs to another team's namespace.
+    `unproven`: nobody proved who asks. `tekton_bundles`: a bundle of Tekton needs no approval for being one.
     """
     spec = workflow.spec
     return RunFacts(
@@ -54,6 +59,8 @@ def run_facts(
         caller_may_target=caller_may_target,
         allowed_here=allowed_here,
         foreign=foreign,
+        unproven=unproven,
+        bundled=spec.execution.engine == _TEKTON and bool(spec.execution.bundle) and not tekton_bundles,
         timeout_seconds=timeout_seconds,
         estimated_seconds=duration_seconds(spec.estimated_duration),
     )

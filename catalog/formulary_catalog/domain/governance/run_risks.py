@@ -64,6 +64,12 @@ def _of_workflow(facts: RunFacts) -> Iterable[Risk]:
             f"the workflow belongs to namespace {facts.workflow_namespace} and would run in {facts.namespace}, with "
             "the Secrets and ServiceAccounts of that",
         )
+    if facts.bundled:
+        yield _risk(
+            Severity.HIGH,
+            "bundle",
+            "the Tekton bundle brings pods and a security context of its own, which cannot be seen here",
+        )
     level = fold(facts.risk_level)
     if not level:
         yield _risk(Severity.MEDIUM, "workflow-risk", "the workflow declares no risk level")

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0013"
-down_revision = "0011"
+down_revision = "0012"
 
 STATEMENTS = [
     "alter table formulary.invocation add column content jsonb not null default '{}'",
