@@ -143,7 +143,9 @@ class Execution:
             seconds=run.timeout_seconds,
         )
         manifest = engine.manifest(plan)
-        await self._permits.require(run, workflow=workflow, manifest=manifest, own_secret=plan.secret_name)
+        await self._permits.require(
+            run, workflow=workflow, resource=engine.resource, manifest=manifest, own_secret=plan.secret_name
+        )
         try:
             await self._client.create(engine.resource.path(namespace=run.namespace), manifest, dry_run=True)
         except KubernetesRefused as error:
@@ -229,7 +231,9 @@ class Execution:
             nonce=await self._runs.nonce(run.id),
         )
         manifest = engine.manifest(plan)
-        await self._permits.require(run, workflow=workflow, manifest=manifest, own_secret=plan.secret_name)
+        await self._permits.require(
+            run, workflow=workflow, resource=engine.resource, manifest=manifest, own_secret=plan.secret_name
+        )
         if values := await self._runs.secret(run.id):
             await self._create_once(SECRETS.path(namespace=run.namespace), secret_of(plan, values))
             await self._runs.forget_secret(run.id)

@@ -70,11 +70,12 @@ class Executor:
         )
         self._contracts, self._approvals = ContractWriter(database), ApprovalStore(database)
         self._following = Following(runs=self._runs, queue=queue, metrics=metrics, namespaces=settings.watch_namespaces)
+        authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
         requests = Requests(
             database,
             runs=self._runs,
             shared_namespace=settings.catalog_namespace,
-            authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
+            authorizer=authorizer,
             runs_namespace=settings.runs_namespace,
             strict_keys=settings.strict_custom_labels,
             tekton_bundles=settings.tekton_bundles,
@@ -82,7 +83,12 @@ class Executor:
         execution = Execution(
             client=client,
             runs=self._runs,
-            permits=Permits(client=client, policy=_policy(settings)),
+            permits=Permits(
+                client=client,
+                policy=_policy(settings),
+                admissions=AdmissionRecords(database),
+                authorizer=authorizer,
+            ),
             engines=settings.engines,
             default_image=settings.default_image,
             default_user=settings.run_as_user,
@@ -165,4 +171,6 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         own_namespace=settings.release_namespace or settings.lease_namespace,
         images=settings.allowed_images,
         digests=settings.require_digests,
+        proven_authors=settings.proven_authors,
+        trusted_authors=settings.trusted_authors,
     )

@@ -45,6 +45,9 @@ class Records(Protocol):
     ) -> None:
         """Note it. Raises Unavailable if it was not noted."""
 
+    async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
+        """Note who wrote a version of a workflow. Raises Unavailable if it was not noted."""
+
 
 class Judge:
     """Answers for every kind of ours. `operator_user` alone may create invocations in the name of others."""
@@ -81,6 +84,11 @@ class Judge:
             if submission.is_update:
                 async with asyncio.timeout(_SECONDS):
                     await self._check(entry)
+            if not submission.dry_run:
+                async with asyncio.timeout(_SECONDS):
+                    await self._records.record_author(
+                        namespace=submission.namespace, version_id=entry.version_id, identity=submission.user
+                    )
         except InvalidManifest as error:
             finding = refused(error, current=None)
             raise Denied(finding.message, reason=finding.reason) from error

@@ -2,9 +2,14 @@
 
 from typing import Any
 
+from formulary_catalog.domain.access import Right
 from formulary_catalog.domain.invocation import Invocation, Reason
 from formulary_catalog.domain.workflow import RemediationWorkflow
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.admissions import AdmissionRecords
+from formulary_operator.api.names import Resource
+from formulary_operator.authorization import Authorizer
+from formulary_operator.core.identity import Identity
 from formulary_operator.core.permitting import (
     RunPolicy,
     Thing,
@@ -27,11 +32,17 @@ class NotPermitted(FormularyError):
 class Permits:
     """Reads what a run would use as it is now: what was released when the run was asked for may be so no more."""
 
-    def __init__(self, *, client: KubeClient, policy: RunPolicy) -> None:
+    def __init__(
+        self, *, client: KubeClient, policy: RunPolicy, admissions: AdmissionRecords, authorizer: Authorizer
+    ) -> None:
         self._client = client
+        self._admissions = admissions
+        self._authorizer = authorizer
         self._policy = policy
 
-    async def require(self, run: Invocation, *, workflow: RemediationWorkflow, manifest: Json, own_secret: str) -> None:
+    async def require(
+        self, run: Invocation, *, workflow: RemediationWorkflow, resource: Resource, manifest: Json, own_secret: str
+    ) -> None:
         """Let the object of a run be created; `own_secret` is the one that is made for the run.
 
         Raises:
@@ -40,6 +51,7 @@ class Permits:
         """
         if problem := why_no_run_here(run.namespace, policy=self._policy) or why_not_run(manifest, policy=self._policy):
             raise NotPermitted(problem)
+        await self._require_author(run, resource=resource)
         for thing in things_of(manifest, workflow=workflow, own_secret=own_secret):
             document = await self._read(thing, namespace=run.namespace)
             problem = why_not_used(
@@ -47,6 +59,31 @@ class Permits:
             )
             if problem:
                 raise NotPermitted(problem)
+
+    async def _require_author(self, run: Invocation, *, resource: Resource) -> None:
+        """Who wrote the workflow could have run it: in the namespace of the run, or in that of the workflow.
+
+        What of the namespace of the run it may use there, the labels say.
+        """
+        author = Identity.of(await self._admissions.author(namespace=run.workflow_namespace, version_id=run.version_id))
+        workflow = f"{run.workflow_namespace}/{run.workflow_name}"
+        if not author.user:
+            if self._policy.proven_authors:
+                raise NotPermitted(
+                    f"nobody knows who wrote workflow {workflow}; delete it and apply it again, while the admission "
+                    "webhook runs (FORMULARY_PROVEN_AUTHORS)"
+                )
+            return
+        if author.user in self._policy.trusted_authors:
+            return
+        right = Right(verb="create", resource=resource.plural, group=resource.group)
+        for namespace in dict.fromkeys((run.namespace, run.workflow_namespace)):
+            if await self._authorizer.allows(author, right, namespace=namespace):
+                return
+        raise NotPermitted(
+            f"{author.user}, who wrote workflow {workflow}, may not {right} in namespace {run.namespace} nor in "
+            f"{run.workflow_namespace}; have somebody apply the workflow who may"
+        )
 
     async def _read(self, thing: Thing, *, namespace: str) -> dict[str, Any] | None:
         try:

@@ -57,6 +57,12 @@ class OperatorSettings(ConnectionSettings):
         description="Prefixes of images and bundles that may run, such as `registry.example/remedies/`; empty: any.",
     )
     require_digests: bool = Field(default=False, description="Run images and bundles only by their digest.")
+    proven_authors: bool = Field(
+        default=False, description="Refuse runs of workflows whose author the admission webhook did not see."
+    )
+    trusted_authors: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(), description="Users whose workflows run although they may run nothing themselves."
+    )
     runs_namespace: str = Field(
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
     )
@@ -143,6 +149,7 @@ class OperatorSettings(ConnectionSettings):
         "watch_namespaces",
         "engines",
         "allowed_images",
+        "trusted_authors",
         "strict_custom_labels",
         "harmless_environments",
         mode="before",

@@ -1,12 +1,13 @@
 """An author who may only write workflows names accounts, Secrets, images and namespaces that are not theirs to use."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from formulary_operator.api.names import SECRETS
-from support.cluster import OperatorAccount, objects, without_rights_on
+from support.cluster import OperatorAccount, fetch, objects, without_rights_on
 from support.cluster_runs import IMAGE, await_phase, job, remedy, running_operator, server_request, submit
 from support.control_plane import Cluster
 from support.operator_process import Daemon
@@ -140,3 +141,16 @@ def test_where_the_operator_has_no_rights_the_next_step_is_told(
         told = await_phase(cluster, asked.id, "Failed", namespace=namespace)
     assert told["reason"] == "NamespaceNotOptedIn"
     assert "execution.namespaces" in told["message"]
+
+
+def test_who_may_run_nothing_gets_nothing_run_by_writing_a_workflow(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    asked = server_request("written", namespace=ns)
+    author = json.dumps({"username": "system:serviceaccount:people:mallory", "groups": ["system:authenticated"]})
+    written = "insert into formulary.workflow_author (namespace, version_id, identity) values ($1, $2, $3::jsonb)"
+    fetch(dsn, written, ns, asked.version_id, author)
+    told = await_phase(cluster, submit(dsn, asked).id, "Failed", namespace=ns)
+    fetch(dsn, "delete from formulary.workflow_author where version_id = $1", asked.version_id)
+    assert told["reason"] == "NotPermitted"
+    assert "people:mallory, who wrote workflow" in told["message"]

@@ -76,7 +76,7 @@ def running_operator(
     ) as daemon:
         daemon.start().wait_ready()
         cluster.apply(*remedies, namespace=namespace)
-        await_agreement(cluster, dsn, namespace)
+        await_agreement(cluster, dsn, namespace, seconds=120)
         yield daemon
         assert daemon.crashes() == []
 

@@ -22,7 +22,9 @@ class AdmissionRecords:
         username: str,
         identity: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note who creates an object; `identity` is `userInfo` of the API server. The first record of a uid stands: a later one would not be about its creation.
+        """Note who creates an object; `identity` is `userInfo` of the API server.
+
+        The first record of a uid stands: a later one would not be about its creation.
 
         Raises:
             Unavailable: it was not noted.
@@ -63,5 +65,36 @@ class AdmissionRecords:
 
         async def read(connection: Connection) -> Mapping[str, Any]:
             return await connection.fetchval("select identity from admission_record where uid = $1", uid) or {}
+
+        return await self._database.read(read)
+
+    async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
+        """Note who wrote a version of a workflow. The last to write it stands: it is there by that write.
+
+        Raises:
+            Unavailable: it was not noted.
+        """
+        await self._database.execute(
+            """
+            insert into workflow_author (namespace, version_id, identity) values ($1, $2, $3)
+            on conflict (namespace, version_id) do update set identity = excluded.identity, at = clock_timestamp()
+            """,
+            namespace,
+            version_id,
+            dict(identity),
+        )
+
+    async def author(self, *, namespace: str, version_id: str) -> Mapping[str, Any]:
+        """`userInfo` of who wrote a version of a workflow last; empty if no webhook saw it.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> Mapping[str, Any]:
+            found = await connection.fetchval(
+                "select identity from workflow_author where namespace = $1 and version_id = $2", namespace, version_id
+            )
+            return found or {}
 
         return await self._database.read(read)

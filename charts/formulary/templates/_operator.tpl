@@ -29,6 +29,10 @@
       value: {{ .Values.execution.defaultImage | quote }}
     - name: FORMULARY_RUN_AS_USER
       value: {{ .Values.execution.runAsUser | int64 | quote }}
+    {{- if .Values.starterCatalog.enabled }}
+    - name: FORMULARY_TRUSTED_AUTHORS
+      value: system:serviceaccount:{{ include "formulary.namespace" . }}:{{ $name }}-starter
+    {{- end }}
     - name: FORMULARY_RELEASE_NAMESPACE
       value: {{ include "formulary.namespace" . | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS

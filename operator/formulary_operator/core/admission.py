@@ -19,7 +19,10 @@ _INVALID = 422
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """An object whose spec is new, and the user who sends it. Its `document` has a name and a namespace; `user` is its `userInfo`."""
+    """An object whose spec is new, and the user who sends it, `user` as `userInfo` has it.
+
+    Its `document` has a name and a namespace.
+    """
 
     resource: Resource
     operation: str

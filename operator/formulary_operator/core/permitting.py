@@ -25,12 +25,15 @@ class RunPolicy:
     """What holds for all runs. `own_namespace` is that of the product itself; empty where it has none.
 
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
+    `proven_authors`: a workflow must have an author whom the webhook saw. `trusted_authors` need no right to run Jobs.
     """
 
     shared_namespace: str
     own_namespace: str = ""
     images: tuple[str, ...] = ()
     digests: bool = False
+    proven_authors: bool = False
+    trusted_authors: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ class Unasked:
     async def record(self, **_: object) -> None:
         raise AssertionError("nobody asks")
 
+    async def record_author(self, **_: object) -> None:
+        raise AssertionError("nobody asks")
+
 
 def _written(path: Path, pair: CertificatePair) -> Path:
     (path / "tls.crt").write_bytes(pair.certificate)

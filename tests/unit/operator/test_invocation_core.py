@@ -181,7 +181,7 @@ def test_what_the_labels_of_the_incident_exclude_is_told_to_the_rules() -> None:
         ({"workflowRef": {"workflowId": "shop/a", "namespace": "bank"}}, None, InvalidInput, "contradicts"),
         ({"workflowRef": {"workflowId": "a", "snapshot": {}}}, None, InvalidInput, "is not the content of"),
         ({"searchId": "mine"}, None, InvalidInput, "is no id of a search"),
-        ({}, replace(INCIDENT, target_namespace="bank"), InvalidInput, "incident of another namespace"),
+        ({}, replace(INCIDENT, target_namespace="bank"), InvalidInput, "is healed in another namespace"),
         ({"target": {"kind": "Node", "name": "a"}}, INCIDENT, InvalidInput, "is not what incident"),
     ],
 )

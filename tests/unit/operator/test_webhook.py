@@ -37,6 +37,10 @@ class Catalog:
             raise self.problem
         self.asked.append(f"{username} created {resource} {namespace}/{name} {uid}")
 
+    async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
+        if self.problem is not None:
+            raise self.problem
+
 
 @pytest.fixture
 def catalog() -> Catalog:

@@ -82,7 +82,7 @@ class RunFacts:
     Empty texts are not known. `destructive` names the steps that destroy or interrupt (`commands.destructive_steps`).
     `recent_failures` are of this workflow on this target within 24 hours. `allowed_here`: the labels of the incident
     allow the workflow. `caller_may_target`: the target lies in a namespace in which the caller may run workflows.
-    `unproven`: nobody proved who asks. `bundled`: what runs, and with which rights in its pods, is in a bundle of Tekton.
+    `unproven`: nobody proved who asks. `bundled`: what runs, and with which rights in its pods, a Tekton bundle says.
     `timeout_seconds` 0 is not known. `foreign`: the workflow belongs to a namespace that is neither shared nor that of
     the run, so that one team's steps would run with what another team's namespace holds.
     """
