@@ -4,6 +4,7 @@ The row says what is to be done. What does it has the name of the invocation, so
 whatever interruption it is found, or it was never made.
 """
 
+import time
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -30,6 +31,10 @@ from formulary_operator.engines.plan import INVOCATION_LABEL, Engine
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.permits import NotPermitted, Permits, lacks_rights, not_opted_in
 
+START_SECONDS = 4.0
+"""How long the creation of what does the work may take."""
+_LEAVE_SECONDS = START_SECONDS + 1.0
+"""For so long a halt waits for a start of which nothing more is heard."""
 GRACE_SECONDS = 10.0
 """How much longer than its timeout a run may take before it is ended from here: its engine is to end it."""
 
@@ -99,12 +104,21 @@ class Execution:
 
     async def cancel(self, run: Invocation) -> Invocation:
         """End a run whose object is gone, and whatever does its work; one that has just ended is not cancelled."""
+        ended = await self._stop(run) or await self._runs.cancel(run.id, message="the WorkflowInvocation was deleted")
+        return ended or run
+
+    async def halt(self, run: Invocation) -> Invocation:
+        """End a run that was halted, and whatever does its work; one that has just ended by itself is not halted."""
+        return await self._stop(run) or await self._end(run, Phase.HALTED, Reason.HALTED, run.halted)
+
+    async def _stop(self, run: Invocation) -> Invocation | None:
+        """Stop whatever does the work of a run; how it ended, if it has by itself."""
         if (under_way := await self._under_way(run)) is not None:
             engine, found = under_way
             if engine.observe(found).phase.is_final:
                 return await self._note_end(run, engine=engine, found=found)
             await self._delete(engine, found)
-        return await self._runs.cancel(run.id, message="the WorkflowInvocation was deleted") or run
+        return None
 
     async def _under_way(self, run: Invocation) -> tuple[Engine, Json] | None:
         """What does the work of a run, if anything does, noted or not."""
@@ -170,10 +184,9 @@ class Execution:
             if _overdue(run, grace=0):
                 message = f"nothing was started within the timeout of {run.timeout_seconds:g} s, and nothing will be"
                 return await self._end(run, Phase.TIMED_OUT, Reason.DEADLINE_EXCEEDED, message)
-            # What a successor has ended meanwhile, a leader that was held up must not start.
-            if not await self._runs.may_start(run.id):
+            if (started := await self._start(run, workflow=workflow, engine=engine, owner=owner)) is None:
                 return await self._runs.find(run.id) or run
-            found = await self._start(run, workflow=workflow, engine=engine, owner=owner)
+            found = started
         if not is_owned(found, uid=owner["uid"]) or not await self._is_ours(run, found):
             raise _CannotRun(
                 Reason.START_FAILED,
@@ -214,8 +227,11 @@ class Execution:
 
     async def _start(
         self, run: Invocation, *, workflow: RemediationWorkflow, engine: Engine, owner: Mapping[str, Any]
-    ) -> Json:
-        """Create what does the work, and before it what it reads. Of two attempts the second finds the first's."""
+    ) -> Json | None:
+        """Create what does the work, and before it what it reads. Of two attempts the second finds the first's.
+
+        None for a run that was halted, or that a successor has ended while this leader was held up.
+        """
         if run.content_digest and run.content_digest != self.content(run).get("digest"):
             raise _CannotRun(
                 Reason.START_FAILED,
@@ -237,7 +253,19 @@ class Execution:
         if values := await self._runs.secret(run.id):
             await self._create_once(SECRETS.path(namespace=run.namespace), secret_of(plan, values))
             await self._runs.forget_secret(run.id)
-        created = await self._create_once(engine.resource.path(namespace=run.namespace), manifest)
+        until = time.monotonic() + START_SECONDS
+        if (leave := await self._runs.leave_to_start(run.id, seconds=_LEAVE_SECONDS)) is None:
+            return None
+        try:  # after an outage nobody knows whether it comes into being yet: the leave ends by itself then
+            path = engine.resource.path(namespace=run.namespace)
+            created = await self._create_once(path, manifest, seconds=until - time.monotonic())
+        except _CannotRun:
+            await self._runs.started(leave)
+            raise
+        if created is not None and await self._is_over(run):
+            await self._delete(engine, created)  # a successor ended the run meanwhile, and could not see this
+            return None
+        await self._runs.started(leave)
         if created is not None:
             return created
         existing = await self._client.get(engine.resource.path(namespace=run.namespace, name=run.id))
@@ -245,10 +273,14 @@ class Execution:
             raise _CannotRun(Reason.START_FAILED, f"{engine.resource.kind} {run.id} was deleted as it was started")
         return existing
 
-    async def _create_once(self, path: str, manifest: Json) -> Json | None:
+    async def _is_over(self, run: Invocation) -> bool:
+        now = await self._runs.find(run.id)
+        return now is None or now.phase.is_final
+
+    async def _create_once(self, path: str, manifest: Json, *, seconds: float | None = None) -> Json | None:
         """The object; None if there is one of this name already."""
         try:
-            return await self._client.create(path, manifest)
+            return await self._client.create(path, manifest, seconds=seconds)
         except KubernetesRefused as error:
             if error.status == 409:
                 return None

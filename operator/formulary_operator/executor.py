@@ -11,6 +11,7 @@ from formulary_catalog.store.admissions import AdmissionRecords
 from formulary_catalog.store.approvals import ApprovalStore
 from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database
+from formulary_catalog.store.halts import HaltReader
 from formulary_catalog.store.input_keys import input_keys
 from formulary_catalog.store.leadership import Superseded
 from formulary_catalog.store.runs import RunWriter
@@ -68,8 +69,15 @@ class Executor:
             strict_keys=settings.strict_custom_labels,
             harmless=settings.harmless_environments,
         )
-        self._contracts, self._approvals = ContractWriter(database), ApprovalStore(database)
-        self._following = Following(runs=self._runs, queue=queue, metrics=metrics, namespaces=settings.watch_namespaces)
+        self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
+        self._approvals = ApprovalStore(database)
+        self._following = Following(
+            runs=self._runs,
+            halts=HaltReader(database),
+            queue=queue,
+            metrics=metrics,
+            namespaces=settings.watch_namespaces,
+        )
         authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
         requests = Requests(
             database,
@@ -109,6 +117,7 @@ class Executor:
             CONTRACTS.plural: ContractReconciler(
                 client=client,
                 contracts=self._contracts,
+                admissions=AdmissionRecords(database),
                 reporter=reporter(CONTRACTS),
                 changed=self._following.look_at_all,
             ).reconcile,

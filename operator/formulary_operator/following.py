@@ -10,6 +10,7 @@ import structlog
 
 from formulary_catalog.domain.invocation import Invocation, Phase, Reason
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.halts import HaltReader
 from formulary_catalog.store.leadership import Superseded
 from formulary_catalog.store.runs import ActiveRun, RunWriter
 from formulary_operator.api.names import INVOCATIONS
@@ -20,6 +21,7 @@ from formulary_operator.workqueue import Priority, WorkQueue
 ROUND_SECONDS = 0.5
 _APART_SECONDS: Mapping[Phase, float] = {Phase.PENDING: 0.0, Phase.AWAITING_APPROVAL: 3.0, Phase.RUNNING: 1.0}
 _LOOKS_A_SECOND = 20
+_HALTED_APART_SECONDS = 1.0
 """However many runs there are: each look is some questions to the API server and the database. For each phase, so that
 runs that wait for a person do not hold up those that are under way."""
 _UNTAKEN_SECONDS = 60.0
@@ -33,11 +35,13 @@ class Following:
         self,
         *,
         runs: RunWriter,
+        halts: HaltReader,
         queue: WorkQueue[ObjectKey],
         metrics: OperatorMetrics,
         namespaces: Collection[str],
     ) -> None:
         self._runs = runs
+        self._halts = halts
         self._queue = queue
         self._metrics = metrics
         self._namespaces = frozenset(namespaces)
@@ -76,6 +80,9 @@ class Following:
         counted = Counter(run.phase for run in active)
         for phase in _APART_SECONDS:
             self._metrics.set_runs(phase.value, counted[phase])
+        halts = await self._halts.in_force()
+        everywhere = sum(not halt.namespace for halt in halts)
+        self._metrics.set_halts(everywhere=everywhere, namespaces=len(halts) - everywhere)
         known, self._looked = self._looked, {}
         for run in active:
             if self._namespaces and run.namespace not in self._namespaces:
@@ -87,6 +94,12 @@ class Following:
         """Queue a run whose time has come; when it was queued last."""
         now = time.monotonic()
         key = ObjectKey(INVOCATIONS.plural, run.namespace, run.object_name)
+        if run.halted:
+            # None of the rules below holds one up that has to be ended.
+            if last is not None and now - last < _HALTED_APART_SECONDS:
+                return last
+            self._queue.add(key, Priority.URGENT)
+            return now
         apart = max(_APART_SECONDS[run.phase], alike / _LOOKS_A_SECOND)
         if last is not None and now - last < apart:
             return last

@@ -135,6 +135,8 @@ class InvocationReconciler:
             run = await self._runs.begin(run.id, content=self._execution.content(run)) or run
         if run.phase is not Phase.RUNNING:
             return run
+        if run.halted:
+            return await self._execution.halt(run)
         return await self._execution.advance(run, owner=owner_of(document))
 
     def _tell_end(self, before: Invocation, ended: Invocation | None) -> None:

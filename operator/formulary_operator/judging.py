@@ -12,6 +12,7 @@ import structlog
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.governance.contract import contract
+from formulary_catalog.domain.governance.halting import halt_reason
 from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from formulary_operator.core.admission import (
@@ -24,6 +25,7 @@ from formulary_operator.core.admission import (
     require_unchanged,
 )
 from formulary_operator.core.finding import Reason, refused
+from formulary_operator.core.governing import author_key
 from formulary_operator.core.translate import entry_of
 
 _MAX_UID, _MAX_NAME, _MAX_USER = 64, 253, 1024
@@ -110,13 +112,19 @@ class Judge:
 
     async def _contract(self, submission: Submission) -> Warnings:
         try:
-            contract(submission.spec, name=submission.name, namespace=submission.namespace)
+            read = contract(submission.spec, name=submission.name, namespace=submission.namespace)
         except InvalidInput as error:
             raise Denied(str(error), reason=Reason.INVALID) from error
+        if halt_reason(read):
+            try:
+                await self._record(submission, key=author_key(submission.document["metadata"]))
+            except Denied as unrecorded:
+                # Nobody is kept from the emergency stop: the trail then names the contract alone.
+                return [str(unrecorded)]
         return ()
 
-    async def _record(self, submission: Submission) -> None:
-        """Note who creates the object, unless it is a rehearsal.
+    async def _record(self, submission: Submission, *, key: str = "") -> None:
+        """Note who creates the object, unless it is a rehearsal; under its uid, where there is no other `key`.
 
         Raises:
             Denied: it was not noted, so later nobody could tell.
@@ -131,7 +139,7 @@ class Judge:
                     resource=submission.resource.plural,
                     namespace=submission.namespace,
                     name=submission.name,
-                    uid=submission.uid,
+                    uid=key or submission.uid,
                     username=submission.username,
                     identity=submission.user,
                 )

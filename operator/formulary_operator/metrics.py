@@ -41,7 +41,16 @@ CONTEXTS_STORED = Definition(
 )
 RUNS = Definition("formulary_runs", "gauge", ("phase",), "Runs that are not over, by phase.")
 RUNS_ENDED = Definition(
-    "formulary_runs_ended_total", "counter", ("phase",), "Runs that ended: Succeeded, Failed, TimedOut, Cancelled."
+    "formulary_runs_ended_total",
+    "counter",
+    ("phase",),
+    "Runs that ended: Succeeded, Failed, TimedOut, Cancelled, Halted.",
+)
+HALTS = Definition(
+    "formulary_halts",
+    "gauge",
+    ("scope",),
+    "Halts in force, each of which ends runs and lets none begin: `everywhere`, or for one `namespace`.",
 )
 
 TRACE_FINDINGS = Definition(
@@ -74,6 +83,7 @@ DEFINITIONS = (
     CONTEXTS_STORED,
     RUNS,
     RUNS_ENDED,
+    HALTS,
     TRACE_FINDINGS,
     TRACE_VERIFIED,
     CONNECTIONS,
@@ -115,6 +125,7 @@ class OperatorMetrics:
         self.contexts_stored = gauge(CONTEXTS_STORED)
         self._runs = gauge(RUNS)
         self._runs_ended = counter(RUNS_ENDED)
+        self._halts = gauge(HALTS)
         self._trace_findings = gauge(TRACE_FINDINGS)
         self._trace_verified = gauge(TRACE_VERIFIED)
         self.connections = ConnectionMetrics(registry)
@@ -145,6 +156,11 @@ class OperatorMetrics:
     def set_runs(self, phase: str, runs: int) -> None:
         """Say how many runs are in a phase now."""
         self._runs.labels(phase=phase).set(runs)
+
+    def set_halts(self, *, everywhere: int, namespaces: int) -> None:
+        """Say how many halts are in force."""
+        self._halts.labels(scope="everywhere").set(everywhere)
+        self._halts.labels(scope="namespace").set(namespaces)
 
     def trail_watched(self) -> None:
         """Say that from now on verifications are due."""

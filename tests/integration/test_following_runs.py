@@ -8,6 +8,7 @@ from dataclasses import replace
 import asyncpg
 
 from formulary_catalog.store.database import Database
+from formulary_catalog.store.halts import HaltReader
 from formulary_catalog.store.runs import RunWriter
 from formulary_operator.following import Following
 from formulary_operator.metrics import OperatorMetrics
@@ -52,7 +53,7 @@ async def test_runs_that_wait_for_an_approval_do_not_slow_those_that_run(writing
         if looks[running.object_name] >= 2:
             again.set()
 
-    following = Following(runs=runs, queue=queue, metrics=OperatorMetrics(), namespaces=())
+    following = Following(runs=runs, halts=HaltReader(writing), queue=queue, metrics=OperatorMetrics(), namespaces=())
     tasks = [
         asyncio.create_task(following.keep_looking()),
         asyncio.create_task(queue.work(look, failed=lambda key, error: None)),

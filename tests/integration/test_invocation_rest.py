@@ -128,7 +128,7 @@ async def test_what_is_unknown_not_runnable_or_without_executor_is_told_by_code(
 async def test_a_denied_run_names_its_rule(http: httpx.AsyncClient, dsn: str) -> None:
     database = await Database.open(dsn, role=Role.WRITER, size=1, deadline=10)
     spec = {"rules": [{"id": "closed", "effect": "DENY", "rationale": "Shop is closed."}]}
-    await ContractWriter(database).save(spec, namespace=TARGET, name="hours", uid="1")
+    await ContractWriter(database, shared_namespace="formulary").save(spec, namespace=TARGET, name="hours", uid="1")
     await database.close()
     async with playing.operator(dsn):
         error = error_of(await invoke(http), status=403, code=-32003)

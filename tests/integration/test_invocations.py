@@ -418,7 +418,7 @@ async def test_a_rejection_ends_a_waiting_run(service: InvocationService, dsn: s
 @pytest.fixture
 async def rules(dsn: str) -> AsyncIterator[ContractWriter]:
     database = await Database.open(dsn, role=Role.WRITER, size=1, deadline=10)
-    yield ContractWriter(database)
+    yield ContractWriter(database, shared_namespace="formulary")
     await database.close()
 
 

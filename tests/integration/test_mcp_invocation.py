@@ -141,7 +141,7 @@ async def test_a_run_in_production_waits_and_says_what_a_person_must_do(url: str
 async def test_a_denial_is_an_error_that_names_rule_and_rationale(url: str, dsn: str) -> None:
     database = await Database.open(dsn, role=Role.WRITER, size=1, deadline=10)
     spec = {"rules": [{"id": "quiet-hours", "effect": "DENY", "rationale": "Nobody is awake."}]}
-    await ContractWriter(database).save(spec, namespace=TARGET, name="nights", uid="1")
+    await ContractWriter(database, shared_namespace="formulary").save(spec, namespace=TARGET, name="nights", uid="1")
     await database.close()
     async with playing.operator(dsn):
         message = refused(await call(url, INVOKE, ASKED, headers=STAGING))

@@ -141,7 +141,9 @@ async def test_a_contract_that_comes_between_the_request_and_the_start_is_obeyed
 ) -> None:
     accepted = (await asked.submit(request())).invocation
     rule = {"id": "freeze", "effect": "DENY", "rationale": "peak season"}
-    await ContractWriter(writing).save({"rules": [rule]}, namespace="shop", name="peak", uid="u")
+    await ContractWriter(writing, shared_namespace="formulary").save(
+        {"rules": [rule]}, namespace="shop", name="peak", uid="u"
+    )
     ended = await runs.begin(accepted.id)
     assert ended is not None
     assert (ended.phase, ended.reason) == (Phase.FAILED, "Denied")
@@ -151,7 +153,9 @@ async def test_a_contract_that_comes_between_the_request_and_the_start_is_obeyed
 
 async def test_what_is_denied_at_once_is_kept_as_a_run_that_failed(asked: InvocationStore, writing: Database) -> None:
     rule = {"id": "no-restarts", "effect": "DENY", "match": {"actionTypes": ["RestartPod"]}}
-    await ContractWriter(writing).save({"rules": [rule]}, namespace="formulary", name="all", uid="u")
+    await ContractWriter(writing, shared_namespace="formulary").save(
+        {"rules": [rule]}, namespace="formulary", name="all", uid="u"
+    )
     refused = (await asked.submit(request())).invocation
     assert (refused.phase, refused.reason) == (Phase.FAILED, "Denied")
     assert refused.decision["rules"][0]["id"] == "no-restarts"
@@ -159,13 +163,17 @@ async def test_what_is_denied_at_once_is_kept_as_a_run_that_failed(asked: Invoca
 
 async def test_contracts_of_other_namespaces_do_not_hold_here(asked: InvocationStore, writing: Database) -> None:
     rule = {"id": "no", "effect": "DENY"}
-    await ContractWriter(writing).save({"rules": [rule]}, namespace="elsewhere", name="all", uid="u")
+    await ContractWriter(writing, shared_namespace="formulary").save(
+        {"rules": [rule]}, namespace="elsewhere", name="all", uid="u"
+    )
     assert (await asked.submit(request())).invocation.phase is Phase.PENDING
 
 
 async def test_a_degraded_run_begins_as_a_dry_run(asked: InvocationStore, runs: RunWriter, writing: Database) -> None:
     rule = {"id": "look-first", "effect": "DEGRADE"}
-    await ContractWriter(writing).save({"rules": [rule]}, namespace="shop", name="all", uid="u")
+    await ContractWriter(writing, shared_namespace="formulary").save(
+        {"rules": [rule]}, namespace="shop", name="all", uid="u"
+    )
     accepted = (await asked.submit(request())).invocation
     assert accepted.phase is Phase.PENDING
     assert not accepted.runs_for_real
@@ -178,7 +186,7 @@ async def test_a_degraded_run_begins_as_a_dry_run(asked: InvocationStore, runs: 
 async def test_what_was_accepted_as_a_dry_run_stays_one_when_the_rule_is_gone(
     asked: InvocationStore, runs: RunWriter, writing: Database
 ) -> None:
-    contracts = ContractWriter(writing)
+    contracts = ContractWriter(writing, shared_namespace="formulary")
     rules = {"rules": [{"id": "careful", "effect": "DEGRADE"}]}
     await contracts.save(rules, namespace="shop", name="c", uid="u")
     accepted = [(await asked.submit(request(facts=facts))).invocation for facts in (HARMLESS, IN_PRODUCTION)]
@@ -193,7 +201,7 @@ async def test_what_was_accepted_as_a_dry_run_stays_one_when_the_rule_is_gone(
 async def test_what_was_accepted_as_a_dry_run_is_denied_like_any_other(
     asked: InvocationStore, runs: RunWriter, writing: Database
 ) -> None:
-    contracts = ContractWriter(writing)
+    contracts = ContractWriter(writing, shared_namespace="formulary")
     for effect in ("DEGRADE", "DENY"):
         rules = {"rules": [{"id": "careful", "effect": effect}]}
         await contracts.save(rules, namespace="shop", name="c", uid="u")
@@ -285,7 +293,7 @@ async def test_repeated_failures_on_one_target_make_the_next_run_wait_for_a_pers
 async def test_failures_of_dry_runs_say_nothing_of_the_workflow(
     asked: InvocationStore, runs: RunWriter, writing: Database
 ) -> None:
-    contracts = ContractWriter(writing)
+    contracts = ContractWriter(writing, shared_namespace="formulary")
     await contracts.save({"rules": [{"id": "r", "effect": "DEGRADE"}]}, namespace="shop", name="c", uid="u")
     for dry_run in (False, False, True, True):
         accepted = (await asked.submit(request(dry_run=dry_run))).invocation

@@ -121,10 +121,10 @@ async def test_a_run_that_was_accepted_before_a_withdrawal_does_not_start(
     run = (await runs.submit(accepted)).invocation
     if begun:
         assert (await runs.begin(run.id) or run).phase is Phase.RUNNING
-        assert await runs.may_start(run.id)
+        assert await runs.leave_to_start(run.id, seconds=1) is not None
     await withdraw(workflows, contexts)
     if begun:
-        assert not await runs.may_start(run.id)
+        assert await runs.leave_to_start(run.id, seconds=1) is None
     now = await runs.begin(run.id)
     assert now is not None
     assert (now.phase, now.reason) == (Phase.FAILED, reason)

@@ -53,7 +53,7 @@ def test_durations_are_read_as_people_write_them(text: str, seconds: float | Non
     assert duration_seconds(text) == seconds
 
 
-def test_every_phase_has_a_state_and_four_of_them_are_the_end() -> None:
+def test_every_phase_has_a_state_and_five_of_them_are_the_end() -> None:
     assert {phase.state for phase in Phase} == {
         "pending",
         "awaiting_approval",
@@ -62,8 +62,9 @@ def test_every_phase_has_a_state_and_four_of_them_are_the_end() -> None:
         "failed",
         "timed_out",
         "cancelled",
+        "halted",
     }
-    assert sum(phase.is_final for phase in Phase) == 4
+    assert sum(phase.is_final for phase in Phase) == 5
 
 
 def test_what_is_kept_of_a_secret_tells_neither_the_value_nor_that_two_are_equal() -> None:

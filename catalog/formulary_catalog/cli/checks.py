@@ -95,6 +95,7 @@ def _database(state: Health, *, model_id: str) -> Iterator[Check]:
     yield Check(name="schema", detail=f"revision {state.revision}")
     yield _row_security(state)
     yield Check(name="catalog", detail=_contents(state))
+    yield _runs(state)
     yield _vectors(state, model_id=state.serving or model_id)
     if model_id and state.serving not in ("", model_id):
         yield Check(
@@ -133,6 +134,14 @@ async def _trail(settings: Settings, *, dsn: str) -> Check:
         return Check(name="trail", detail=detail, way_out=way_out)
     compared = "compared with what was published of it" if published else "nothing was published of it"
     return Check(name="trail", detail=f"protected as the migrations define it; {compared}")
+
+
+def _runs(state: Health) -> Check:
+    return Check(
+        name="runs",
+        detail="; ".join(map(str, state.halts)) or "not halted",
+        way_out="; ".join(halt.way_out for halt in state.halts),
+    )
 
 
 def _contents(state: Health) -> str:

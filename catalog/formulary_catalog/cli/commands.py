@@ -21,6 +21,8 @@ _COMMANDS = {
     "invoke": "formulary_catalog.cli.invoke",
     "invocation": "formulary_catalog.cli.invocation",
     "approve": "formulary_catalog.cli.approve",
+    "halt": "formulary_catalog.cli.halt",
+    "resume": "formulary_catalog.cli.resume",
     "validate": "formulary_catalog.cli.validate",
     "trace": "formulary_catalog.cli.trace",
     "reembed": "formulary_catalog.cli.reembed",

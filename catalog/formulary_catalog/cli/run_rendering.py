@@ -12,6 +12,7 @@ _STYLES = {
     "failed": "red",
     "timed_out": "red",
     "cancelled": "red",
+    "halted": "red",
 }
 
 

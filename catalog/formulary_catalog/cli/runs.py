@@ -11,7 +11,7 @@ from formulary_catalog.domain.answers import InvocationAnswer
 
 _SECONDS = 60.0  # longer than the server's own deadline of a call that waits
 _WAIT_MS = 25_000
-_OVER = frozenset({"completed", "failed", "timed_out", "cancelled"})
+_OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
 _T = TypeVar("_T")
 
 

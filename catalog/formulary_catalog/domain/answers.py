@@ -157,8 +157,8 @@ class InvocationAnswer(Answer):
 
     invocation_id: str
     state: str = Field(
-        description="pending, awaiting_approval, running, completed, failed, timed_out or cancelled; only the first "
-        "three may change."
+        description="pending, awaiting_approval, running, completed, failed, timed_out, cancelled or halted; only the "
+        "first three may change."
     )
     phase: str
     reason: str

@@ -10,6 +10,7 @@ _DECISIONS = {
     "DEGRADE": ("allowed as a dry run only", Tone.WAITING),
     "AWAIT": ("has to wait for evidence", Tone.WAITING),
     "BLOCK": ("blocked", Tone.BAD),
+    "HALT": ("halted", Tone.BAD),
     "UNKNOWN": ("undecided", Tone.WAITING),
 }
 _GRAVE = ("critical", "high")

@@ -41,6 +41,7 @@ class Phase(StrEnum):
     FAILED = "Failed"
     TIMED_OUT = "TimedOut"
     CANCELLED = "Cancelled"
+    HALTED = "Halted"
 
     @property
     def is_final(self) -> bool:
@@ -52,7 +53,7 @@ class Phase(StrEnum):
         return _STATES[self]
 
 
-_FINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.TIMED_OUT, Phase.CANCELLED})
+_FINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.TIMED_OUT, Phase.CANCELLED, Phase.HALTED})
 _STATES = {
     Phase.PENDING: "pending",
     Phase.AWAITING_APPROVAL: "awaiting_approval",
@@ -61,6 +62,7 @@ _STATES = {
     Phase.FAILED: "failed",
     Phase.TIMED_OUT: "timed_out",
     Phase.CANCELLED: "cancelled",
+    Phase.HALTED: "halted",
 }
 
 
@@ -86,6 +88,7 @@ class Reason(StrEnum):
     RUN_FAILED = "RunFailed"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     CANCELLED = "Cancelled"
+    HALTED = "Halted"
 
 
 class Source(StrEnum):
@@ -224,6 +227,8 @@ class Invocation:
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
+    halted: str = ""
+    """Why it was halted; it must be ended, and it stays ended when the halt is lifted."""
     content: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What would run, as the operator rendered it last: `digest` and its parts; empty while it has not."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from formulary_catalog.domain.governance.contract import Contract
 from formulary_catalog.domain.governance.decision import Approval, Evidence, Outcome, RunDecision, decide
 from formulary_catalog.domain.governance.gate import RunFacts
+from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.invocation import Invocation, Phase, Reason
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
@@ -40,6 +41,7 @@ class Situation:
     now: datetime
     approved_other_content: bool = False
     """Whether somebody approved what would have run before, which counts no more."""
+    halts: tuple[Halt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,12 @@ def judge(
     )
     evidence = Evidence(selection_reasoned=selection is not None and selection.reasoned, approvals=situation.approvals)
     decision = decide(
-        facts=complete, contracts=situation.contracts, evidence=evidence, now=situation.now, harmless=harmless
+        facts=complete,
+        contracts=situation.contracts,
+        evidence=evidence,
+        now=situation.now,
+        harmless=harmless,
+        halts=situation.halts,
     )
     if decision.outcome is Outcome.AWAIT and situation.approved_other_content:
         decision = replace(decision, message=f"{decision.message} {_OTHER_CONTENT}")
@@ -80,7 +87,9 @@ def standing(decision: RunDecision, *, dry_run: bool, starting: bool, degraded: 
     `degraded` when it was asked for was answered as a dry run: it stays one, also where the rules have changed since.
     """
     phase, reason = (Phase.RUNNING, Reason.STARTED) if starting else (Phase.PENDING, Reason.ACCEPTED)
-    if decision.outcome is Outcome.BLOCK:
+    if decision.outcome is Outcome.HALT:
+        phase, reason = Phase.HALTED, Reason.HALTED
+    elif decision.outcome is Outcome.BLOCK:
         phase, reason = Phase.FAILED, Reason.REJECTED if decision.rejected else Reason.DENIED
     elif decision.outcome is Outcome.AWAIT and not (dry_run or degraded):
         phase, reason = Phase.AWAITING_APPROVAL, Reason.AWAITING_APPROVAL

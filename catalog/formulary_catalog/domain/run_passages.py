@@ -11,6 +11,7 @@ _PHASES = {
     "Failed": ("failed", Tone.BAD),
     "TimedOut": ("timed out", Tone.BAD),
     "Cancelled": ("was cancelled", Tone.BAD),
+    "Halted": ("was halted", Tone.BAD),
 }
 
 
@@ -104,6 +105,25 @@ def _refused(payload: Recorded, known: Known) -> Telling:
     )
 
 
+def _halt_begun(payload: Recorded, known: Known) -> Telling:
+    return Telling(
+        title=f"runs halted {payload.text('where')} by {payload.text('caller')}",
+        tone=Tone.BAD,
+        lines=lines(
+            Line(label="reason", text=payload.text("reason")),
+            (Line(label="ends", text=run) for run in payload.texts("runs")),
+        ),
+    )
+
+
+def _halt_lifted(payload: Recorded, known: Known) -> Telling:
+    return Telling(
+        title=f"halt lifted {payload.text('where')} by {payload.text('caller')}: new runs may begin",
+        tone=Tone.GOOD,
+        lines=lines(Line(label="reason", text=payload.text("reason"))),
+    )
+
+
 def _run(payload: Recorded, known: Known) -> str:
     return f"{'dry run' if known.dry else 'run'} of {known.workflow(payload)}"
 
@@ -133,4 +153,6 @@ RUN_TELLERS: Mapping[str, Callable[[Recorded, Known], Telling]] = {
     "invocation.finished": _finished,
     "invocation.cancelled": _cancelled,
     "invocation.refused": _refused,
+    "halt.begun": _halt_begun,
+    "halt.lifted": _halt_lifted,
 }

@@ -218,7 +218,9 @@ def _raise_failure(run: Invocation) -> None:
         raise RunTimedOut(f"{run.id} timed out after {run.timeout_seconds:g} s: {run.message}", invocation_id=run.id)
     if run.phase is Phase.FAILED and run.reason in (Reason.DENIED, Reason.REJECTED):
         raise RunRefused(f"{run.id} was not run. {run.message}", invocation_id=run.id, decision=run.decision)
-    if run.phase in (Phase.FAILED, Phase.CANCELLED):
+    if run.phase is Phase.HALTED and run.started_at is None:
+        raise RunRefused(f"{run.id} was not run. {run.message}", invocation_id=run.id, decision=run.decision)
+    if run.phase in (Phase.FAILED, Phase.CANCELLED, Phase.HALTED):
         raise RunFailed(f"{run.id} {run.phase.state} ({run.reason}): {run.message}", invocation_id=run.id)
 
 

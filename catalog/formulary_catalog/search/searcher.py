@@ -29,6 +29,7 @@ from formulary_catalog.domain.terms import Term
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.applied import applied_constraints
+from formulary_catalog.search.halted import Halted, halted_notes
 from formulary_catalog.search.notes import search_notes
 from formulary_catalog.search.parsed import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.planning import SearchPlan, plan_search
@@ -80,10 +81,12 @@ class Searcher:
         scoping: Scoping,
         vectors: QueryVectors,
         parsed: ParsedWorkflows,
+        halted: Halted,
         strict_keys: frozenset[str],
         metrics: Metrics,
     ) -> None:
         self._candidates = candidates
+        self._halted = halted
         self._pages = pages
         self._scoping = scoping
         self._vectors = vectors
@@ -119,6 +122,7 @@ class Searcher:
             total_results=ranked.candidates.total - (len(ranked.first) - len(found)),
             search_mode=ranked.mode,
             notes=[
+                *halted_notes(await self._halted.of(scope.context)),
                 *plan.notes,
                 *search_notes(
                     ranked.candidates,

@@ -22,6 +22,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.contexts import ContextResolver
 from formulary_catalog.search.finding import WorkflowFinder
+from formulary_catalog.search.halted import Halted
 from formulary_catalog.search.own_searches import own_search
 from formulary_catalog.search.parsed import ParsedWorkflows
 from formulary_catalog.search.scope import Scoping
@@ -61,6 +62,7 @@ class CatalogService:
         )
         self._scoping = Scoping(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
         parsed = ParsedWorkflows(metrics=metrics)
+        self.halted = Halted(database)
         self.finder = WorkflowFinder(
             workflows=self._workflows,
             scoping=self._scoping,
@@ -74,6 +76,7 @@ class CatalogService:
             scoping=self._scoping,
             vectors=self._vectors,
             parsed=parsed,
+            halted=self.halted,
             strict_keys=settings.strict_custom_labels,
             metrics=metrics,
         )

@@ -66,8 +66,8 @@ STATUS_TOOL = CatalogTool(
     description=(
         "Where a run stands, by the invocation_id that invoke_workflow returned. To wait for it rather than ask again "
         "and again, give wait_ms and the revision of the last answer as after_revision: it returns as soon as "
-        "something has changed, or when the time is up. Over are completed, failed, timed_out and cancelled. Changes "
-        "nothing."
+        "something has changed, or when the time is up. Over are completed, failed, timed_out, cancelled and "
+        "halted. Changes nothing."
     ),
     action="status",
     parameters=INVOCATION_STATUS,

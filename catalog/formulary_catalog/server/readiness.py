@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from formulary_catalog.store.models import Model
 
 _DATABASE_SECONDS = 0.8
+_HALTED_SECONDS = 0.15
 _CALLERS_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 _log = structlog.get_logger(__name__)
@@ -45,6 +46,9 @@ class ReadinessReport(BaseModel):
     )
     callers: str | None = Field(
         default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
+    )
+    halted: str | None = Field(
+        default=None, description="everywhere, while a halt keeps all runs from beginning; searches go on"
     )
     detail: str | None = Field(
         default=None,
@@ -130,6 +134,7 @@ class Readiness:
             mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
             reembedding=_progress(service.models.preparing, problem=service.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
+            halted="everywhere" if reachable and await _halted_everywhere(service) else None,
             detail=self.database_problem or service.embedder_problem or unembedded or None,
         )
 
@@ -154,6 +159,14 @@ def _progress(preparing: "Model | None", *, problem: str) -> str | None:
         return None
     progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"
     return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
+
+
+async def _halted_everywhere(service: "CatalogService") -> bool:
+    try:
+        async with asyncio.timeout(_HALTED_SECONDS):
+            return bool(await service.halted.of(None))
+    except (FormularyError, TimeoutError):
+        return False  # the next probe asks again
 
 
 async def _database_answers(service: "CatalogService") -> bool:

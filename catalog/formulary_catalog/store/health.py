@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 
+from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.database import Role
 from formulary_catalog.store.migrate import connection_failure, schema_revision, works_with
 from formulary_catalog.store.reembedding import reembedding_runs
@@ -52,6 +53,7 @@ class Health:
     serving: str = ""
     preparing: Preparing | None = None
     refused_sweeps: tuple[RefusedSweep, ...] = ()
+    halts: tuple[Halt, ...] = ()
 
 
 async def health(dsn: str) -> Health:
@@ -82,6 +84,7 @@ async def health(dsn: str) -> Health:
             contexts=await connection.fetchval("select count(*) from formulary.request_context"),
             vectors=await _vectors(connection),
             **(await _models(connection) | await _sweeps(connection) if works_with(revision) else {}),
+            halts=await _halts(connection) if works_with(revision) else (),
         )
     finally:
         await connection.close(timeout=_CONNECT_TIMEOUT)
@@ -124,6 +127,13 @@ async def _vectors(connection: asyncpg.Connection) -> dict[str, int]:
         """
     )
     return {row[0]: row[1] for row in rows}
+
+
+async def _halts(connection: asyncpg.Connection) -> tuple[Halt, ...]:
+    rows = await connection.fetch(
+        "select namespace, contract, reason, by, at, trace_id from formulary.halt order by namespace, contract"
+    )
+    return tuple(Halt(**row) for row in rows)
 
 
 async def _models(connection: asyncpg.Connection) -> dict[str, Any]:

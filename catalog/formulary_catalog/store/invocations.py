@@ -16,6 +16,7 @@ from formulary_catalog.domain.sealing import Sealed
 from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.halts import before_a_halt, halts_of
 from formulary_catalog.store.traces import TraceEvent, append_event
 
 _HOUR = 3600.0
@@ -80,6 +81,7 @@ class InvocationStore:
                 invocation_id=new.id,
                 namespaces=(self._shared_namespace, new.namespace),
             )
+            await before_a_halt(connection)
             # One request of a caller at a time: what is counted and looked up here must still hold at the end.
             await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 5))", new.requester)
             if (known := await _repeated(connection, new, keys=self._keys)) is not None:
@@ -175,6 +177,7 @@ async def situation_of(
         selection=Selection(**selection) if selection is not None else None,
         recent_failures=facts["failures"] if run.target.name else 0,
         now=facts["now"],
+        halts=await halts_of(connection, run.namespace),
     )
 
 

@@ -10,6 +10,7 @@ from formulary_catalog.domain.judging import judge, overdue, standing
 from formulary_catalog.domain.starting import Withdrawn, facts_now
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database import Connection, Database
+from formulary_catalog.store.halts import before_a_halt
 from formulary_catalog.store.invocations import (
     ACTIVE,
     COLUMNS,
@@ -34,6 +35,7 @@ class ActiveRun:
     object_name: str
     phase: Phase
     age_seconds: float
+    halted: bool
 
 
 class RunWriter:
@@ -65,7 +67,7 @@ class RunWriter:
         async def read(connection: Connection) -> list[ActiveRun]:
             rows = await connection.fetch(
                 f"""
-                select id, namespace, object_name, phase,
+                select id, namespace, object_name, phase, halted <> '' as halted,
                        extract(epoch from clock_timestamp() - created_at)::double precision as age_seconds
                 from invocation where {ACTIVE} order by created_at, id
                 """
@@ -104,9 +106,12 @@ class RunWriter:
         """
 
         async def write(connection: Connection) -> Invocation | None:
+            await before_a_halt(connection)
             run = await _locked(connection, invocation_id)
             if run is None or run.phase not in (Phase.PENDING, Phase.AWAITING_APPROVAL):
                 return run
+            if run.halted:
+                return await _end(connection, run, phase=Phase.HALTED, reason=Reason.HALTED, message=run.halted)
             if content is not None and content != run.content:
                 run = await _with_content(connection, run, content=content)
             namespaces = (self._shared_namespace, run.namespace)
@@ -145,23 +150,40 @@ class RunWriter:
 
         return await self._database.write(write)
 
-    async def may_start(self, invocation_id: str) -> bool:
-        """Whether the run has begun and is not over, asked as a write: who leads no more gets an error instead.
+    async def leave_to_start(self, invocation_id: str, *, seconds: float) -> int | None:
+        """Leave to create, within so many seconds, what does the work of a run; `started` gives it back.
 
-        A run whose workflow or incident was withdrawn since it began is ended.
+        A halt waits for it to be given back or to end. It is a write: who leads no more gets an error instead. None
+        for a run that has not begun, is over, or was halted. A run whose workflow or incident was withdrawn since it
+        began is ended.
         """
 
-        async def ask(connection: Connection) -> bool:
+        async def write(connection: Connection) -> int | None:
+            await before_a_halt(connection)
+            await connection.execute("delete from run_start where until < clock_timestamp()")
             run = await _locked(connection, invocation_id)
-            if run is None or run.phase is not Phase.RUNNING:
-                return False
+            if run is None or run.phase is not Phase.RUNNING or run.halted:
+                return None
             facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
                 await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
-                return False
-            return True
+                return None
+            return int(
+                await connection.fetchval(
+                    """
+                    insert into run_start (namespace, until)
+                    values ($1, clock_timestamp() + make_interval(secs => $2)) returning id
+                    """,
+                    run.namespace,
+                    seconds,
+                )
+            )
 
-        return await self._database.write(ask)
+        return await self._database.write(write)
+
+    async def started(self, leave: int) -> None:
+        """Give leave back: what it was for is created, or will not be."""
+        await self._database.execute("delete from run_start where id = $1", leave)
 
     async def nonce(self, invocation_id: str) -> str:
         """What nobody can know of a run before it is written into what the operator makes for it."""
@@ -324,7 +346,7 @@ async def _count_outcome(connection: Connection, *, version_id: str) -> None:
                    filter (where phase = 'Succeeded')
         from invocation
         where version_id = $1 and started_at is not null and finished_at is not null
-          and not dry_run and not degraded and phase <> 'Cancelled'
+          and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')
         group by version_id
         on conflict (version_id) do update
         set succeeded = excluded.succeeded, failed = excluded.failed, median_seconds = excluded.median_seconds

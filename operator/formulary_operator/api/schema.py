@@ -15,7 +15,7 @@ Schema = dict[str, Any]
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _REFERENCE = "#/$defs/"
 _RULES_OF_ONE_TYPE = ("minLength", "maxLength", "pattern", "minimum", "maximum", "minItems", "maxItems")
-_RULES = ("format", "enum", *_RULES_OF_ONE_TYPE)
+_RULES = ("format", "enum", "not", *_RULES_OF_ONE_TYPE)
 _EXTENSION = "x-kubernetes-"
 _TRANSLATED = frozenset(
     {

@@ -9,12 +9,23 @@ from formulary_operator.core.status import Transition
 Json = dict[str, Any]
 
 _TYPE = "Ready"
+_HALTING = "Halting"
 
 
 def in_force(rules: int) -> Said:
     """The rules hold as they were applied last."""
     return Said(
         type=_TYPE, met=True, reason="InForce", message=f"{rules} {'rule is' if rules == 1 else 'rules are'} in force"
+    )
+
+
+def halting(where: str, *, reason: str) -> Said:
+    """The emergency stop holds."""
+    return Said(
+        type=_TYPE,
+        met=True,
+        reason=_HALTING,
+        message=f"runs are halted {where}: {reason}; remove the HALT rule or this contract to let new ones begin",
     )
 
 
@@ -32,8 +43,14 @@ def contract_status(document: Mapping[str, Any], said: Said, *, now: str) -> Jso
     }
 
 
+def author_key(metadata: Mapping[str, Any]) -> str:
+    """The key under which the webhook notes who wrote this state of a contract that halts."""
+    return f"{metadata['uid']}/{metadata.get('generation')}"
+
+
 def contract_change(document: Mapping[str, Any], said: Said) -> Transition | None:
     """The Event that this deserves: the rules are in force, or no more as they were applied last."""
     if find(conditions_of(document), _TYPE).get("reason") == said.reason:
         return None
-    return Transition(type="Normal" if said.met else "Warning", reason=said.reason, message=said.message)
+    normal = said.met and said.reason != _HALTING
+    return Transition(type="Normal" if normal else "Warning", reason=said.reason, message=said.message)

@@ -14,7 +14,7 @@ from formulary_operator.engines.plan import INVOCATION_LABEL
 Json = dict[str, Any]
 
 _FIRST_GENERATION = 1
-_WORRYING = (Phase.FAILED, Phase.TIMED_OUT)
+_WORRYING = (Phase.FAILED, Phase.TIMED_OUT, Phase.HALTED)
 _APPROVAL_REASONS = {True: "RulesAllow", False: "RulesForbid", None: "NotDecided"}
 
 
@@ -161,7 +161,7 @@ def _accepted(document: Mapping[str, Any]) -> Said:
 
 def _approved(run: Invocation) -> Said:
     met: bool | None = True
-    if run.reason in (Reason.DENIED, Reason.REJECTED):
+    if run.reason in (Reason.DENIED, Reason.REJECTED) or (run.phase is Phase.HALTED and run.started_at is None):
         met = False
     elif run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) or run.started_at is None:
         met = None

@@ -3,6 +3,7 @@
 Objects stay plain dictionaries: 10,000 of them pass through here, and models of all of them would only cost memory.
 """
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -142,9 +143,24 @@ class KubeClient:
             raise
         return any(served.get("name") == resource.plural for served in found.get("resources") or ())
 
-    async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
-        """Create an object in a collection, or ask a review of one. With `dry_run` it is checked and not stored."""
-        return await self._call("POST", path, body=body, query={"dryRun": "All"} if dry_run else None)
+    async def create(
+        self, path: str, body: Mapping[str, Any], *, dry_run: bool = False, seconds: float | None = None
+    ) -> Json:
+        """Create an object in a collection, or ask a review of one. With `dry_run` it is checked and not stored.
+
+        After `seconds` neither we nor the API server go on with it.
+        """
+        query = {"dryRun": "All"} if dry_run else {}
+        if seconds is None:
+            return await self._call("POST", path, body=body, query=query)
+        query["timeout"] = f"{max(1, round(seconds * 1000))}ms"
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._call("POST", path, body=body, query=query)
+        except TimeoutError as error:
+            raise KubernetesUnavailable(
+                f"the Kubernetes API did not answer POST {path} within {seconds:.1f} s; retried automatically"
+            ) from error
 
     async def replace(self, path: str, body: Mapping[str, Any]) -> Json:
         """Replace an object; status 409 if its resourceVersion is no longer the newest."""

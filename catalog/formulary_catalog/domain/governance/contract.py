@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from formulary_catalog.domain.governance.window import Window
 from formulary_catalog.domain.labels import WILDCARD
@@ -25,6 +25,7 @@ class Effect(StrEnum):
     REQUIRE_EVIDENCE = "REQUIRE_EVIDENCE"
     DEGRADE = "DEGRADE"
     DENY = "DENY"
+    HALT = "HALT"
 
     @property
     def strength(self) -> int:
@@ -88,16 +89,30 @@ class Match(Model):
     during: Window | None = Field(default=None, description="When the rule holds; always without it.")
 
 
+_HALTS_ALL = "a HALT rule takes no match, it stops all that its contract holds for; leave match out, or use DENY"
+
+
 class Rule(Model):
     """One rule of a contract."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(
+        extra="forbid",
+        # The API server refuses it at once, with `not` also one before 1.25: who stops everything must not have to
+        # read a condition to see that it failed.
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {"rule": "self.effect != 'HALT' || !has(self.match)", "message": _HALTS_ALL},
+            ],
+            "not": {"required": ["match"], "properties": {"effect": {"enum": [Effect.HALT.value]}}},
+        },
+    )
 
     id: Annotated[FilledText, StringConstraints(max_length=253)] = Field(
         description="Its name in decisions and in the audit trail; unique in the contract."
     )
     effect: Effect = Field(
-        description="DENY blocks. DEGRADE turns a run into a dry run. REQUIRE_EVIDENCE asks for a recorded selection "
+        description="HALT is the emergency stop: it ends all that runs or waits, and lets nothing begin, without "
+        "exception. DENY blocks. DEGRADE turns a run into a dry run. REQUIRE_EVIDENCE asks for a recorded selection "
         "with reasoning, or an approval. ALLOW lifts the default that all but low-risk runs outside production are "
         "approved by a person. The strongest matching rule wins, in this order; the order of rules means nothing."
     )
@@ -105,6 +120,12 @@ class Rule(Model):
     rationale: Annotated[Text, StringConstraints(max_length=2000)] = Field(
         default="", description="Why the rule exists; shown to whoever meets it."
     )
+
+    @model_validator(mode="after")
+    def _halts_all(self) -> "Rule":
+        if self.effect is Effect.HALT and self.match != Match():
+            raise ValueError(_HALTS_ALL)
+        return self
 
 
 def _with_unique_ids(rules: list[Rule]) -> list[Rule]:

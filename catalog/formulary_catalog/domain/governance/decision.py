@@ -1,5 +1,6 @@
 """Whether a run may go ahead: the gate's risks, the rules of contracts and the evidence, weighed in one pure function.
 
+0. A halt stops everything.
 1. A critical risk blocks, whatever the rules say.
 2. A matching DENY blocks. So does a rejection.
 3. A matching DEGRADE makes it a dry run.
@@ -19,6 +20,7 @@ from typing import Any
 from formulary_catalog.domain.governance.contract import Contract, Effect
 from formulary_catalog.domain.governance.environments import is_harmless
 from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity
+from formulary_catalog.domain.governance.halting import Halt, halted_message
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 from formulary_catalog.domain.governance.run_risks import gate_run
 from formulary_catalog.domain.labels import fold
@@ -36,6 +38,7 @@ class Outcome(StrEnum):
     AWAIT = "AWAIT"
     DEGRADE = "DEGRADE"
     BLOCK = "BLOCK"
+    HALT = "HALT"
 
     @property
     def strength(self) -> int:
@@ -117,15 +120,24 @@ def decide(
     evidence: Evidence,
     now: datetime,
     harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+    halts: Sequence[Halt] = (),
 ) -> RunDecision:
-    """What becomes of a run. `contracts` are those that apply to it; `now` knows its time zone; `harmless` names the
-    environments that do not count as production."""
+    """What becomes of a run. `contracts` and `halts` are those that apply to it; `now` knows its time zone; `harmless`
+    names the environments that do not count as production."""
     rules = matched_rules(contracts, subject_of(facts), now=now)
     gate = gate_run(
         facts, freezes=[str(rule) for rule in rules if rule.effect.restricts and rule.temporary], harmless=harmless
     )
-    considered = _Considered(facts=facts, gate=gate, rules=rules, evidence=evidence, harmless=harmless)
-    return considered.refusal() or considered.degradation() or considered.demand() or considered.permission()
+    considered = _Considered(
+        facts=facts, gate=gate, rules=rules, evidence=evidence, harmless=harmless, halts=tuple(halts)
+    )
+    return (
+        considered.stop()
+        or considered.refusal()
+        or considered.degradation()
+        or considered.demand()
+        or considered.permission()
+    )
 
 
 def subject_of(facts: RunFacts) -> Subject:
@@ -151,6 +163,12 @@ class _Considered:
     rules: tuple[MatchedRule, ...]
     evidence: Evidence
     harmless: frozenset[str]
+    halts: tuple[Halt, ...]
+
+    def stop(self) -> RunDecision | None:
+        if not self.halts:
+            return None
+        return self._decision(Outcome.HALT, why=[str(halt) for halt in self.halts], message=halted_message(self.halts))
 
     def refusal(self) -> RunDecision | None:
         critical = [risk.message for risk in self.gate.risks if risk.severity is Severity.CRITICAL]
@@ -161,7 +179,7 @@ class _Considered:
                 message=f"Blocked: {'; '.join(critical)}. No rule and no approval can lift this; choose another "
                 "workflow or target.",
             )
-        if denying := self._by(Effect.DENY):
+        if denying := [*self._by(Effect.HALT), *self._by(Effect.DENY)]:
             return self._decision(
                 Outcome.BLOCK,
                 why=_texts(denying),

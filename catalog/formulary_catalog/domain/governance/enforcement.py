@@ -9,7 +9,7 @@ from formulary_catalog.domain.governance.actions import ProposedAction
 from formulary_catalog.domain.governance.contract import Contract, Effect
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 
-_BLOCKING = frozenset({Effect.DENY, Effect.REQUIRE_EVIDENCE})
+_BLOCKING = frozenset({Effect.HALT, Effect.DENY, Effect.REQUIRE_EVIDENCE})
 """Evidence cannot be shown for an action that is not ours, so what asks for it blocks."""
 
 

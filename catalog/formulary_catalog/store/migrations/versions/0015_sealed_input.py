@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0015"
-down_revision = "0013"
+down_revision = "0014"
 
 STATEMENTS = [
     "alter table formulary.invocation_secret add column sealed bytea",

@@ -1,0 +1,60 @@
+"""The emergency stop: a halt ends every run that is not over, and lets none begin until it is lifted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from formulary_catalog.domain.governance.contract import Contract, Effect
+from formulary_catalog.domain.text import one_line
+from formulary_catalog.errors import InvalidInput
+
+MAX_REASON = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Halt:
+    """A halt in force. `namespace` is empty for everywhere; `contract` names the one that says it, if one does."""
+
+    namespace: str
+    contract: str
+    reason: str
+    by: str
+    at: datetime
+    trace_id: str
+
+    @property
+    def where(self) -> str:
+        """For what it holds."""
+        return f"in namespace {self.namespace}" if self.namespace else "everywhere"
+
+    @property
+    def way_out(self) -> str:
+        """How it is lifted."""
+        if self.contract:
+            return f"remove the HALT rule of contract {self.contract}"
+        return "`formulary resume" + (f" --namespace {self.namespace}`" if self.namespace else "`")
+
+    def __str__(self) -> str:
+        since = self.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        return f"runs are halted {self.where} since {since} by {self.by}: {one_line(self.reason)[:MAX_REASON]}"
+
+
+def require_reason(reason: str) -> None:
+    """Raises InvalidInput for a reason that says nothing, or too much to be shown wherever somebody is stopped."""
+    if not reason.strip() or len(reason) > MAX_REASON:
+        raise InvalidInput(
+            f"the reason has {len(reason)} characters; say in 1 to {MAX_REASON} why everything is stopped",
+            field="reason",
+        )
+
+
+def halt_reason(contract: Contract) -> str:
+    """Why a contract halts; empty for one that does not."""
+    halting = [rule for rule in contract.rules if rule.effect is Effect.HALT]
+    return "; ".join(one_line(rule.rationale).strip() or f"rule {rule.id}" for rule in halting)
+
+
+def halted_message(halts: Sequence[Halt]) -> str:
+    """What a run is told that may not begin."""
+    told = "; ".join(map(str, halts))
+    return f"Halted: {told}. Nothing is run until that is lifted; ask for another run then."

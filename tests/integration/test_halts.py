@@ -1,0 +1,126 @@
+"""The emergency stop as callers of a server meet it, and as a person at a terminal sees it."""
+
+import json
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.contracts import ContractWriter
+from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.halting import HaltWriter
+from formulary_catalog.store.halts import HaltReader
+from support import playing
+from support.commands import formulary
+from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.serving import serving
+
+INVOKE = "/api/v1/invoke"
+STAGING = {"X-Remediation-Id": "rr-staging"}
+
+
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
+    async with opened(dsn) as catalog:
+        yield catalog
+
+
+@pytest.fixture(scope="module")
+async def url(catalog: CatalogService) -> AsyncIterator[str]:
+    async with serving(catalog) as at:
+        yield at
+
+
+@pytest.fixture
+async def http(url: str, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        nobody_runs_anything(dsn),
+        playing.operator(dsn),
+        httpx.AsyncClient(base_url=url, timeout=50) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+async def halts(dsn: str) -> AsyncIterator[HaltWriter]:
+    async with Database.opened(dsn, role=Role.WRITER, deadline=30) as database:
+        yield HaltWriter(database)
+        await database.execute("delete from halt")
+
+
+async def search(http: httpx.AsyncClient) -> list[str]:
+    answer = await http.post("/api/v1/workflows/search", json={"query": "out of memory", "top_k": 5}, headers=STAGING)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["workflows"]
+    return [str(note) for note in answer.json()["notes"]]
+
+
+async def invoke(http: httpx.AsyncClient) -> httpx.Response:
+    params = {"workflow_id": "scale-out", "input": {"REPLICAS": 3}}
+    request = {"jsonrpc": "2.0", "id": 7, "method": "invoke_workflow", "params": params}
+    return await http.post(INVOKE, json=request, headers=STAGING)
+
+
+async def test_a_request_is_refused_with_the_reason_and_searches_go_on_and_say_it(
+    http: httpx.AsyncClient, halts: HaltWriter
+) -> None:
+    await halts.halt(namespace="", reason="restarts make it worse", by="ada")
+    refused = await invoke(http)
+    assert "was not run. Halted: runs are halted everywhere since" in refused.text
+    assert "by ada: restarts make it worse" in refused.text
+    (note,) = [note for note in await search(http) if "halted" in note]
+    assert "by ada: restarts make it worse; searches go on" in note
+    assert (await http.get("/readyz")).json()["halted"] == "everywhere"
+    lifted, left = await halts.resume(namespace="", by="ada")
+    assert lifted is not None
+    assert left == []
+    assert "was not run" not in (await invoke(http)).text
+
+
+async def test_a_halt_of_another_namespace_is_neither_met_nor_told(http: httpx.AsyncClient, halts: HaltWriter) -> None:
+    await halts.halt(namespace="secret-project", reason="nobody else's business", by="ada")
+    assert "was not run" not in (await invoke(http)).text
+    assert not [note for note in await search(http) if "business" in note]
+    await halts.resume(namespace="secret-project", by="ada")
+
+
+async def test_a_contract_halts_its_namespace_until_the_rule_is_gone(
+    http: httpx.AsyncClient, halts: HaltWriter, dsn: str
+) -> None:
+    async with Database.opened(dsn, role=Role.WRITER, deadline=30) as database:
+        contracts = ContractWriter(database, shared_namespace="formulary")
+        rule = {"id": "stop", "effect": "HALT", "rationale": "the cellar is full of water"}
+        for _ in range(2):  # the second time nothing has changed
+            halt = await contracts.save({"rules": [rule]}, namespace=TARGET, name="stop", uid="u", by="eve")
+            assert halt is not None
+        assert "the cellar is full of water" in (await invoke(http)).text
+        assert await halts.resume(namespace=TARGET, by="ada") == (None, [halt])
+        assert await contracts.save({"rules": []}, namespace=TARGET, name="stop", uid="u") is None
+        assert await HaltReader(database).in_force() == []
+        await contracts.save({"rules": [rule]}, namespace=TARGET, name="stop", uid="u")
+        await contracts.remove(namespace=TARGET, name="stop")
+        assert await HaltReader(database).in_force() == []
+
+
+async def test_doctor_says_what_is_halted_and_how_it_is_lifted(halts: HaltWriter, dsn: str) -> None:
+    await halts.halt(namespace="shop", reason="migration", by="ada")
+    found = json.loads((await formulary("doctor", "--json", FORMULARY_DATABASE_URL=dsn)).out)
+    (runs,) = [check for check in found["checks"] if check["name"] == "runs"]
+    assert not runs["ok"]
+    assert "halted in namespace shop since" in runs["detail"]
+    assert runs["way_out"] == "`formulary resume --namespace shop`"
+    await halts.resume(namespace="shop", by="ada")
+
+
+async def test_a_halt_without_a_reason_is_none() -> None:
+    refused = await formulary("halt", "--reason", " ")
+    assert refused.code == 2
+    assert "say in 1 to 300 why everything is stopped" in refused.err
