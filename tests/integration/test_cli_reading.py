@@ -20,6 +20,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import DEADLINE, Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.commands import Finished, formulary
@@ -46,6 +47,7 @@ async def dsn(
             [starter_catalog, extra],
             catalog=CatalogWriter(writing),
             contexts=ContextWriter(writing),
+            contracts=ContractWriter(writing, shared_namespace="formulary"),
             default_namespace="formulary",
             owns_contexts=True,
         )

@@ -23,7 +23,9 @@ from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.watch import watch
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
-from support.manifest import analysis, text, workflow
+from formulary_catalog.store.contracts import ContractWriter
+from formulary_catalog.store.database import Database
+from support.manifest import analysis, contract, text, workflow
 from support.models import Formula, Held
 
 
@@ -52,8 +54,11 @@ class CountingEmbedder:
 class Manifests:
     """A directory of manifests and a loader of it."""
 
-    def __init__(self, directory: Path, *, catalog: CatalogWriter, contexts: ContextWriter) -> None:
+    def __init__(
+        self, directory: Path, *, catalog: CatalogWriter, contexts: ContextWriter, contracts: ContractWriter
+    ) -> None:
         self.directory = directory
+        self.contracts = contracts
         self.catalog = catalog
         self.contexts = contexts
         self.loader = self.new_loader()
@@ -63,6 +68,7 @@ class Manifests:
             [self.directory],
             catalog=self.catalog,
             contexts=self.contexts,
+            contracts=self.contracts,
             default_namespace="formulary",
             owns_contexts=owns_contexts,
         )
@@ -81,10 +87,18 @@ class Manifests:
 
 
 @pytest.fixture
-def manifests(tmp_path: Path, workflows: CatalogWriter, contexts: ContextWriter) -> Manifests:
+def manifests(
+    tmp_path: Path, workflows: CatalogWriter, contexts: ContextWriter, contracts: ContractWriter
+) -> Manifests:
     directory = tmp_path / "manifests"
     directory.mkdir()
-    return Manifests(directory, catalog=workflows, contexts=contexts)
+    return Manifests(directory, catalog=workflows, contexts=contexts, contracts=contracts)
+
+
+@pytest.fixture
+def contracts(writing: Database) -> ContractWriter:
+    """Where the rules of contracts are kept."""
+    return ContractWriter(writing, shared_namespace="formulary")
 
 
 def messages(report: LoadReport) -> list[str]:
@@ -345,10 +359,19 @@ async def test_a_load_that_the_database_interrupts_is_finished_by_the_next(manif
 
 
 async def test_the_starter_catalog_loads_whole_and_embeds_nothing_again(
-    workflows: CatalogWriter, contexts: ContextWriter, embedder: Embedder, starter_catalog: Path
+    workflows: CatalogWriter,
+    contexts: ContextWriter,
+    contracts: ContractWriter,
+    embedder: Embedder,
+    starter_catalog: Path,
 ) -> None:
     loader = Loader(
-        [starter_catalog], catalog=workflows, contexts=contexts, default_namespace="formulary", owns_contexts=True
+        [starter_catalog],
+        catalog=workflows,
+        contexts=contexts,
+        contracts=contracts,
+        default_namespace="formulary",
+        owns_contexts=True,
     )
     report = await loader.load(embedder=embedder)
     assert (len(report.created), report.embedded, report.rejections, report.notes) == (51, 51, [], [])
@@ -415,3 +438,23 @@ async def test_the_watch_sees_added_changed_broken_and_removed_files_and_a_repla
         assert (changed.created, changed.removed) == (["formulary/new@1.0.0"], ["formulary/a"])
         manifests.write("newer.yaml", workflow("newer"))
         assert (await _next_change(reports)).created == ["formulary/newer@1.0.0"]
+
+
+async def test_contracts_come_and_go_with_their_files_and_an_invalid_edit_keeps_the_last_good_rules(
+    manifests: Manifests,
+) -> None:
+    manifests.write("rules.yaml", contract("freeze"))
+    report = await manifests.load()
+    assert (report.changed_contracts, report.contracts) == (["formulary/freeze"], 1)
+    assert await manifests.contracts.stored() == {("formulary", "freeze"): "manifest"}
+    broken = contract("freeze", match={"workflow": ["misspelt"]})
+    manifests.write("rules.yaml", broken)
+    report = await manifests.load()
+    assert messages(report) == [
+        "rules.yaml: spec.rules.0.match.workflow: is unknown; correct its name or remove it",
+    ]
+    assert await manifests.contracts.stored() == {("formulary", "freeze"): "manifest"}
+    (manifests.directory / "rules.yaml").unlink()
+    report = await manifests.load()
+    assert report.removed_contracts == ["formulary/freeze"]
+    assert await manifests.contracts.stored() == {}

@@ -22,6 +22,7 @@ from formulary_catalog.server.readiness import Readiness
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
@@ -91,6 +92,7 @@ async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) ->
             list(roots),
             catalog=CatalogWriter(writing),
             contexts=ContextWriter(writing),
+            contracts=ContractWriter(writing, shared_namespace="formulary"),
             default_namespace="formulary",
             owns_contexts=True,
         )

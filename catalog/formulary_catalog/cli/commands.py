@@ -21,6 +21,7 @@ _COMMANDS = {
     "invoke": "formulary_catalog.cli.invoke",
     "invocation": "formulary_catalog.cli.invocation",
     "approve": "formulary_catalog.cli.approve",
+    "governance": "formulary_catalog.cli.governance",
     "halt": "formulary_catalog.cli.halt",
     "resume": "formulary_catalog.cli.resume",
     "validate": "formulary_catalog.cli.validate",

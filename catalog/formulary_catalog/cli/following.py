@@ -43,5 +43,7 @@ def _tell_changes(report: LoadReport) -> None:
             "removed": report.removed,
             "contexts": report.changed_contexts,
             "contexts_removed": report.removed_contexts,
+            "contracts": report.changed_contracts,
+            "contracts_removed": report.removed_contracts,
         }
         _log.info("catalog_changed", **{kind: names for kind, names in changes.items() if names})

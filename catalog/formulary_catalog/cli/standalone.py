@@ -30,6 +30,7 @@ from formulary_catalog.store.audit_keys import signing_key
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.contracts import ContractWriter
 from formulary_catalog.store.database import Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from formulary_catalog.store.migrate import migrate
@@ -152,6 +153,7 @@ async def standalone(
             roots,
             catalog=CatalogWriter(writing),
             contexts=ContextWriter(writing),
+            contracts=ContractWriter(writing, shared_namespace=settings.catalog_namespace),
             default_namespace=settings.catalog_namespace,
             owns_contexts=not settings.database_url,
         )

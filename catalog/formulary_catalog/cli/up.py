@@ -111,7 +111,8 @@ async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
 
     workflows = (await catalog.service.counts()).get("Active", 0)
     mode = "hybrid" if catalog.service.embedder is not None else "lexical"
-    return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, mode {mode}"
+    contracts = f"{counted(report.contracts, 'contract')}, " if report.contracts else ""
+    return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, {contracts}mode {mode}"
 
 
 def _announce(settings: "Settings", *, port: int, summary: str) -> None:

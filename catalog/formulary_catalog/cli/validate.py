@@ -23,13 +23,14 @@ class _Verdict:
     warnings: list[str] = field(default_factory=list)
     workflows: int = 0
     incidents: int = 0
+    contracts: int = 0
 
 
 @click.command("validate")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR...")
 @json_option
 def command(*, paths: tuple[Path, ...], as_json: bool) -> None:
-    """Check manifests offline.
+    """Check manifests offline: workflows, incidents and governance contracts.
 
     Says for each file what is wrong with which field. Exit code 1 if any is invalid.
 
@@ -67,6 +68,8 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
         verdict.warnings += [f"{entry.source}: {line}" for line in advice(entry)]
     for context in manifests.contexts:
         verdicts[file_of(context.source)].incidents += 1
+    for contract in manifests.contracts:
+        verdicts[file_of(contract.source)].contracts += 1
     for rejection in manifests.rejections:
         verdicts.setdefault(file_of(rejection.source), _Verdict()).problems.append(rejection)
     for note in manifests.notes:
@@ -98,7 +101,7 @@ def _show(verdicts: dict[str, _Verdict]) -> None:
 def _contents(verdict: _Verdict) -> str:
     from formulary_catalog.cli.terminal import counted
 
-    counts = ((verdict.workflows, "workflow"), (verdict.incidents, "incident"))
+    counts = ((verdict.workflows, "workflow"), (verdict.incidents, "incident"), (verdict.contracts, "contract"))
     return ", ".join(counted(number, noun) for number, noun in counts if number) or "nothing for us"
 
 
@@ -114,6 +117,7 @@ def _as_json(verdicts: dict[str, _Verdict]) -> dict[str, object]:
             "valid": not verdict.problems,
             "workflows": verdict.workflows,
             "incidents": verdict.incidents,
+            "contracts": verdict.contracts,
             "problems": [
                 {"source": problem.source, "field": problem.field, "message": problem.message}
                 for problem in verdict.problems

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
 from formulary_catalog.domain.annotated import with_annotated_spec
+from formulary_catalog.domain.governance.contract import ContractManifest
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.place import Place
@@ -18,7 +19,7 @@ from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_texts
 from formulary_catalog.errors import InvalidManifest
 
-_M = TypeVar("_M", RemediationWorkflow, AIAnalysis)
+_M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest)
 _MAX_DEPTH = 100
 _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
@@ -69,6 +70,31 @@ class CatalogEntry:
             "text_hash": self.text_hash,
         }
         return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContractEntry:
+    """One valid contract, ready to be stored; `spec` as its author wrote it."""
+
+    namespace: str
+    name: str
+    spec: Mapping[str, Any]
+
+
+def contract_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> ContractEntry:
+    """Validate a GovernanceContract document.
+
+    Raises:
+        InvalidManifest: a field breaks a rule.
+    """
+    _require_shallow(document, source=source)
+    manifest = _validated(ContractManifest, document=document, source=source)
+    _require_storable({"spec": document["spec"]}, source=source)
+    return ContractEntry(
+        namespace=manifest.metadata.namespace or default_namespace,
+        name=manifest.metadata.name,
+        spec=document["spec"],
+    )
 
 
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:

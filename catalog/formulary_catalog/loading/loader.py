@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.loading.contracts import ContractSync
 from formulary_catalog.loading.documents import file_of, read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.incidents import ContextSync
@@ -14,13 +15,14 @@ from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
 from formulary_catalog.store.catalog import CatalogWriter
 from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.contracts import ContractWriter
 
 
 class Loader:
     """Loads files, and directories of files, into one catalog.
 
-    `owns_contexts` says that nobody else writes contexts to this database: at the first load those that no file
-    describes are removed then. Loads that are asked for at the same time run one after the other: what was read
+    `owns_contexts` says that nobody else writes contexts and contracts to this database: at the first load those that
+    no file describes are removed then. Loads that are asked for at the same time run one after the other: what was read
     earlier must not be written over what was read later.
     """
 
@@ -30,12 +32,14 @@ class Loader:
         *,
         catalog: CatalogWriter,
         contexts: ContextWriter,
+        contracts: ContractWriter,
         default_namespace: str,
         owns_contexts: bool,
     ) -> None:
         self.roots = tuple(roots)
         self._catalog = catalog
         self._contexts = ContextSync(contexts, owns_all=owns_contexts)
+        self._contracts = ContractSync(contracts, owns_all=owns_contexts)
         self._default_namespace = default_namespace
         self._loading = asyncio.Lock()
 
@@ -66,6 +70,7 @@ class Loader:
         await workflows.suspend(manifests)
         if complete:
             await workflows.remove_missing(manifests)
+        await self._contracts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         if embedder is not None:
             await store_missing_vectors(

@@ -6,12 +6,14 @@ from typing import Any
 
 from formulary_catalog.domain import analysis, workflow
 from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context
+from formulary_catalog.domain.entry import CatalogEntry, ContractEntry, catalog_entry, contract_entry, incident_context
+from formulary_catalog.domain.governance import contract
 from formulary_catalog.domain.identity import precedence
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
 from formulary_catalog.loading.documents import Document, Rejection
 
-_GROUP = "kubernaut.ai"
+_KINDS = {"kubernaut.ai": {workflow.KIND, analysis.KIND}, "formulary.dev": {contract.KIND}}
+"""What is loaded, by API group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,14 @@ class FoundContext:
 
     source: str
     context: RequestContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundContract:
+    """A contract and where it was found."""
+
+    source: str
+    contract: ContractEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +50,7 @@ class Manifests:
     served: list[CatalogEntry] = field(default_factory=list)
     history: list[CatalogEntry] = field(default_factory=list)
     contexts: list[FoundContext] = field(default_factory=list)
+    contracts: list[FoundContract] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     ignored: int = 0
@@ -53,6 +64,7 @@ def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: st
     manifests = Manifests()
     entries: dict[tuple[str, str], dict[str, CatalogEntry]] = {}
     contexts: dict[tuple[str, str], FoundContext] = {}
+    contracts: dict[tuple[str, str], FoundContract] = {}
     for document in documents:
         if isinstance(document, Rejection):
             manifests.rejections.append(document)
@@ -63,11 +75,14 @@ def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: st
                 _add_workflow(document, entries=entries, manifests=manifests, default_namespace=default_namespace)
             elif kind == analysis.KIND:
                 _add_context(document, contexts=contexts, manifests=manifests, default_namespace=default_namespace)
+            elif kind == contract.KIND:
+                _add_contract(document, contracts=contracts, manifests=manifests, default_namespace=default_namespace)
             else:
                 manifests.ignored += 1
         except InvalidManifest as error:
             manifests.rejections.append(rejection_of(error))
     manifests.contexts = list(contexts.values())
+    manifests.contracts = list(contracts.values())
     for versions in entries.values():
         _choose(versions, manifests=manifests)
     return manifests
@@ -84,9 +99,10 @@ def _kind(document: Document) -> str:
     if "apiVersion" in content and "kind" not in content:
         raise InvalidManifest(f"{document.source}: kind: is required; add it", source=document.source, field="kind")
     api_version = content.get("apiVersion")
-    if isinstance(api_version, str) and api_version.partition("/")[0] != _GROUP:
+    kind = str(content.get("kind", ""))
+    if isinstance(api_version, str) and kind not in _KINDS.get(api_version.partition("/")[0], ()):
         return ""
-    return str(content.get("kind", ""))
+    return kind
 
 
 def _add_workflow(
@@ -128,6 +144,30 @@ def _add_context(
         return
     named = f"AIAnalysis {context.namespace}/{context.name}"
     if first.context != context:
+        raise InvalidManifest(
+            f"{source}: metadata.name: {named} is also in {first.source} with other content, which counts; remove one",
+            source=source,
+            field="metadata.name",
+        )
+    message = f"{source}: {named} is also in {first.source} with the same content; remove one"
+    manifests.notes.append(Note(source=source, message=message))
+
+
+def _add_contract(
+    document: Document,
+    *,
+    contracts: dict[tuple[str, str], FoundContract],
+    manifests: Manifests,
+    default_namespace: str,
+) -> None:
+    source = document.source
+    entry = contract_entry(document.content, source=source, default_namespace=default_namespace)
+    found = FoundContract(source=source, contract=entry)
+    first = contracts.setdefault((entry.namespace, entry.name), found)
+    if first is found:
+        return
+    named = f"{contract.KIND} {entry.namespace}/{entry.name}"
+    if first.contract != entry:
         raise InvalidManifest(
             f"{source}: metadata.name: {named} is also in {first.source} with other content, which counts; remove one",
             source=source,

@@ -15,11 +15,12 @@ def silent(phase: str, done: int, total: int) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class LoadReport:
-    """What one load did. Workflows are named `namespace/name@version`, removed ones and contexts `namespace/name`.
+    """What one load did. Workflows are named `namespace/name@version`, removed ones, contexts and contracts
+    `namespace/name`.
 
-    `contexts` counts those described by the files, `embedded` the texts for which a vector was made, `ignored` the
-    documents of other kinds. `unembedded` says how many workflows have no vector because the model failed, and why;
-    it is empty where none has to wait for one.
+    `contexts` and `contracts` count those described by the files, `embedded` the texts for which a vector was made,
+    `ignored` the documents of other kinds. `unembedded` says how many workflows have no vector because the model
+    failed, and why; it is empty where none has to wait for one.
     """
 
     created: list[str] = field(default_factory=list)
@@ -29,6 +30,9 @@ class LoadReport:
     changed_contexts: list[str] = field(default_factory=list)
     removed_contexts: list[str] = field(default_factory=list)
     contexts: int = 0
+    changed_contracts: list[str] = field(default_factory=list)
+    removed_contracts: list[str] = field(default_factory=list)
+    contracts: int = 0
     embedded: int = 0
     unembedded: str = ""
     ignored: int = 0
@@ -38,4 +42,6 @@ class LoadReport:
     @property
     def changed(self) -> bool:
         """Whether the catalog differs from before."""
-        return bool(self.created or self.updated or self.removed or self.changed_contexts or self.removed_contexts)
+        workflows = self.created or self.updated or self.removed
+        contexts = self.changed_contexts or self.removed_contexts
+        return bool(workflows or contexts or self.changed_contracts or self.removed_contracts)

@@ -63,6 +63,20 @@ class ContractWriter:
 
         await self._database.write(write)
 
+    async def in_force(self) -> list[Contract]:
+        """The contracts whose rules are in force.
+
+        Raises:
+            InvalidInput: a newer release wrote one, and this one does not know its rules.
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[Contract]:
+            rows = await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2")
+            return [contract(row["spec"], name=row["name"], namespace=row["namespace"]) for row in rows]
+
+        return await self._database.read(read)
+
     async def stored(self) -> dict[tuple[str, str], str]:
         """The uids of the objects whose rules are in force, by (namespace, name)."""
 

@@ -11,9 +11,10 @@ from formulary_catalog.domain.governance.window import Window
 from formulary_catalog.domain.labels import WILDCARD
 from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.text import storable
-from formulary_catalog.domain.workflow import FilledText, Model, Text
+from formulary_catalog.domain.workflow import FilledText, Metadata, Model, Text
 from formulary_catalog.errors import InvalidInput
 
+KIND = "GovernanceContract"
 MAX_RULES = 200
 MAX_VALUES = 100
 
@@ -157,6 +158,15 @@ class ContractSpec(Model):
     rules: Annotated[list[Rule], Field(max_length=MAX_RULES), AfterValidator(_with_unique_ids)] = Field(
         description="The rules, in any order."
     )
+
+
+class ContractManifest(Model):
+    """One GovernanceContract manifest."""
+
+    api_version: Literal["formulary.dev/v1alpha1"]
+    kind: Literal["GovernanceContract"]
+    metadata: Metadata
+    spec: ContractSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
