@@ -20,11 +20,13 @@ from formulary_catalog.store.invocations import InvocationStore
 from formulary_operator.api.names import CONTRACTS, INVOCATIONS
 from formulary_operator.engines.job import JOBS
 from formulary_operator.executor import Executor, Reconcile
+from formulary_operator.judging import Judge
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workqueue import WorkQueue
+from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (
     ask,
@@ -165,6 +167,25 @@ def test_a_halt_with_an_exception_is_refused_when_it_is_applied(cluster: Cluster
     document["spec"]["rules"][0]["match"] = {"workflows": ["restart"]}
     with pytest.raises(KubectlFailed, match=r"spec\.rules.*must not validate the schema|a HALT rule takes no match"):
         cluster.apply(document, namespace=ns)
+
+
+async def test_with_the_webhook_the_trail_names_whoever_put_the_halt_into_a_contract_later(
+    place: Place, judge: Judge, database: str, operator_account: OperatorAccount
+) -> None:
+    async with judging(place, judge):
+        by = await asyncio.to_thread(_halted_by_an_edit, place, database, operator_account)
+    assert by == f"admin with contract {place.namespace}/edited"
+
+
+def _halted_by_an_edit(place: Place, database: str, account: OperatorAccount) -> str:
+    """Who halted. In a thread: the webhook answers in the event loop."""
+    plane, namespace = place.plane, place.namespace
+    with running_operator(plane, remedy(), dsn=database, namespace=namespace, account=account):
+        plane.apply(contract("edited"), namespace=namespace)
+        plane.apply(halting("edited", why="second thoughts"), namespace=namespace)
+        wait_until(lambda: halts(database) != [], what="the halt to be in force")
+        ((by,),) = fetch(database, "select by from formulary.halt")
+        return str(by)
 
 
 class _Noting(KubeClient):
