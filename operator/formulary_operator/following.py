@@ -25,6 +25,8 @@ _HALTED_APART_SECONDS = 1.0
 """However many runs there are: each look is some questions to the API server and the database. For each phase, so that
 runs that wait for a person do not hold up those that are under way."""
 _UNTAKEN_SECONDS = 60.0
+_UNTOLD_SECONDS = 3.0
+"""Between two looks for runs that were denied at once, and get an object so that people see them."""
 _log = structlog.get_logger(__name__)
 
 
@@ -46,6 +48,7 @@ class Following:
         self._metrics = metrics
         self._namespaces = frozenset(namespaces)
         self._looked: dict[str, float] = {}
+        self._looked_for_denied = float("-inf")
         self._hurried = asyncio.Event()
 
     def look_at(self, run: Invocation) -> None:
@@ -89,6 +92,11 @@ class Following:
                 await self._refuse_unwatched(run)
                 continue
             self._looked[run.id] = self._look(run, last=known.get(run.id), alike=counted[run.phase])
+        if time.monotonic() - self._looked_for_denied > _UNTOLD_SECONDS:
+            self._looked_for_denied = time.monotonic()
+            for denied in await self._runs.untold():
+                if not self._namespaces or denied.namespace in self._namespaces:
+                    self.look_at(denied)
 
     def _look(self, run: ActiveRun, *, last: float | None, alike: int) -> float:
         """Queue a run whose time has come; when it was queued last."""

@@ -55,6 +55,7 @@ class InvocationReconciler:
             document = None
         waiting = await self._without_former(document, namespace=namespace, name=name)
         if document is None:
+            waiting += await self._runs.untold(namespace=namespace, name=name)
             return await self._without_object(waiting)
         run = await self._run_of(document)
         if run is None:
@@ -77,7 +78,7 @@ class InvocationReconciler:
         return left
 
     async def _without_object(self, waiting: list[Invocation]) -> str:
-        """Give a new run of the server its object."""
+        """Give a run of the server its object: a new one, or one that was denied at once."""
         outcome = "Gone"
         for run in waiting:
             document = await self._create(run)
@@ -91,6 +92,10 @@ class InvocationReconciler:
         except KubernetesRefused as error:
             if error.status == 409:
                 raise  # one of this name was made just now, or is about to go: the next look tells
+            if run.phase.is_final:
+                _log.warning("denied_run_not_recorded", invocation=run.id, namespace=run.namespace, reason=str(error))
+                await self._runs.note_no_object(run.id)
+                return None
             missing = error.status == 404 and error.about == run.namespace
             reason = Reason.NAMESPACE_NOT_FOUND if missing else Reason.START_FAILED
             problem = f"there is no namespace {run.namespace}" if missing else str(error)
@@ -127,10 +132,10 @@ class InvocationReconciler:
         return now.phase.value
 
     async def _step(self, run: Invocation, document: Json) -> Invocation:
-        if run.phase.is_final:
-            return run
         if not run.object_uid:
             await self._runs.note_object(run.id, uid=document["metadata"]["uid"])
+        if run.phase.is_final:
+            return run
         if run.phase is not Phase.RUNNING:
             run = await self._runs.begin(run.id, content=self._execution.content(run)) or run
         if run.phase is not Phase.RUNNING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.invocation import id_of_request
-from formulary_operator.api.names import APPROVALS, CONTRACTS, Resource
+from formulary_catalog.domain.invocation import Phase, Reason, id_of_request
+from formulary_operator.api.names import APPROVALS, CONTRACTS, EVENTS, Resource
 from formulary_operator.judging import Judge
 from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
@@ -105,6 +105,28 @@ def test_a_contract_denies_and_the_run_says_which_rule_and_why(
     assert (rule["id"], rule["contract"]) == ("only", f"{ns}/freeze")
     cluster.kubectl("delete", "gcon", "freeze", f"--namespace={ns}")
     wait_until(lambda: fetch(dsn, STORED, ns, "freeze") == [], what="the rules to end")
+
+
+def test_a_run_that_the_server_was_asked_for_and_denied_at_once_can_be_seen_in_the_cluster(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    cluster.apply(on_the_governed("seen", effect="DENY", rationale="books are closed"), namespace=ns)
+    await_condition(cluster, CONTRACTS, "seen", "Ready", "InForce", namespace=ns)
+    denied = submit(dsn, server_request(manifest=remedy("governed"), namespace=ns))
+    another = submit(dsn, server_request(manifest=remedy("governed"), namespace=ns, key="again"))
+    assert (denied.phase, denied.reason) == (Phase.FAILED, Reason.DENIED)
+    for run in (denied, another):
+        told = await_phase(cluster, run.object_name, "Failed", namespace=ns)
+        assert told["reason"] == "Denied"
+        assert "books are closed" in told["message"]
+        assert "executionRef" not in told
+    events = [each for each in objects(cluster, EVENTS, namespace=ns) if each["reason"] == "Denied"]
+    assert denied.object_name in {each["involvedObject"]["name"] for each in events}
+    cluster.kubectl("delete", "wfi", denied.object_name, f"--namespace={ns}")
+    told_of = "select object_uid <> '' from formulary.invocation where id = $1"
+    assert fetch(dsn, told_of, denied.id) == [(True,)]  # so that it is not made again
+    cluster.kubectl("delete", "gcon", "seen", f"--namespace={ns}")
+    wait_until(lambda: fetch(dsn, STORED, ns, "seen") == [], what="the rules to end")
 
 
 def test_an_invalid_edit_keeps_the_last_good_rules_in_force_and_says_so(

@@ -24,6 +24,8 @@ from formulary_catalog.store.invocations import (
 from formulary_catalog.store.starting import present_of
 
 _OPERATOR = "formulary-operator"
+_UNTOLD_AT_ONCE = 50
+_NO_OBJECT = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +89,28 @@ class RunWriter:
             rows = await connection.fetch(
                 f"select {COLUMNS} from invocation "
                 f"where namespace = $1 and object_name = $2 and {ACTIVE} order by created_at desc",
+                namespace,
+                name,
+            )
+            return [invocation_of(row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def untold(self, *, namespace: str = "", name: str = "") -> list[Invocation]:
+        """The runs of the last hour that were denied as soon as the server was asked for them, and have no object yet.
+
+        With a name, those whose object would have it.
+        """
+
+        async def read(connection: Connection) -> list[Invocation]:
+            rows = await connection.fetch(
+                f"""
+                select {COLUMNS} from invocation
+                where source = 'server' and phase = 'Failed' and reason = 'Denied' and object_uid = ''
+                  and created_at > clock_timestamp() - interval '1 hour'
+                  and ($2 = '' or namespace = $1 and object_name = $2)
+                order by created_at limit {_UNTOLD_AT_ONCE}
+                """,
                 namespace,
                 name,
             )
@@ -198,6 +222,10 @@ class RunWriter:
         await self._database.execute(
             "update invocation set object_uid = $2 where id = $1 and object_uid <> $2", invocation_id, uid
         )
+
+    async def note_no_object(self, invocation_id: str) -> None:
+        """Note that a denied run can have no object."""
+        await self.note_object(invocation_id, uid=_NO_OBJECT)
 
     async def note_reference(self, invocation_id: str, *, reference: Mapping[str, Any]) -> None:
         """Note what runs it: apiVersion, kind, name and uid of a Job or the like."""

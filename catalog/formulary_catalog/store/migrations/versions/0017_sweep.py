@@ -1,4 +1,4 @@
-"""What a sweep of an operator refused to remove, until somebody allows it or it is there again."""
+"""What a sweep of an operator refused to remove, until somebody allows it; an index of denied runs to tell of."""
 
 from alembic import op
 
@@ -13,6 +13,10 @@ STATEMENTS = [
     )
     """,
     "grant select, insert, update, delete on formulary.sweep_refusal to formulary_writer",
+    """
+    create index invocation_untold on formulary.invocation (created_at)
+    where source = 'server' and phase = 'Failed' and reason = 'Denied' and object_uid = ''
+    """,
 ]
 
 
