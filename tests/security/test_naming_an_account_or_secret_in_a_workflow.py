@@ -117,6 +117,19 @@ def test_without_a_named_account_a_run_has_no_token(cluster: Cluster, dsn: str, 
     assert job(cluster, asked.id, namespace=ns)["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
+def test_who_may_run_nothing_gets_nothing_run_by_writing_a_workflow(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    asked = server_request("written", namespace=ns)
+    author = json.dumps({"username": "system:serviceaccount:people:mallory", "groups": ["system:authenticated"]})
+    written = "insert into formulary.workflow_author (namespace, version_id, identity) values ($1, $2, $3::jsonb)"
+    fetch(dsn, written, ns, asked.version_id, author)
+    told = await_phase(cluster, submit(dsn, asked).id, "Failed", namespace=ns)
+    fetch(dsn, "delete from formulary.workflow_author where version_id = $1", asked.version_id)
+    assert told["reason"] == "NotPermitted"
+    assert "people:mallory, who wrote workflow" in told["message"]
+
+
 def test_nothing_is_run_in_the_namespace_of_the_product(
     cluster: Cluster, dsn: str, namespace: str, operator_account: OperatorAccount
 ) -> None:
@@ -141,16 +154,3 @@ def test_where_the_operator_has_no_rights_the_next_step_is_told(
         told = await_phase(cluster, asked.id, "Failed", namespace=namespace)
     assert told["reason"] == "NamespaceNotOptedIn"
     assert "execution.namespaces" in told["message"]
-
-
-def test_who_may_run_nothing_gets_nothing_run_by_writing_a_workflow(
-    cluster: Cluster, dsn: str, ns: str, running: Daemon
-) -> None:
-    asked = server_request("written", namespace=ns)
-    author = json.dumps({"username": "system:serviceaccount:people:mallory", "groups": ["system:authenticated"]})
-    written = "insert into formulary.workflow_author (namespace, version_id, identity) values ($1, $2, $3::jsonb)"
-    fetch(dsn, written, ns, asked.version_id, author)
-    told = await_phase(cluster, submit(dsn, asked).id, "Failed", namespace=ns)
-    fetch(dsn, "delete from formulary.workflow_author where version_id = $1", asked.version_id)
-    assert told["reason"] == "NotPermitted"
-    assert "people:mallory, who wrote workflow" in told["message"]
