@@ -38,8 +38,7 @@ class Catalog:
         self.asked.append(f"{username} created {resource} {namespace}/{name} {uid}")
 
     async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
-        if self.problem is not None:
-            raise self.problem
+        """Asked for versions alone, it has nothing to say."""
 
 
 @pytest.fixture
