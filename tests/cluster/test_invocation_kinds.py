@@ -78,7 +78,7 @@ def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
     document = invocation("one", workflow="shop/restart", requester="jane", target={"kind": "Pod", "name": "cart-1"})
     document["spec"]["workflowRef"]["version"] = "1.4.0"
     cluster.apply(document, namespace=namespace)
-    set_status(cluster, INVOCATIONS, "one", namespace=namespace, status=RUN_STATUS)
+    set_status(cluster, INVOCATIONS, "one", namespace=namespace, status={**RUN_STATUS, "requester": "jane"})
 
     shown = table(cluster, "wfi", namespace=namespace)
     assert shown.pop("STARTED")
