@@ -44,10 +44,15 @@ REMEDY = remedy(
     dependencies={"secrets": [{"name": "shop-keys"}], "configMaps": [{"name": "shop-config"}]},
 )
 
+PLAIN = remedy("plain")
+"""One that needs nothing that its owner would have to release."""
+
 
 @pytest.fixture(scope="module")
 def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
-    with running_operator(cluster, REMEDY, dsn=dsn, namespace=shared_namespace, account=operator_account) as daemon:
+    with running_operator(
+        cluster, REMEDY, PLAIN, dsn=dsn, namespace=shared_namespace, account=operator_account
+    ) as daemon:
         yield daemon
 
 
@@ -87,9 +92,10 @@ def test_a_changed_spec_changes_neither_what_is_shown_nor_what_runs(
     control_plane: ControlPlane, shared_namespace: str, running: Daemon
 ) -> None:
     cluster, ns = control_plane, shared_namespace
-    ask(cluster, "swapped", namespace=ns, environment="production", requester="alice")
+    plain = {"workflowId": "plain"}
+    ask(cluster, "swapped", namespace=ns, environment="production", requester="alice", workflowRef=plain)
     told = await_phase(cluster, "swapped", "AwaitingApproval", namespace=ns)
-    other = {"spec": {"workflowRef": {"workflowId": "restart", "snapshot": {"bundle": SAFE}}, "input": {"REPLICAS": 1}}}
+    other = {"spec": {"workflowRef": {**plain, "snapshot": {"bundle": SAFE}}, "input": {"REPLICAS": 1}}}
     patch = f"--patch={json.dumps(other)}"
     cluster.kubectl("patch", INVOCATIONS.plural, "swapped", f"--namespace={ns}", "--type=merge", patch)
     wrong = approval("wrong", run=told["invocationId"])
