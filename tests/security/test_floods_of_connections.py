@@ -1,5 +1,6 @@
 """An attacker without a token who sends heads without end, or holds connections open for nothing."""
 
+import asyncio
 import contextlib
 import resource
 import socket
@@ -12,6 +13,9 @@ import httpx
 import psutil
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from formulary_operator.certificates import ServingCertificate, directory
 from formulary_operator.issuing import issue
@@ -182,16 +186,55 @@ def test_a_server_without_files_answers_probes_and_writes_no_flood_of_logs(dsn: 
 
 
 async def test_clients_of_the_webhook_that_never_begin_tls_keep_nobody_out(tmp_path: Path) -> None:
-    pair = issue(["localhost"], now=datetime.now(UTC))
-    (tmp_path / "tls.crt").write_bytes(pair.certificate)
-    (tmp_path / "tls.key").write_bytes(pair.key)
-    certificate = ServingCertificate(directory(tmp_path))
-    await certificate.load()
-    trusting = ssl.create_default_context(cadata=pair.authority.decode())
+    context, trusting = await _tls(tmp_path)
     few = gate(max_connections=32, max_connections_per_address=8)
-    async with served(Starlette(), host="127.0.0.1", port=0, gate=few, tls=certificate.context) as port:
+    async with served(Starlette(), host="127.0.0.1", port=0, gate=few, tls=context) as port:
         with contextlib.ExitStack() as stack:
             for _ in range(100):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port)))
             async with httpx.AsyncClient(verify=trusting) as http:
                 assert (await http.get(f"https://localhost:{port}/nothing")).status_code == 404
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_probes_are_answered_while_every_connection_is_worked_on(tmp_path: Path, scheme: str) -> None:
+    context, trusting = await _tls(tmp_path)
+    everywhere, enough = asyncio.Barrier(9), asyncio.Event()
+
+    async def wait(_: Request) -> Response:
+        await everywhere.wait()
+        await enough.wait()
+        return PlainTextResponse("done")
+
+    async def ok(_: Request) -> Response:
+        return PlainTextResponse("ok")
+
+    app = Starlette(routes=[Route("/wait", wait), Route("/healthz", ok), Route("/other", ok)])
+    few = gate(max_connections=32, max_connections_per_address=8, probes=frozenset({"/healthz"}))
+    tls = context if scheme == "https" else None
+    async with (
+        served(app, host="127.0.0.1", port=0, gate=few, tls=tls) as port,
+        httpx.AsyncClient(base_url=f"{scheme}://localhost:{port}", verify=trusting, timeout=20) as http,
+    ):
+        working = [asyncio.create_task(http.get("/wait")) for _ in range(8)]
+        async with asyncio.timeout(20):
+            await everywhere.wait()
+        other = await http.get("/other")
+        for _ in range(20):
+            async with httpx.AsyncClient(base_url=http.base_url, verify=trusting, timeout=20) as kubelet:
+                assert (await kubelet.get("/healthz")).text == "ok"
+        enough.set()
+        answers = [await each for each in working]
+
+    assert (other.status_code, other.headers["Retry-After"]) == (503, "1")
+    assert [answer.text for answer in answers] == ["done"] * 8
+
+
+async def _tls(directory_of_pair: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """What a server of `localhost` needs, and what its clients trust."""
+    pair = issue(["localhost"], now=datetime.now(UTC))
+    (directory_of_pair / "tls.crt").write_bytes(pair.certificate)
+    (directory_of_pair / "tls.key").write_bytes(pair.key)
+    certificate = ServingCertificate(directory(directory_of_pair))
+    await certificate.load()
+    return certificate.context, ssl.create_default_context(cadata=pair.authority.decode())

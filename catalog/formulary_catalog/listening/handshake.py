@@ -30,11 +30,11 @@ class Handshake(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
         self.due = self._gate.now + self._gate.settings.request_seconds
-        if self._gate.enter(self) is Place.FULL:
+        if self._gate.enter(self) is Place.NONE:
+            transport.abort()
+        else:
             transport.pause_reading()
             self._agreeing = asyncio.create_task(self._agree(transport))
-        else:
-            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """What the client sent together with its last word of the handshake."""
