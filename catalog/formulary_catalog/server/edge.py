@@ -75,10 +75,6 @@ class Edge:
 
     async def _call(self, scope: Scope, receive: Receive, send: Send, *, caller: str) -> None:
         path = scope["path"]
-        # The SDK looks at it for MCP.
-        if scope["method"] == "POST" and path != MCP_PATH and not _is_json(scope):
-            await _not_json(path)(scope, receive, send)
-            return
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 body = await _read_body(receive)
@@ -130,21 +126,6 @@ class Edge:
         if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
             return _too_large(path)
         return None
-
-
-def _is_json(scope: Scope) -> bool:
-    """Nothing else is taken: what a page of another site may send without being asked about first is never JSON."""
-    content_type = Headers(scope=scope).get("content-type", "")
-    return content_type.partition(";")[0].strip().casefold() == "application/json"
-
-
-def _not_json(path: str) -> JSONResponse:
-    return error_reply(
-        path=path,
-        status=415,
-        code=_INPUT_INVALID,
-        message="the body must be JSON; send it with the header `Content-Type: application/json`",
-    )
 
 
 async def _read_body(receive: Receive) -> bytes | None:

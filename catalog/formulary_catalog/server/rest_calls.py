@@ -36,6 +36,8 @@ class Guarded(APIRoute):
         handler = super().get_route_handler()
 
         async def guarded(request: Request) -> Response:
+            if (refusal := unless_json(request)) is not None:
+                return refusal
             try:
                 response = await within_deadline(handler(request), seconds=self.seconds)
             except Exception as error:
@@ -46,6 +48,22 @@ class Guarded(APIRoute):
             return response
 
         return guarded
+
+
+def unless_json(request: Request) -> Response | None:
+    """The refusal of a POST that is not said to be JSON, as the SDK does it for MCP.
+
+    What a page of another site may send without being asked about first is never JSON.
+    """
+    content_type = request.headers.get("content-type", "")
+    if request.method != "POST" or content_type.partition(";")[0].strip().casefold() == "application/json":
+        return None
+    return error_reply(
+        path=request.url.path,
+        status=415,
+        code=InvalidInput.rpc_code,
+        message="the body must be JSON; send it with the header `Content-Type: application/json`",
+    )
 
 
 async def checked_call(

@@ -18,7 +18,7 @@ from formulary_catalog.server.invocation_tools import INVOKE_TOOL, STATUS_TOOL, 
 from formulary_catalog.server.json_text import shown
 from formulary_catalog.server.parameters import APPROVAL, INVOCATION
 from formulary_catalog.server.replies import INVOKE_PATH
-from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, services_of
+from formulary_catalog.server.rest_calls import Guarded, answered, checked_call, object_body, services_of, unless_json
 from formulary_catalog.server.rest_invocation_schema import (
     APPROVAL_OPERATION,
     INVOKE_OPERATION,
@@ -65,6 +65,8 @@ rpc_router = APIRouter(tags=["invocations"])
 )
 async def invoke(request: Request) -> Response:
     """Ask for a run by JSON-RPC: waits for it up to 30 s, or answers at once where `timeoutMs` is above that."""
+    if (refusal := unless_json(request)) is not None:
+        return refusal
     rpc_id, outcome = None, "refused"
     try:
         call = read_call(await request.body(), methods=METHODS)
