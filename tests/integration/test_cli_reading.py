@@ -259,6 +259,7 @@ async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
         "row security",
         "catalog",
         "vectors",
+        "trail",
         "server",
     ]
 
