@@ -92,6 +92,29 @@ async def test_a_directory_without_manifests_does_not_pass(tmp_path: Path) -> No
     assert "no manifests found" in done.out
 
 
-async def test_the_starter_catalog_is_valid_without_a_warning(starter_catalog: Path) -> None:
+async def test_images_without_a_digest_are_pointed_out(tmp_path: Path) -> None:
+    digest = "sha256:" + "0" * 64
+    executions = {
+        "tagged": {"bundle": "r.example/a:1"},
+        "configured": {"engineConfig": {"image": "r.example/b:1"}},
+        "pinned": {"bundle": f"r.example/c@{digest}", "engineConfig": {"image": f"r.example/c:1@{digest}"}},
+        "pinned-beside": {"bundle": "r.example/d:1", "bundleDigest": digest},
+        "without-image": {"engine": "ansible", "engineConfig": ["image"]},
+    }
+    for name, execution in executions.items():
+        (tmp_path / f"{name}.yaml").write_text(text(workflow(name, execution=execution)))
+
+    done = await formulary("validate", str(tmp_path), "--json")
+
+    files = {Path(file["file"]).stem: " ".join(file["warnings"]) for file in json.loads(done.out)["files"]}
+    assert done.code == 0
+    assert {name for name, warnings in files.items() if "no digest" in warnings} == {"tagged", "configured"}
+    assert "spec.execution.bundle: 'r.example/a:1'" in files["tagged"]
+    assert "spec.execution.engineConfig.image: 'r.example/b:1'" in files["configured"]
+
+
+async def test_the_starter_catalog_is_valid_and_nothing_but_its_image_is_pointed_out(starter_catalog: Path) -> None:
     done = await formulary("validate", str(starter_catalog))
-    assert (done.code, done.out.splitlines()[-1]) == (0, "51 valid, 0 invalid, 0 warnings")
+    warnings = [line for line in done.out.splitlines() if "warning: " in line]
+    assert (done.code, done.out.splitlines()[-1][:21]) == (0, "51 valid, 0 invalid, ")
+    assert [line for line in warnings if "no digest" not in line] == []

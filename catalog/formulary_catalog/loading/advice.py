@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.workflow import Model
+from formulary_catalog.domain.workflow import Execution, Model
 
 _ALIKE = 0.8
 """From this likeness on, of 1, an unknown field is taken for a known one that was misspelt."""
@@ -22,7 +22,17 @@ def advice(entry: CatalogEntry) -> list[str]:
     assigned = {name for groups in _ASSIGNED.findall(commands) for name in groups if name}
     undeclared = dict.fromkeys(name for name in _USED.findall(commands) if name not in declared | assigned)
     found += [f"spec.steps: a command uses ${{{name}}}, which spec.parameters does not declare" for name in undeclared]
-    return found + list(_misspelt(spec, path="spec"))
+    return found + list(_unpinned(spec.execution)) + list(_misspelt(spec, path="spec"))
+
+
+def _unpinned(execution: Execution) -> Iterator[str]:
+    """Images that are named by a tag: whoever may push to the registry changes what runs."""
+    config = execution.engine_config if isinstance(execution.engine_config, dict) else {}
+    images = {"bundle": execution.bundle, "engineConfig.image": config.get("image")}
+    for field, image in images.items():
+        pinned = field == "bundle" and execution.bundle_digest
+        if isinstance(image, str) and image and "@sha256:" not in image and not pinned:
+            yield f"spec.execution.{field}: {image!r} has no digest, so what runs can change; pin it with @sha256:…"
 
 
 def _misspelt(part: Model, *, path: str) -> Iterator[str]:
