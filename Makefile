@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks known-problems calibrate soak dist lock platforms clean
+.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks known-problems calibrate soak dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -85,6 +85,12 @@ soak: setup ## Serve mixed traffic while one thing after another fails, for 30 m
 dist: setup ## Build wheel and source distribution into dist/; the same files give the same bytes
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation
+
+image: ## Build the image from pinned base images: IMAGE=registry.example/formulary:0.1.0
+	$(PYTHON) scripts/image.py build $(IMAGE)
+
+base-images: ## Read the digests of the base images and write requirements/images.json
+	$(PYTHON) scripts/image.py lock
 
 lock: ## Resolve the dependencies and write requirements/*.txt; UPGRADE=1 takes newer versions
 	$(PYTHON) scripts/lock.py $(if $(UPGRADE),--upgrade)

@@ -25,6 +25,8 @@ PROJECT = ROOT / "pyproject.toml"
 _TORCH_REQUIRES = "filelock fsspec jinja2 networkx setuptools>=77.0.3 sympy>=1.13.3 typing-extensions>=4.10".split()
 # What making the bundled model needs beside numpy (`bundled_model.py`).
 _MODEL_REQUIRES = "safetensors>=0.6,<1"
+# What lists the packages of the image (the Dockerfile).
+_BILL_OF_MATERIALS = "cyclonedx-bom>=7,<8"
 _WITHOUT_TORCH = "torch ; sys_platform == 'none'"
 
 
@@ -47,6 +49,8 @@ def main() -> None:
         extras = ["--extra=dev", "--extra=sentence-transformers", "--overrides", str(without_torch)]
         extras += ["--no-emit-package=torch", *_within("run.txt", "build.txt")]
         _compile(uv, "dev.txt", [PROJECT, beside_torch, REQUIREMENTS / "build.txt"], *extras, *upgrade)
+        bill = _written(Path(scratch, "sbom.in"), [_BILL_OF_MATERIALS])
+        _compile(uv, "sbom.txt", [bill], *_within("dev.txt"), *upgrade)
         # What these require is in dev.txt, except torch.
         _compile(uv, "training.txt", [], "--group=training", "--no-deps", *_within("dev.txt"), *upgrade)
 

