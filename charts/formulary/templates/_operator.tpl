@@ -33,6 +33,14 @@
     - name: FORMULARY_TRUSTED_AUTHORS
       value: system:serviceaccount:{{ include "formulary.namespace" . }}:{{ $name }}-starter
     {{- end }}
+    - name: FORMULARY_RUNS_NAMESPACE
+      value: {{ .Values.execution.runsNamespace | quote }}
+    - name: FORMULARY_ALLOWED_IMAGES
+      value: {{ .Values.execution.allowedImages | join "," | quote }}
+    - name: FORMULARY_REQUIRE_DIGESTS
+      value: {{ .Values.execution.requireDigests | quote }}
+    - name: FORMULARY_TEKTON_BUNDLES
+      value: {{ .Values.execution.tektonBundles | quote }}
     - name: FORMULARY_RELEASE_NAMESPACE
       value: {{ include "formulary.namespace" . | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS

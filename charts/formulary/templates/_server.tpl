@@ -33,6 +33,10 @@
       value: {{ .Values.execution.limits.concurrent | int64 | quote }}
     - name: FORMULARY_MAX_TIMEOUT_MS
       value: {{ .Values.execution.limits.timeoutMs | int64 | quote }}
+    - name: FORMULARY_RUNS_NAMESPACE
+      value: {{ .Values.execution.runsNamespace | quote }}
+    - name: FORMULARY_TEKTON_BUNDLES
+      value: {{ .Values.execution.tektonBundles | quote }}
     {{- if .Values.server.tls.enabled }}
     - name: FORMULARY_TLS_DIR
       value: /etc/formulary/tls

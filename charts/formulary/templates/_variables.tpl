@@ -14,6 +14,8 @@ server:
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
+  FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
+  FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
@@ -43,6 +45,10 @@ operator:
   FORMULARY_AUDIT_PUBLISHED: audit.published
   FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret
   FORMULARY_RELEASE_NAMESPACE: null
+  FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
+  FORMULARY_ALLOWED_IMAGES: execution.allowedImages
+  FORMULARY_REQUIRE_DIGESTS: execution.requireDigests
+  FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_TRUSTED_AUTHORS: starterCatalog.enabled
   FORMULARY_HEALTH_HOST: null
   FORMULARY_HEALTH_PORT: null
