@@ -83,9 +83,9 @@ def lift(cluster: Cluster, dsn: str, ns: str, name: str) -> None:
 def test_a_contract_ends_what_runs_within_ten_seconds_and_nothing_resumes_when_it_is_lifted(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "underway", namespace=ns)
+    ask(cluster, "underway", namespace=ns, dsn=dsn)
     await_phase(cluster, "underway", "Running", namespace=ns)
-    ask(cluster, "unapproved", namespace=ns, environment="production")
+    ask(cluster, "unapproved", namespace=ns, dsn=dsn, environment="production")
     await_phase(cluster, "unapproved", "AwaitingApproval", namespace=ns)
     run_id = run_object(cluster, "underway", namespace=ns)["status"]["invocationId"]
     wait_until(lambda: bool(job(cluster, run_id, namespace=ns)), what="the Job to be there")
@@ -101,11 +101,11 @@ def test_a_contract_ends_what_runs_within_ten_seconds_and_nothing_resumes_when_i
     assert condition(stop)["reason"] == "Halting"
     assert running.metric("formulary_halts", scope="everywhere") == 1
 
-    ask(cluster, "during", namespace=ns)
+    ask(cluster, "during", namespace=ns, dsn=dsn)
     await_phase(cluster, "during", "Halted", namespace=ns)
     lift(cluster, dsn, ns, "stop")
     cluster.apply(approval("too-late", run=waiting["invocationId"]), namespace=ns)
-    ask(cluster, "afterwards", namespace=ns)
+    ask(cluster, "afterwards", namespace=ns, dsn=dsn)
     await_phase(cluster, "afterwards", "Running", namespace=ns)
     for name in ("underway", "unapproved", "during"):
         assert run_object(cluster, name, namespace=ns)["status"]["phase"] == "Halted"
@@ -118,7 +118,7 @@ def test_a_contract_ends_what_runs_within_ten_seconds_and_nothing_resumes_when_i
 def test_the_trail_says_who_halted_why_and_when_and_what_was_ended(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "recorded", namespace=ns)
+    ask(cluster, "recorded", namespace=ns, dsn=dsn)
     await_phase(cluster, "recorded", "Running", namespace=ns)
     said = formulary_now("halt", "--reason", "smoke in the rack", "--json", FORMULARY_DATABASE_URL=dsn)
     assert said.code == 0, said.err
@@ -140,7 +140,7 @@ def test_the_trail_says_who_halted_why_and_when_and_what_was_ended(
 def test_a_halt_of_one_namespace_leaves_the_others_alone(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     said = formulary_now("halt", "--reason", "not here", "--namespace", "elsewhere", FORMULARY_DATABASE_URL=dsn)
     assert said.code == 0, said.err
-    ask(cluster, "unhalted", namespace=ns)
+    ask(cluster, "unhalted", namespace=ns, dsn=dsn)
     await_phase(cluster, "unhalted", "Running", namespace=ns)
     cluster.kubectl("delete", "wfi", "unhalted", f"--namespace={ns}")
     assert formulary_now("resume", FORMULARY_DATABASE_URL=dsn).code == 1
@@ -150,7 +150,7 @@ def test_a_halt_of_one_namespace_leaves_the_others_alone(cluster: Cluster, dsn: 
 def test_a_halt_that_is_lifted_before_the_operator_looks_ends_the_runs_all_the_same(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
-    ask(cluster, "overlooked", namespace=ns)
+    ask(cluster, "overlooked", namespace=ns, dsn=dsn)
     await_phase(cluster, "overlooked", "Running", namespace=ns)
     running.stop()
     waiting = submit(dsn, server_request("waiting", namespace=ns))
