@@ -21,10 +21,18 @@ _log = structlog.get_logger(__name__)
 
 
 class ServingCertificate:
-    """One TLS context for as long as the server runs; connections that are made later get the newest certificate."""
+    """One TLS context for as long as the server runs; connections that are made later get the newest certificate.
 
-    def __init__(self, source: Source, *, seconds: float = CHECK_SECONDS) -> None:
+    With `client_authority` it talks only to clients with a certificate that one of its authorities signed.
+
+    Raises:
+        StartupError: that file holds no such certificates.
+    """
+
+    def __init__(self, source: Source, *, client_authority: Path | None = None, seconds: float = CHECK_SECONDS) -> None:
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        if client_authority is not None:
+            _require_clients_of(client_authority, self.context)
         self._source = source
         self._seconds = seconds
         self._loaded: CertificatePair | None = None
@@ -75,6 +83,17 @@ def directory(path: Path) -> Source:
             ) from error
 
     return read
+
+
+def _require_clients_of(authority: Path, context: ssl.SSLContext) -> None:
+    try:
+        context.load_verify_locations(cafile=authority)
+    except (OSError, ssl.SSLError) as error:
+        raise StartupError(
+            f"FORMULARY_WEBHOOK_CLIENT_CA_FILE is {str(authority)!r}, which holds no certificates in PEM form that can "
+            "be read; name the authority that signed the client certificate of the API server"
+        ) from error
+    context.verify_mode = ssl.CERT_REQUIRED
 
 
 def _read(path: Path) -> CertificatePair:

@@ -121,7 +121,7 @@ async def _webhook(
         host=settings.webhook_host,
         port=settings.webhook_port,
         gate=Gate(settings, server="webhook", metrics=metrics.connections),
-        certificate=ServingCertificate(source),
+        certificate=ServingCertificate(source, client_authority=settings.webhook_client_ca_file),
         judge=Judge(
             check=CatalogWriter(database).check,
             records=AdmissionRecords(database),

@@ -137,6 +137,11 @@ class OperatorSettings(ConnectionSettings):
     webhook_cert_dir: Path | None = Field(
         default=None, description="Directory with `tls.crt` and `tls.key`; empty: a self-signed certificate."
     )
+    webhook_client_ca_file: Path | None = Field(
+        default=None,
+        description="Certificates (PEM) of the authority that signs the API server's client certificate; nobody else "
+        "is answered then. Unset: whoever reaches the port is.",
+    )
     webhook_secret: str = Field(
         default="formulary-webhook", description="Secret that holds the self-signed certificate."
     )

@@ -59,6 +59,7 @@ operator:
   FORMULARY_OPERATOR_USER: null
   FORMULARY_WEBHOOK_PORT: webhook.enabled
   FORMULARY_WEBHOOK_CERT_DIR: webhook.certificates
+  FORMULARY_WEBHOOK_CLIENT_CA_FILE: null
   FORMULARY_WEBHOOK_SECRET: webhook.certificates
   FORMULARY_WEBHOOK_SERVICE: webhook.certificates
   FORMULARY_WEBHOOK_CONFIGURATION: webhook.certificates
