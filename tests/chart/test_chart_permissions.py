@@ -30,6 +30,7 @@ RUNS = {
     ("batch", "jobs", (), RUN),
     ("", "pods", (), ("list",)),
 }
+ASKING = {("authorization.k8s.io", "subjectaccessreviews", (), ("create",))}
 OTHER_ENGINES = {("tekton.dev", "pipelineruns", (), RUN), ("argoproj.io", "workflows", (), RUN)}
 SERVER = {
     ("authentication.k8s.io", "tokenreviews", (), ("create",)),
@@ -70,7 +71,7 @@ def granted(objects: list[charts.Object]) -> dict[tuple[str, str], set[tuple[Any
 def test_by_default_the_operator_watches_everywhere_and_the_server_only_asks() -> None:
     assert granted(charts.render(CI["external"])) == {
         ("formulary-server", ""): SERVER,
-        ("formulary-operator", ""): OPERATOR,
+        ("formulary-operator", ""): OPERATOR | ASKING,
         ("formulary-operator", "formulary"): LEASE,
         ("formulary-operator", "formulary-runs"): RUNS,
     }
@@ -87,7 +88,7 @@ def test_each_namespace_that_lets_it_gives_the_operator_what_runs_need_and_no_ot
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 
-    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | RUNS
+    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | ASKING | RUNS
     assert "WARNING" in _notes(values)
     assert "WARNING" not in _notes(charts.EXTERNAL)
 
@@ -111,6 +112,7 @@ def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
     }
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER,
+        ("default", ""): ASKING,
         ("default", "catalog"): OPERATOR,
         ("default", "payments"): OPERATOR | RUNS | OTHER_ENGINES,
         ("default", "catalog-runs"): OPERATOR | RUNS | OTHER_ENGINES,

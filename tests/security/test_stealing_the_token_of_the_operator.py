@@ -14,7 +14,7 @@ import yaml
 
 from support import charts
 from support.cluster import OperatorAccount
-from support.cluster_runs import ask, await_phase, created_jobs, remedy, running_operator
+from support.cluster_runs import await_phase, created_jobs, remedy, running_operator, server_request, submit
 from support.control_plane import Cluster, ControlPlane, KubectlFailed
 from support.releases import Release
 
@@ -130,9 +130,9 @@ def test_a_run_that_is_asked_for_where_nobody_let_it_fails_and_says_who_can_let_
 ) -> None:
     settings = {"lease_namespace": stolen.release.namespace, "lease_name": "formulary-operator"}
     with running_operator(stolen.cluster, remedy(), dsn=dsn, namespace=namespace, account=stolen.account, **settings):
-        ask(stolen.cluster, "bystander", namespace=namespace)
+        asked = submit(dsn, server_request("bystander", namespace=namespace))
 
-        status = await_phase(stolen.cluster, "bystander", "Failed", namespace=namespace)
+        status = await_phase(stolen.cluster, asked.id, "Failed", namespace=namespace)
 
     assert "its admin can let the operator in" in status["message"]
     assert created_jobs(control_plane.requests(user=stolen.account.user), namespace=namespace) == []

@@ -92,6 +92,13 @@ rules:
   verbs: [patch]
 {{- end -}}
 
+{{/* What the operator asks before a run: what author and requester may do. No RoleBinding can give this right. */}}
+{{- define "formulary.askingRules" -}}
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end -}}
+
 {{/*
 What the operator does to run something, in the namespaces that let it. Jobs and the like it makes by name and never
 changes. What a run names is read for its label only; whoever may create Jobs could mount it anyhow.
@@ -100,9 +107,6 @@ changes. What a run names is read for its label only; whoever may create Jobs co
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create, get]
-- apiGroups: [authorization.k8s.io]
-  resources: [subjectaccessreviews]
-  verbs: [create]
 - apiGroups: [""]
   resources: [configmaps, serviceaccounts]
   verbs: [get]
