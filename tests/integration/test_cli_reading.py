@@ -258,6 +258,7 @@ async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
         "schema",
         "row security",
         "catalog",
+        "runs",
         "vectors",
         "trail",
         "server",

@@ -8,6 +8,7 @@ from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.governance.facts import run_facts
+from formulary_catalog.domain.input_keys import InputKeys
 from formulary_catalog.domain.invocation import (
     Invocation,
     NewInvocation,
@@ -156,13 +157,14 @@ def server_request(
     )
 
 
-def submit(dsn: str, new: NewInvocation) -> Invocation:
+def submit(dsn: str, new: NewInvocation, *, keys: InputKeys = KEYS) -> Invocation:
     """Keep a request as the server does; the shared namespace is that of the run."""
 
     async def keep() -> Invocation:
         database = await Database.open(dsn, role=Role.SERVER, deadline=30)
         try:
-            return (await InvocationStore(database, shared_namespace=new.namespace, keys=KEYS).submit(new)).invocation
+            store = InvocationStore(database, shared_namespace=new.namespace, keys=keys)
+            return (await store.submit(new)).invocation
         finally:
             await database.close()
 

@@ -40,7 +40,7 @@ def container(cluster: Cluster, pod: Mapping[str, Any], *, namespace: str, name:
     try:
         mounts = dict(_mounted(cluster, pod, spec, namespace=namespace, home=home))
         environment = dict(_environment(cluster, spec.get("env", []), namespace=namespace, name=name))
-        environment = {variable: mounts.get(value, value) for variable, value in environment.items()}
+        environment = {variable: _here(value, mounts) for variable, value in environment.items()}
         ports = {port["containerPort"]: free_port() for port in spec.get("ports", [])}
         for variable in _LISTENS:
             if variable in environment:
@@ -63,6 +63,12 @@ def running(found: Container, *, probe: int) -> Iterator[Daemon]:
             yield daemon.start()
         finally:
             daemon.stop()
+
+
+def _here(path: str, mounts: Mapping[str, str]) -> str:
+    """Where a mounted directory, or a file in it, is here; any other value as it is."""
+    there = next((mount for mount in mounts if path == mount or path.startswith(f"{mount}/")), None)
+    return path if there is None else mounts[there] + path.removeprefix(there)
 
 
 def _local(text: str, ports: Mapping[int, int]) -> str:
