@@ -130,14 +130,14 @@ def test_what_was_deleted_while_nobody_watched_is_cancelled(
 
 
 def test_an_object_that_was_deleted_and_made_anew_is_another_run(
-    cluster: Cluster, database: str, dsn: str, namespace: str, running: Daemon
+    cluster: Cluster, database: str, namespace: str, running: Daemon
 ) -> None:
-    ask(cluster, "twice", namespace=namespace, dsn=dsn)
+    ask(cluster, "twice", namespace=namespace, dsn=database)
     first = await_phase(cluster, "twice", "Running", namespace=namespace)["invocationId"]
     wait_until(lambda: job(cluster, first, namespace=namespace), what="the Job")
     running.kill()
     cluster.kubectl("delete", "wfi", "twice", f"--namespace={namespace}")
-    ask(cluster, "twice", namespace=namespace, dsn=dsn)
+    ask(cluster, "twice", namespace=namespace, dsn=database)
     running.start()
     until(database, first, "Cancelled")
     second = await_phase(cluster, "twice", "Running", namespace=namespace)["invocationId"]
