@@ -118,13 +118,13 @@ async def test_a_harmless_run_is_waited_for_and_returns_its_output(
     assert answer.finished_at > answer.started_at >= answer.created_at
 
 
-async def test_without_an_incident_it_runs_in_the_namespace_of_the_workflow(
+async def test_without_an_incident_it_runs_in_the_namespace_of_runs_without_a_target(
     service: InvocationService, dsn: str
 ) -> None:
     async with playing.operator(dsn):
         answer = await service.invoke(asked(), context=NOWHERE, caller=LOCAL)
 
-    assert answer.namespace == "formulary"
+    assert answer.namespace == "formulary-runs"
     assert answer.trace_id == f"tr_{answer.invocation_id.removeprefix('inv-')}"
     assert (answer.state, "environment is not known" in answer.message) == ("awaiting_approval", True)
 
