@@ -78,13 +78,20 @@ def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
     document = invocation("one", workflow="shop/restart", requester="jane", target={"kind": "Pod", "name": "cart-1"})
     document["spec"]["workflowRef"]["version"] = "1.4.0"
     cluster.apply(document, namespace=namespace)
-    set_status(cluster, INVOCATIONS, "one", namespace=namespace, status={**RUN_STATUS, "requester": "jane"})
+    content = {"images": ["registry.example/restart:1"], "serviceAccount": "restarter", "digest": "sha256:0123"}
+    status = {**RUN_STATUS, "requester": "jane", "content": content}
+    set_status(cluster, INVOCATIONS, "one", namespace=namespace, status=status)
 
     shown = table(cluster, "wfi", namespace=namespace)
     assert shown.pop("STARTED")
     assert shown == {"NAME": "one", "WORKFLOW": "shop/restart", "VERSION": "1.4.0", "PHASE": "Running"}
     wide = table(cluster, "wfi", "--output=wide", namespace=namespace)
     assert (wide["REASON"], wide["TARGET"], wide["REQUESTER"]) == ("Started", "cart-1", "jane")
+    assert (wide["IMAGES"], wide["ACCOUNT"], wide["DIGEST"]) == (
+        '["registry.example/restart:1"]',
+        "restarter",
+        "sha256:0123",
+    )
 
 
 def test_get_shows_whether_rules_are_in_force(cluster: Cluster, namespace: str) -> None:

@@ -97,6 +97,8 @@ def test_a_run_whose_engine_vanishes_ends_when_its_time_is_over(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, tekton: None
 ) -> None:
     execution = {"engine": "tekton", "engineConfig": {"pipelineRef": "restart"}}
+    released = {"name": "default", "labels": {"formulary.dev/runs": "allowed"}}
+    cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": released}, namespace=ns)
     asked = submit(
         dsn, server_request("vanished", namespace=ns, timeout_seconds=5, manifest=remedy(execution=execution))
     )
