@@ -36,11 +36,13 @@ TABLES = (
     "embedding_model",
     "executor",
     "governance_contract",
+    "halt",
     "invocation",
     "invocation_approval",
     "invocation_secret",
     "leadership",
     "request_context",
+    "run_start",
     "sealed_constraints",
     "sweep_refusal",
     "tenant",
@@ -50,6 +52,7 @@ TABLES = (
     "trace_hold",
     "trace_month",
     "word_revision",
+    "workflow_author",
     "workflow_outcome",
     "workflow_search",
     "workflow_version",
@@ -68,9 +71,9 @@ FILLED = {
     "workflow_version",
 }
 SECURED = {"request_context", "sealed_constraints", "trace_event", "trace_head", "workflow_search", "workflow_version"}
-RUNS = {"governance_contract", "invocation", "invocation_approval", "executor", "workflow_outcome"}
+RUNS = {"governance_contract", "halt", "invocation", "invocation_approval", "executor", "workflow_outcome"}
 """What the server reads of runs."""
-RUNS_OF_NAMESPACES = ("governance_contract", "invocation", "invocation_approval")
+RUNS_OF_NAMESPACES = ("governance_contract", "halt", "invocation", "invocation_approval")
 
 
 @pytest.fixture
@@ -264,8 +267,11 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
         """
     )
     names = ("workflow_version", "workflow_search", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
-    # What the webhook noted is for the writer alone.
-    assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | {"admission_record": False}
+    # What the webhook noted, and which runs are being started, is for the writer alone.
+    writers = ("admission_record", "run_start", "workflow_author")
+    assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(
+        writers, False
+    )
 
 
 @pytest.mark.parametrize("role", list(Role))
