@@ -92,7 +92,8 @@ def test_killed_anywhere_twenty_times_it_makes_one_job_for_each_run(
     for invocation_id in asked:
         until(database, invocation_id, "Succeeded")
         await_phase(control_plane, invocation_id, "Succeeded", namespace=namespace)
-    assert Counter(created_jobs(control_plane.requests(), namespace=namespace)) == dict.fromkeys(asked, 1)
+    # At most: where the operator was killed while it waited for the answer, the audit log has an error of the client.
+    assert set(Counter(created_jobs(control_plane.requests(), namespace=namespace)).values()) == {1}
     assert {name.partition("/")[2]: len(uids) for name, uids in jobs.seen.items()} == dict.fromkeys(asked, 1)
     for kill in range(KILLS):
         happened = Counter(kinds(database, f"rr-incident-{kill}"))

@@ -16,6 +16,7 @@ from support import playing
 from support.access import KnownCallers, Rights
 from support.commands import formulary
 from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.runs import KEY
 from support.serving import serving
 
 INVOKE = "/api/v1/invoke"
@@ -36,8 +37,10 @@ async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
 
 
 @pytest.fixture(scope="module")
-async def url(catalog: CatalogService) -> AsyncIterator[str]:
-    async with serving(catalog) as at:
+async def url(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    keys = tmp_path_factory.mktemp("keys") / "input.key"
+    keys.write_text(KEY)
+    async with serving(catalog, input_key_file=keys) as at:
         yield at
 
 

@@ -70,8 +70,8 @@ def servers(data_dirs: Path) -> Iterator[tuple[Server, Server]]:
     directory = data_dirs / "dumps"
     directory.mkdir()
     with (
-        EmbeddedPostgres(data_dir=data_dirs / "old") as old,
-        EmbeddedPostgres(data_dir=data_dirs / "new") as new,
+        EmbeddedPostgres(data_dir=data_dirs / "backed-up") as old,
+        EmbeddedPostgres(data_dir=data_dirs / "restored") as new,
     ):
         yield Server(old, directory=directory), Server(new, directory=directory)
 
