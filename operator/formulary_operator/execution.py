@@ -27,7 +27,7 @@ from formulary_operator.core.execution import (
 )
 from formulary_operator.engines import engine_of
 from formulary_operator.engines.job import JOBS
-from formulary_operator.engines.plan import INVOCATION_LABEL, Engine
+from formulary_operator.engines.plan import INVOCATION_LABEL, Engine, RunPlan
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.permits import NotPermitted, Permits, lacks_rights, not_opted_in
 
@@ -62,6 +62,7 @@ class Execution:
         engines: Collection[str],
         default_image: str,
         default_user: int,
+        argo_strict: bool,
     ) -> None:
         self._client = client
         self._permits = permits
@@ -69,19 +70,13 @@ class Execution:
         self._engines = frozenset(engines)
         self._default_image = default_image
         self._default_user = default_user
+        self._argo_strict = argo_strict
 
     def content(self, run: Invocation) -> Json:
         """What a run would run, as it is rendered now; or `problem`, why it cannot be."""
         try:
             workflow = _workflow(run)
-            plan = plan_of(
-                run,
-                workflow=workflow,
-                owner=None,
-                default_image=self._default_image,
-                default_user=self._default_user,
-                seconds=run.timeout_seconds,
-            )
+            plan = self._plan(run, workflow=workflow, owner=None, seconds=run.timeout_seconds)
             manifest = engine_of(workflow).manifest(plan)
         except (NotInvocable, InvalidManifest, InvalidInput) as error:
             return {"problem": str(error)}
@@ -144,18 +139,31 @@ class Execution:
             )
         return engine
 
-    async def _rehearse(
-        self, run: Invocation, *, workflow: RemediationWorkflow, engine: Engine, owner: Mapping[str, Any]
-    ) -> Invocation:
-        """Have the API server check what would be created."""
-        plan = plan_of(
+    def _plan(
+        self,
+        run: Invocation,
+        *,
+        workflow: RemediationWorkflow,
+        owner: Mapping[str, Any] | None,
+        seconds: float,
+        nonce: str = "",
+    ) -> RunPlan:
+        return plan_of(
             run,
             workflow=workflow,
             owner=owner,
             default_image=self._default_image,
             default_user=self._default_user,
-            seconds=run.timeout_seconds,
+            argo_strict=self._argo_strict,
+            seconds=seconds,
+            nonce=nonce,
         )
+
+    async def _rehearse(
+        self, run: Invocation, *, workflow: RemediationWorkflow, engine: Engine, owner: Mapping[str, Any]
+    ) -> Invocation:
+        """Have the API server check what would be created."""
+        plan = self._plan(run, workflow=workflow, owner=owner, seconds=run.timeout_seconds)
         manifest = engine.manifest(plan)
         await self._permits.require(
             run, workflow=workflow, resource=engine.resource, manifest=manifest, own_secret=plan.secret_name
@@ -237,15 +245,8 @@ class Execution:
                 Reason.START_FAILED,
                 "what would run is not what was decided on, since the operator or its settings changed; ask again",
             )
-        plan = plan_of(
-            run,
-            workflow=workflow,
-            owner=owner,
-            default_image=self._default_image,
-            default_user=self._default_user,
-            seconds=_seconds_left(run),
-            nonce=await self._runs.nonce(run.id),
-        )
+        nonce = await self._runs.nonce(run.id)
+        plan = self._plan(run, workflow=workflow, owner=owner, seconds=_seconds_left(run), nonce=nonce)
         manifest = engine.manifest(plan)
         await self._permits.require(
             run, workflow=workflow, resource=engine.resource, manifest=manifest, own_secret=plan.secret_name

@@ -88,18 +88,17 @@ class Executor:
             strict_keys=settings.strict_custom_labels,
             tekton_bundles=settings.tekton_bundles,
         )
+        permits = Permits(
+            client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer
+        )
         execution = Execution(
             client=client,
             runs=self._runs,
-            permits=Permits(
-                client=client,
-                policy=_policy(settings),
-                admissions=AdmissionRecords(database),
-                authorizer=authorizer,
-            ),
+            permits=permits,
             engines=settings.engines,
             default_image=settings.default_image,
             default_user=settings.run_as_user,
+            argo_strict=settings.argo_strict,
         )
 
         def reporter(resource: Resource) -> Reporter:
@@ -111,6 +110,7 @@ class Executor:
                 runs=self._runs,
                 requests=requests,
                 execution=execution,
+                permits=permits,
                 reporter=reporter(INVOCATIONS),
                 metrics=metrics,
             ).reconcile,
@@ -182,4 +182,5 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         digests=settings.require_digests,
         proven_authors=settings.proven_authors,
         trusted_authors=settings.trusted_authors,
+        argo_approved=settings.argo_strict and not settings.argo_templates,
     )

@@ -18,6 +18,7 @@ from formulary_operator.core.invocation import (
 from formulary_operator.execution import Execution
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.permits import Permits
 from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.requests import Requests
 
@@ -34,6 +35,7 @@ class InvocationReconciler:
         runs: RunWriter,
         requests: Requests,
         execution: Execution,
+        permits: Permits,
         reporter: Reporter,
         metrics: OperatorMetrics,
     ) -> None:
@@ -41,6 +43,7 @@ class InvocationReconciler:
         self._runs = runs
         self._requests = requests
         self._execution = execution
+        self._permits = permits
         self._reporter = reporter
         self._metrics = metrics
 
@@ -137,7 +140,8 @@ class InvocationReconciler:
         if run.phase.is_final:
             return run
         if run.phase is not Phase.RUNNING:
-            run = await self._runs.begin(run.id, content=self._execution.content(run)) or run
+            content, known = self._execution.content(run), self._permits.known(run)
+            run = await self._runs.begin(run.id, content=content, known=known) or run
         if run.phase is not Phase.RUNNING:
             return run
         if run.halted:

@@ -18,6 +18,8 @@ from formulary_operator.core.permitting import (
     why_not_run,
     why_not_used,
 )
+from formulary_operator.engines.argo import ArgoEngine
+from formulary_operator.engines.reading import mapping
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 
 
@@ -59,6 +61,11 @@ class Permits:
             )
             if problem:
                 raise NotPermitted(problem)
+
+    def known(self, run: Invocation) -> dict[str, bool]:
+        """The facts of a run that are known here alone, as `RunFacts` names them."""
+        engine = mapping(run.document, "spec", "execution").get("engine")
+        return {"templated": self._policy.argo_approved and engine == ArgoEngine.name}
 
     async def _require_author(self, run: Invocation, *, resource: Resource) -> None:
         """Who wrote the workflow could have run it: in the namespace of the run, or in that of the workflow.

@@ -69,6 +69,15 @@ class OperatorSettings(ConnectionSettings):
     tekton_bundles: bool = Field(
         default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
     )
+    argo_strict: bool = Field(
+        default=False,
+        description="Argo runs with `templateReferencing: Strict` or `Secure`: leave the ServiceAccount and the "
+        "security context to the WorkflowTemplate. Such runs await an approval.",
+    )
+    argo_templates: bool = Field(
+        default=False,
+        description="Run WorkflowTemplates with a ServiceAccount of their own without an approval for that.",
+    )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."
     )

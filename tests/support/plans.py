@@ -25,6 +25,7 @@ def plan(
     owner: Mapping[str, Any] | None = None,
     image_default: str = "",
     user_default: int = 65532,
+    argo_strict: bool = False,
     **spec: Any,
 ) -> RunPlan:
     """A run of a workflow with this execution; other keyword arguments are put into its spec."""
@@ -42,6 +43,7 @@ def plan(
         owner=owner,
         image_default=image_default,
         user_default=user_default,
+        argo_strict=argo_strict,
     )
 
 

@@ -75,6 +75,7 @@ def test_a_harmless_run_has_no_risks() -> None:
     ("changed", "risk"),
     [
         ({"allowed_here": False}, ("critical", "labels")),
+        ({"templated": True}, ("high", "template")),
         ({"caller_may_target": False}, ("critical", "target")),
         ({"environment": "Production"}, ("medium", "environment")),
         ({"environment": ""}, ("medium", "environment")),

@@ -118,12 +118,19 @@ class RunWriter:
 
         return await self._database.read(read)
 
-    async def begin(self, invocation_id: str, *, content: Mapping[str, Any] | None = None) -> Invocation | None:
+    async def begin(
+        self,
+        invocation_id: str,
+        *,
+        content: Mapping[str, Any] | None = None,
+        known: Mapping[str, bool] | None = None,
+    ) -> Invocation | None:
         """Decide by what is true now and, if the rules allow it, note that the run begins; it must not begin again.
 
         Its workflow and its incident are read again: what is suspended, deleted or labelled otherwise by now is not
-        run. `content` is what would run now, with its `digest`; approvals of other content do not count. The run as it
-        stands then; None if there is none.
+        run. `content` is what would run now, with its `digest`; approvals of other content do not count. `known` are
+        the facts that the operator alone knows, as `domain.governance.gate.RunFacts` names them. The run as it stands
+        then; None if there is none.
 
         Raises:
             Unavailable: the database does not answer; the run may have begun.
@@ -145,7 +152,7 @@ class RunWriter:
             facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
                 return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
-            decision = judge(facts, situation, harmless=self._harmless)
+            decision = judge({**facts, **(known or {})}, situation, harmless=self._harmless)
             stands = standing(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
             if stands.phase is run.phase and stands.decision.message == run.message:
                 return run

@@ -41,6 +41,10 @@
       value: {{ .Values.execution.requireDigests | quote }}
     - name: FORMULARY_TEKTON_BUNDLES
       value: {{ .Values.execution.tektonBundles | quote }}
+    - name: FORMULARY_ARGO_STRICT
+      value: {{ .Values.execution.argoStrict | quote }}
+    - name: FORMULARY_ARGO_TEMPLATES
+      value: {{ .Values.execution.argoTemplates | quote }}
     - name: FORMULARY_RELEASE_NAMESPACE
       value: {{ include "formulary.namespace" . | quote }}
     - name: FORMULARY_STRICT_CUSTOM_LABELS

@@ -49,6 +49,8 @@ operator:
   FORMULARY_ALLOWED_IMAGES: execution.allowedImages
   FORMULARY_REQUIRE_DIGESTS: execution.requireDigests
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
+  FORMULARY_ARGO_STRICT: execution.argoStrict
+  FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
   FORMULARY_TRUSTED_AUTHORS: starterCatalog.enabled
   FORMULARY_HEALTH_HOST: null
   FORMULARY_HEALTH_PORT: null

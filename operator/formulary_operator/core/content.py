@@ -14,6 +14,8 @@ Json = dict[str, Any]
 HIDDEN = "(hidden)"
 """Stands for the value of a sensitive parameter."""
 _DEFAULT_ACCOUNT = "default"
+_UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)"}
+"""The account of a manifest that names none, where it is not that of the namespace."""
 
 
 def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan, manifest: Mapping[str, Any]) -> Json:
@@ -30,7 +32,7 @@ def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan,
         "versionId": run.version_id,
         "kind": str(manifest.get("kind", "")),
         "images": list(dict.fromkeys(_texts(manifest, "image"))) or ([bundle] if bundle else []),
-        "serviceAccount": ", ".join(accounts) or _DEFAULT_ACCOUNT,
+        "serviceAccount": ", ".join(accounts) or _UNNAMED_ACCOUNTS.get(str(manifest.get("kind")), _DEFAULT_ACCOUNT),
         "secrets": sorted(secrets - {plan.secret_name}),
         "configMaps": sorted(reference.name for reference in needed.config_maps),
         "parameters": {

@@ -23,6 +23,7 @@ def plan_of(
     owner: Mapping[str, Any] | None,
     default_image: str,
     default_user: int,
+    argo_strict: bool,
     seconds: float,
     nonce: str = "",
 ) -> RunPlan:
@@ -41,6 +42,7 @@ def plan_of(
         owner=owner,
         image_default=default_image,
         user_default=default_user,
+        argo_strict=argo_strict,
         nonce=nonce,
     )
 

@@ -26,6 +26,7 @@ class RunPolicy:
 
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
     `proven_authors`: a workflow must have an author whom the webhook saw. `trusted_authors` need no right to run Jobs.
+    `argo_approved`: what a WorkflowTemplate of Argo says of its pods needs an approval.
     """
 
     shared_namespace: str
@@ -34,6 +35,7 @@ class RunPolicy:
     digests: bool = False
     proven_authors: bool = False
     trusted_authors: tuple[str, ...] = ()
+    argo_approved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

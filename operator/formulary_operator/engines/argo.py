@@ -24,7 +24,6 @@ class ArgoEngine:
 
     def manifest(self, plan: RunPlan) -> Json:
         """The Argo Workflow of a run; see `Engine.manifest`."""
-        account = plan.workflow.spec.execution.service_account_name or DEFAULT_ACCOUNT
         parameters = literal_parameters(plan, engine="Argo Workflows", placeholder="{{")
         return {
             "apiVersion": ARGO_WORKFLOWS.api_version,
@@ -37,9 +36,8 @@ class ArgoEngine:
                     "parameters": [{"name": name, "value": text_of(value, name=name)} for name, value in parameters]
                 },
                 "activeDeadlineSeconds": plan.deadline_seconds,
-                "serviceAccountName": account,
-                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
                 "ttlStrategy": {"secondsAfterCompletion": TTL_SECONDS},
+                **({} if plan.argo_strict else _pods(plan)),
             },
         }
 
@@ -63,6 +61,19 @@ class ArgoEngine:
         """The output parameters of the entrypoint; see `Engine.outputs`."""
         parameters = reading.mappings(reading.mapping(document, "status", "outputs").get("parameters"))
         return bounded({each["name"]: each.get("value") for each in parameters if reading.text(each.get("name"))})
+
+
+def _pods(plan: RunPlan) -> Json:
+    """What of the pods a Workflow may say itself, unless Argo runs with `templateReferencing: Strict` or `Secure`.
+
+    It ends a Workflow then that sets a field beside `arguments`, `workflowTemplateRef`, `activeDeadlineSeconds`,
+    `ttlStrategy` and some that are not used here: docs/workflow-restrictions.md of argoproj/argo-workflows, "Allowed
+    Workflow Fields Under templateReferencing".
+    """
+    return {
+        "serviceAccountName": plan.workflow.spec.execution.service_account_name or DEFAULT_ACCOUNT,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+    }
 
 
 def _is_over_deadline(

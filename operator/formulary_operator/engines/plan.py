@@ -31,8 +31,9 @@ class RunPlan:
     `values` are complete and hold nothing sensitive. The values of the parameters in `sensitive` are in the Secret
     `secret_name`, under the names of the parameters. `owner` is an ownerReference, None where there is no object that
     could own the run. `image_default` runs the steps of workflows that name no image. `user_default` is the user and
-    group of workflows that name none, 0 where the cluster assigns one. Nobody knows `nonce` before it
-    stands in what was made for the run; it is empty where nothing is made.
+    group of workflows that name none, 0 where the cluster assigns one. `argo_strict`: Argo takes the ServiceAccount and
+    the security context from the WorkflowTemplate alone. Nobody knows `nonce` before it stands in what was made for the
+    run; it is empty where nothing is made.
     """
 
     invocation_id: str
@@ -47,6 +48,7 @@ class RunPlan:
     owner: Mapping[str, Any] | None = None
     image_default: str = ""
     user_default: int = 65532
+    argo_strict: bool = False
     nonce: str = ""
 
     @property

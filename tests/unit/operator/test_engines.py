@@ -442,6 +442,12 @@ def test_argo_runs_a_template() -> None:
     assert spec["ttlStrategy"] == {"secondsAfterCompletion": 86_400}
 
 
+def test_argo_with_restrictions_is_given_what_it_takes_and_nothing_else() -> None:
+    execution = {**ARGO, "serviceAccountName": "remediation"}
+    spec = manifest(plan(execution=execution, argo_strict=True))["spec"]
+    assert set(spec) == {"workflowTemplateRef", "arguments", "activeDeadlineSeconds", "ttlStrategy"}
+
+
 @pytest.mark.parametrize(
     ("execution", "value"), [(TEKTON, "a $(tasks.x.results.y)"), (TEKTON, ["$(params.A)"]), (ARGO, "{{workflow.name}}")]
 )

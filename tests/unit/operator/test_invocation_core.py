@@ -266,7 +266,15 @@ def test_a_refusal_is_final() -> None:
 def test_the_values_of_sensitive_parameters_are_in_the_secret_alone() -> None:
     document = stored(desired_object(RUN))
     checked = check_input(WORKFLOW.spec.parameters, {"REPLICAS": 2, "TOKEN": "hush"})
-    plan = plan_of(RUN, workflow=WORKFLOW, owner=owner_of(document), default_image="", default_user=65532, seconds=60)
+    plan = plan_of(
+        RUN,
+        workflow=WORKFLOW,
+        owner=owner_of(document),
+        default_image="",
+        default_user=65532,
+        argo_strict=False,
+        seconds=60,
+    )
     secret = secret_of(plan, checked.secret)
     assert plan.values == {"REPLICAS": 2}
     assert plan.sensitive == {"TOKEN"}

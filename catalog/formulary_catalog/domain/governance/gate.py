@@ -83,6 +83,7 @@ class RunFacts:
     `recent_failures` are of this workflow on this target within 24 hours. `allowed_here`: the labels of the incident
     allow the workflow. `caller_may_target`: the target lies in a namespace in which the caller may run workflows.
     `unproven`: nobody proved who asks. `bundled`: what runs, and with which rights in its pods, a Tekton bundle says.
+    `templated`: a WorkflowTemplate of Argo says the latter.
     `timeout_seconds` 0 is not known. `foreign`: the workflow belongs to a namespace that is neither shared nor that of
     the run, so that one team's steps would run with what another team's namespace holds.
     """
@@ -108,6 +109,7 @@ class RunFacts:
     foreign: bool = False
     unproven: bool = False
     bundled: bool = False
+    templated: bool = False
     timeout_seconds: float = 0.0
     estimated_seconds: float | None = None
 

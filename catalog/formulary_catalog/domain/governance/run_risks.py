@@ -70,6 +70,12 @@ def _of_workflow(facts: RunFacts) -> Iterable[Risk]:
             "bundle",
             "the Tekton bundle brings pods and a security context of its own, which cannot be seen here",
         )
+    if facts.templated:
+        yield _risk(
+            Severity.HIGH,
+            "template",
+            "Argo takes the ServiceAccount and the security context from the WorkflowTemplate, which is not seen here",
+        )
     level = fold(facts.risk_level)
     if not level:
         yield _risk(Severity.MEDIUM, "workflow-risk", "the workflow declares no risk level")
