@@ -182,5 +182,7 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         digests=settings.require_digests,
         proven_authors=settings.proven_authors,
         trusted_authors=settings.trusted_authors,
+        # Without the webhook nobody is seen; then no author is known, and nothing follows from that.
+        unknown_approved=bool(settings.webhook_port) and not settings.proven_authors,
         argo_approved=settings.argo_strict and not settings.argo_templates,
     )

@@ -140,7 +140,7 @@ class InvocationReconciler:
         if run.phase.is_final:
             return run
         if run.phase is not Phase.RUNNING:
-            content, known = self._execution.content(run), self._permits.known(run)
+            content, known = self._execution.content(run), await self._permits.known(run)
             run = await self._runs.begin(run.id, content=content, known=known) or run
         if run.phase is not Phase.RUNNING:
             return run

@@ -62,17 +62,24 @@ class Permits:
             if problem:
                 raise NotPermitted(problem)
 
-    def known(self, run: Invocation) -> dict[str, bool]:
-        """The facts of a run that are known here alone, as `RunFacts` names them."""
+    async def known(self, run: Invocation) -> dict[str, bool]:
+        """The facts of a run that are known here alone, as `RunFacts` names them.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
         engine = mapping(run.document, "spec", "execution").get("engine")
-        return {"templated": self._policy.argo_approved and engine == ArgoEngine.name}
+        return {
+            "templated": self._policy.argo_approved and engine == ArgoEngine.name,
+            "unauthored": self._policy.unknown_approved and not (await self._author(run)).user,
+        }
 
     async def _require_author(self, run: Invocation, *, resource: Resource) -> None:
         """Who wrote the workflow could have run it: in the namespace of the run, or in that of the workflow.
 
         What of the namespace of the run it may use there, the labels say.
         """
-        author = Identity.of(await self._admissions.author(namespace=run.workflow_namespace, version_id=run.version_id))
+        author = await self._author(run)
         workflow = f"{run.workflow_namespace}/{run.workflow_name}"
         if not author.user:
             if self._policy.proven_authors:
@@ -91,6 +98,9 @@ class Permits:
             f"{author.user}, who wrote workflow {workflow}, may not {right} in namespace {run.namespace} nor in "
             f"{run.workflow_namespace}; have somebody apply the workflow who may"
         )
+
+    async def _author(self, run: Invocation) -> Identity:
+        return Identity.of(await self._admissions.author(namespace=run.workflow_namespace, version_id=run.version_id))
 
     async def _read(self, thing: Thing, *, namespace: str) -> dict[str, Any] | None:
         try:

@@ -1,15 +1,22 @@
 """An author leaves to others what can be seen of a run: the ServiceAccount to a template, the writing to nobody."""
 
+import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from support.cluster import OperatorAccount
-from support.cluster_runs import await_phase, remedy, running_operator, server_request, submit
-from support.control_plane import Cluster
+from formulary_operator.issuing import issue
+from support.cluster import OperatorAccount, fetch
+from support.cluster_runs import ADMIN, await_phase, job, remedy, running_operator, server_request, submit
+from support.control_plane import Cluster, free_port
+from support.manifest import approval, contract
 from support.operator_process import Daemon
+from support.waiting import wait_until
 
 TEMPLATE = remedy("template", execution={"engine": "argo", "engineConfig": {"workflowTemplate": "restart"}})
+UNSEEN = "the admission webhook did not see who wrote the workflow"
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +26,19 @@ def ns(shared_namespace: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def running(cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
-    """An operator that leaves to templates what Argo refuses."""
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a certificate for the webhook."""
+    home, pair = tmp_path_factory.mktemp("webhook"), issue(["localhost"], now=datetime.now(UTC))
+    (home / "tls.crt").write_bytes(pair.certificate)
+    (home / "tls.key").write_bytes(pair.key)
+    return home
+
+
+@pytest.fixture(scope="module")
+def running(
+    cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccount, certificates: Path
+) -> Iterator[Daemon]:
+    """An operator that leaves to templates what Argo refuses. Its webhook runs, but the API server does not ask it."""
     with running_operator(
         cluster,
         remedy(),
@@ -30,6 +48,9 @@ def running(cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccou
         account=operator_account,
         engines="job,argo",
         argo_strict="true",
+        webhook_host="127.0.0.1",
+        webhook_port=str(free_port()),
+        webhook_cert_dir=str(certificates),
     ) as daemon:
         yield daemon
 
@@ -41,3 +62,28 @@ def test_a_template_that_chooses_the_account_waits_for_an_approval_that_shows_it
     told = await_phase(cluster, asked.id, "AwaitingApproval", namespace=ns)
     assert "Argo takes the ServiceAccount and the security context from the WorkflowTemplate" in told["message"]
     assert told["content"]["serviceAccount"] == "(of the WorkflowTemplate)"
+
+
+def test_a_workflow_that_was_written_past_the_webhook_waits_for_an_approval_whatever_rules_allow(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    cluster.apply(contract("lenient", effect="ALLOW", match={}), namespace=ns)
+    cluster.kubectl("wait", "--for=condition=Ready", "--timeout=30s", f"--namespace={ns}", "gcon/lenient")
+    asked = submit(dsn, server_request("past", namespace=ns))
+    told = await_phase(cluster, asked.id, "AwaitingApproval", namespace=ns)
+    cluster.kubectl("delete", "gcon", "lenient", f"--namespace={ns}")
+    assert UNSEEN in told["message"]
+    assert job(cluster, asked.id, namespace=ns) == {}
+    cluster.apply(approval("past", run=asked.id), namespace=ns)
+    wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
+
+
+def test_a_workflow_whose_author_was_seen_waits_for_nobody(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    asked = server_request("seen", namespace=ns, key="seen")
+    written = "insert into formulary.workflow_author (namespace, version_id, identity) values ($1, $2, $3::jsonb)"
+    fetch(dsn, written, ns, asked.version_id, json.dumps(ADMIN))
+    submit(dsn, asked)
+    wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
+    fetch(dsn, "delete from formulary.workflow_author where version_id = $1", asked.version_id)

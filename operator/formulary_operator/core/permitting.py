@@ -26,7 +26,8 @@ class RunPolicy:
 
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
     `proven_authors`: a workflow must have an author whom the webhook saw. `trusted_authors` need no right to run Jobs.
-    `argo_approved`: what a WorkflowTemplate of Argo says of its pods needs an approval.
+    `unknown_approved`: a workflow whose author the webhook did not see needs an approval. `argo_approved`: so does what
+    a WorkflowTemplate of Argo says of its pods.
     """
 
     shared_namespace: str
@@ -35,6 +36,7 @@ class RunPolicy:
     digests: bool = False
     proven_authors: bool = False
     trusted_authors: tuple[str, ...] = ()
+    unknown_approved: bool = False
     argo_approved: bool = False
 
 

@@ -241,7 +241,11 @@ class _Considered:
     def _default_reasons(self) -> list[str]:
         """Why the safe default asks for an approval; empty where it does not, or where a rule lifts it."""
         facts = self.facts
-        reasons = ["nobody proved who asks for it"] if facts.unproven else []  # a rule may trust a caller, not nobody
+        reasons = []  # a rule may trust a caller or an author, not nobody
+        if facts.unproven:
+            reasons.append("nobody proved who asks for it")
+        if facts.unauthored:
+            reasons.append("the admission webhook did not see who wrote the workflow")
         if self._by(Effect.ALLOW):
             return reasons
         if fold(facts.risk_level) != "low":

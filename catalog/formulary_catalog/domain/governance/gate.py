@@ -82,8 +82,9 @@ class RunFacts:
     Empty texts are not known. `destructive` names the steps that destroy or interrupt (`commands.destructive_steps`).
     `recent_failures` are of this workflow on this target within 24 hours. `allowed_here`: the labels of the incident
     allow the workflow. `caller_may_target`: the target lies in a namespace in which the caller may run workflows.
-    `unproven`: nobody proved who asks. `bundled`: what runs, and with which rights in its pods, a Tekton bundle says.
-    `templated`: a WorkflowTemplate of Argo says the latter.
+    `unproven`: nobody proved who asks. `unauthored`: the webhook did not see who wrote the workflow, though it runs.
+    `bundled`: what runs, and with which rights in its pods, a Tekton bundle says. `templated`: the latter a
+    WorkflowTemplate of Argo says.
     `timeout_seconds` 0 is not known. `foreign`: the workflow belongs to a namespace that is neither shared nor that of
     the run, so that one team's steps would run with what another team's namespace holds.
     """
@@ -108,6 +109,7 @@ class RunFacts:
     allowed_here: bool = True
     foreign: bool = False
     unproven: bool = False
+    unauthored: bool = False
     bundled: bool = False
     templated: bool = False
     timeout_seconds: float = 0.0
