@@ -3,6 +3,7 @@
 A workflow is data that somebody wrote. What it names can be used only if the owner of the thing has said so on it.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ ALLOWED = "allowed"
 CATALOGS_ANNOTATION = "formulary.dev/runs-catalogs"
 
 _SYSTEM_PREFIX = "kube-"
-_DIGEST = "@sha256:"
+_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}\Z")
 _DOCKER_HUB = "docker.io"
 _ENDS_OF_A_PART = ("/", ":", "@")
 
@@ -104,8 +105,8 @@ def why_not_used(
 def why_not_run(manifest: Mapping[str, Any], *, policy: RunPolicy) -> str:
     """Why an image of the object may not run; empty if all may."""
     for image in sorted(set(_images(manifest.get("spec")))):
-        if policy.digests and _DIGEST not in image:
-            return f"image {image} is not named by its digest, which is required here; add @sha256:…"
+        if policy.digests and not _DIGEST.search(image):
+            return f"image {image} is not named by its digest, which is required here; end it with @sha256:…"
         if policy.images and not any(_begins(full_name(image), prefix) for prefix in policy.images):
             return (
                 f"image {image} is of no registry that is allowed here; allowed are {', '.join(policy.images)} "
@@ -153,8 +154,8 @@ def _images(node: object) -> Iterator[str]:
     for key, value in _fields(node):
         if key == "image" and isinstance(value, str):
             yield value
-        if key == "params" and isinstance(value, list):
-            yield from (str(each.get("value")) for each in value if each.get("name") == "bundle")
+        if key == "pipelineRef" and isinstance(value, Mapping):
+            yield from (str(each["value"]) for each in value.get("params", ()) if each["name"] == "bundle")
 
 
 def _fields(node: object) -> Iterator[tuple[str, Any]]:
