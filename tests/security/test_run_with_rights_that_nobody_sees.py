@@ -87,3 +87,22 @@ def test_a_workflow_whose_author_was_seen_waits_for_nobody(
     submit(dsn, asked)
     wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
     fetch(dsn, "delete from formulary.workflow_author where version_id = $1", asked.version_id)
+
+
+def test_where_authors_must_be_proven_such_a_workflow_does_not_run_at_all(
+    cluster: Cluster, dsn: str, namespace: str, operator_account: OperatorAccount, certificates: Path
+) -> None:
+    with running_operator(
+        cluster,
+        remedy(),
+        dsn=dsn,
+        namespace=namespace,
+        account=operator_account,
+        proven_authors="true",
+        webhook_host="127.0.0.1",
+        webhook_port=str(free_port()),
+        webhook_cert_dir=str(certificates),
+    ):
+        asked = submit(dsn, server_request("unproven", namespace=namespace))
+        told = await_phase(cluster, asked.id, "Failed", namespace=namespace)
+    assert (told["reason"], "nobody knows who wrote workflow" in told["message"]) == ("NotPermitted", True)
