@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import structlog
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.governance.contract import contract
+from formulary_catalog.domain.governance.contract import contract, hidden_in_contract
 from formulary_catalog.domain.governance.halting import halt_reason
 from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
@@ -115,6 +115,8 @@ class Judge:
             read = contract(submission.spec, name=submission.name, namespace=submission.namespace)
         except InvalidInput as error:
             raise Denied(str(error), reason=Reason.INVALID) from error
+        if hidden := hidden_in_contract(submission.spec):
+            raise Denied(f"{hidden.field}: {hidden.problem}", reason=Reason.INVALID)
         if halt_reason(read):
             try:
                 await self._record(submission, key=author_key(submission.document["metadata"]))

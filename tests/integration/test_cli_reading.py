@@ -25,6 +25,7 @@ from formulary_catalog.store.database import DEADLINE, Database, Role
 from formulary_catalog.store.embedded import EmbeddedPostgres
 from support.commands import Finished, formulary
 from support.databases import migrated_database
+from support.filling import fill
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
 from support.serving import serving
@@ -38,7 +39,6 @@ async def dsn(
 ) -> AsyncIterator[str]:
     """A database with the starter catalog, a hostile workflow and an incident of team blue."""
     extra = tmp_path_factory.mktemp("extra")
-    (extra / "hostile.yaml").write_text(text(workflow("ring-bell", title=HOSTILE_TITLE)))
     (extra / "red.yaml").write_text(text(workflow("for-red", customLabels={"team": ["red"]})))
     (extra / "ai.yaml").write_text(text(analysis("ai", remediation_id="rr-blue", labels={"team": ["blue"]})))
     async with migrated_database(postgres) as address:
@@ -52,6 +52,8 @@ async def dsn(
             owns_contexts=True,
         )
         report = await loader.load(embedder=embedder)
+        # As an earlier release stored it: it is refused now.
+        await fill(CatalogWriter(writing), [workflow("ring-bell", title=HOSTILE_TITLE)], embedder=embedder)
         await writing.close()
         assert report.rejections == []
         yield address
@@ -222,7 +224,7 @@ async def test_escapes_and_markup_of_others_do_not_reach_the_terminal(url: str) 
     for arguments in (["show", "ring-bell"], ["list"], ["search", "ring bell", "--top-k", "50"]):
         done = await formulary(*arguments, "--url", url)
         assert "\x1b" not in done.out
-        assert "Ring the bell [red]now[/red]" in done.out
+        assert "Ring\ufffd[31m the \ufffd]0;owned\ufffdbell [red]now[/red]" in " ".join(done.out.split())
 
 
 async def test_no_color_is_honoured_where_colour_is_forced(url: str) -> None:

@@ -46,11 +46,15 @@ async def _contracts(settings: "Settings") -> "list[Contract]":
 
 
 def _as_json(contract: "Contract") -> dict[str, Any]:
+    from formulary_catalog.domain.visible import all_visible
+
     return {
         "namespace": contract.namespace,
         "name": contract.name,
         "scope": contract.scope,
-        "rules": [rule.model_dump(mode="json", by_alias=True, exclude_defaults=True) for rule in contract.rules],
+        "rules": all_visible(
+            [rule.model_dump(mode="json", by_alias=True, exclude_defaults=True) for rule in contract.rules]
+        ),
     }
 
 

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
 from formulary_catalog.domain.annotated import with_annotated_spec
-from formulary_catalog.domain.governance.contract import ContractManifest
+from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.identity import content_hash, version_id
 from formulary_catalog.domain.labels import WorkflowLabels
 from formulary_catalog.domain.place import Place
 from formulary_catalog.domain.problems import problems
+from formulary_catalog.domain.visible import Hidden, first_hidden
 from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_texts
 from formulary_catalog.errors import InvalidManifest
 
@@ -90,6 +91,8 @@ def contract_entry(document: Mapping[str, Any], *, source: str, default_namespac
     _require_shallow(document, source=source)
     manifest = _validated(ContractManifest, document=document, source=source)
     _require_storable({"spec": document["spec"]}, source=source)
+    if hidden := hidden_in_contract(document["spec"]):
+        raise _hides(hidden, source=source)
     return ContractEntry(
         namespace=manifest.metadata.namespace or default_namespace,
         name=manifest.metadata.name,
@@ -98,7 +101,9 @@ def contract_entry(document: Mapping[str, Any], *, source: str, default_namespac
 
 
 def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace: str) -> CatalogEntry:
-    """Validate a RemediationWorkflow document; annotated fields count as those of its spec.
+    """Validate a RemediationWorkflow document, stored or new; annotated fields count as those of its spec.
+
+    Writers are also asked for `require_visible`, which earlier releases did not ask of what is stored.
 
     Raises:
         InvalidManifest: a field breaks a rule.
@@ -123,6 +128,16 @@ def catalog_entry(document: Mapping[str, Any], *, source: str, default_namespace
         embedding_text=embedding_text(workflow.spec, name=name),
         lexical_texts=lexical_texts(workflow.spec, name=name),
     )
+
+
+def require_visible(entry: CatalogEntry) -> None:
+    """Refuse a new manifest whose texts hide something from who reads them.
+
+    Raises:
+        InvalidManifest: a text holds a character that cannot be seen or that turns the writing direction.
+    """
+    if hidden := first_hidden(entry.document["spec"], field="spec"):
+        raise _hides(hidden, source=entry.source)
 
 
 def incident_context(document: Mapping[str, Any], *, source: str, default_namespace: str) -> RequestContext:
@@ -194,3 +209,7 @@ def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
 def _invalid(error: ValidationError, *, source: str) -> InvalidManifest:
     field, message = problems(error)
     return InvalidManifest(f"{source}: {message}", source=source, field=field)
+
+
+def _hides(hidden: Hidden, *, source: str) -> InvalidManifest:
+    return InvalidManifest(f"{source}: {hidden.field}: {hidden.problem}", source=source, field=hidden.field)

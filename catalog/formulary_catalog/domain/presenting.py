@@ -17,6 +17,7 @@ from formulary_catalog.domain.place import PLACE_WEIGHTS, Place
 from formulary_catalog.domain.rarity import rarity
 from formulary_catalog.domain.request import wire_name
 from formulary_catalog.domain.terms import Term
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflow import RemediationWorkflow, title_of
 
 MADE_FOR_THESE_LABELS = "made for this incident's labels"
@@ -94,7 +95,7 @@ def _label_reasons(
         if dimension not in constraints.values:
             exact += [f"{wire_name(dimension)} {each}" for each in declared if fold(each) == fold(value)]
     observed = constraints.detected
-    detected = [f"{key} {observed[key]}" for key in workflow.spec.detected_labels if key in observed]
+    detected = [visible(f"{key} {observed[key]}") for key in workflow.spec.detected_labels if key in observed]
     found = {
         "declared for ": exact,
         "any ": wildcard,

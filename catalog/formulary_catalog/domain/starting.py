@@ -6,6 +6,7 @@ from typing import Any
 
 from formulary_catalog.domain.analysis import RequestContext, constraints_of, target_parts
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.invocable import hidden_from_readers
 from formulary_catalog.domain.invocation import Invocation, Reason, Target
 from formulary_catalog.domain.labels import Constraints
 from formulary_catalog.domain.matching import allowed
@@ -46,6 +47,9 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
         return Withdrawn(reason=Reason.WORKFLOW_NOT_FOUND, message=f"{workflow} was deleted meanwhile; {_AGAIN}")
     if present.suspended:
         return Withdrawn(reason=Reason.NOT_INVOCABLE, message=f"{workflow} was suspended meanwhile; {_AGAIN}")
+    if problem := hidden_from_readers(run.document.get("spec", {})):
+        message = f"{workflow} cannot be invoked: {problem}; nothing was run"
+        return Withdrawn(reason=Reason.NOT_INVOCABLE, message=message)
     if not run.analysis:
         return run.facts
     incident = present.incident

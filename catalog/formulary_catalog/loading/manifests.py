@@ -6,7 +6,14 @@ from typing import Any
 
 from formulary_catalog.domain import analysis, workflow
 from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.entry import CatalogEntry, ContractEntry, catalog_entry, contract_entry, incident_context
+from formulary_catalog.domain.entry import (
+    CatalogEntry,
+    ContractEntry,
+    catalog_entry,
+    contract_entry,
+    incident_context,
+    require_visible,
+)
 from formulary_catalog.domain.governance import contract
 from formulary_catalog.domain.identity import precedence
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
@@ -113,6 +120,7 @@ def _add_workflow(
     default_namespace: str,
 ) -> None:
     entry = catalog_entry(document.content, source=document.source, default_namespace=default_namespace)
+    require_visible(entry)
     versions = entries.setdefault((entry.namespace, entry.name), {})
     first = versions.setdefault(entry.version, entry)
     if first is entry:

@@ -11,16 +11,22 @@ from pydantic import ValidationError
 from formulary_catalog.domain.caution import Indications, indications
 from formulary_catalog.domain.invocable import not_invocable_because
 from formulary_catalog.domain.labels import WorkflowLabels
+from formulary_catalog.domain.visible import all_visible
 from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
 from formulary_catalog.metrics import Metrics
 
 _CAPACITY = 384  # of 14 to 25 KB each
+_COMPARED = ("customLabels", "custom_labels", "detectedLabels", "detected_labels")
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedWorkflow:
-    """A manifest as a model, with what is derived from it; `not_invocable_because` is empty where it can be run."""
+    """A manifest as a model, with what is derived from it; `not_invocable_because` is empty where it can be run.
+
+    The texts of `workflow` are `visible`, so that whoever shows them shows nothing that hides. The labels are as they
+    are stored. What is run is too: a workflow whose commands hide something cannot be run at all.
+    """
 
     workflow: RemediationWorkflow
     labels: WorkflowLabels
@@ -49,15 +55,23 @@ class ParsedWorkflows:
         if (known := self._cache.get(version_id)) is not None:
             return known
         try:
-            workflow = RemediationWorkflow.model_validate(document)
+            stored = RemediationWorkflow.model_validate(document)
+            shown = _shown(document)
+            workflow = stored if shown == document else RemediationWorkflow.model_validate(shown)
         except ValidationError:
             _log.warning("stored_workflow_unreadable", version_id=version_id)
             return None
         parsed = ParsedWorkflow(
             workflow=workflow,
-            labels=labels_of(workflow.spec, name=workflow.metadata.name),
+            labels=labels_of(stored.spec, name=stored.metadata.name),
             indicated=indications(workflow),
-            not_invocable_because=not_invocable_because(workflow.spec),
+            not_invocable_because=not_invocable_because(stored.spec),
         )
         self._cache[version_id] = parsed
         return parsed
+
+
+def _shown(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document with texts that are `visible`, but for the labels that are compared and never shown."""
+    compared = {part: document["spec"][part] for part in _COMPARED if part in document["spec"]}
+    return {**document, "spec": {**all_visible(document["spec"]), **compared}}

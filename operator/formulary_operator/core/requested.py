@@ -12,6 +12,7 @@ from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.governance.facts import run_facts, target_of
 from formulary_catalog.domain.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.inputs import check_input
+from formulary_catalog.domain.invocable import hidden_from_readers
 from formulary_catalog.domain.invocation import (
     MAX_TIMEOUT_SECONDS,
     WAITING_SECONDS,
@@ -86,6 +87,8 @@ def new_invocation(
     if version.suspended:
         raise NotInvocable(f"workflow {version.name}@{version.version} is suspended; its owners switch spec.suspend")
     entry = catalog_entry(version.document, source="catalog", default_namespace=version.namespace)
+    if problem := hidden_from_readers(entry.document["spec"]):
+        raise NotInvocable(f"workflow {version.name}@{version.version} cannot be invoked: {problem}")
     _require_snapshot(spec, version=version)
     given = spec.input or {}
     _require_nothing_sensitive(given, workflow=entry.workflow)

@@ -5,7 +5,7 @@ from typing import Any
 
 from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.annotated import SPEC_ANNOTATION, annotation_of
-from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context
+from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context, require_visible
 
 SOURCE = "cluster"
 """The stored source of what came from Kubernetes objects."""
@@ -13,6 +13,8 @@ SOURCE = "cluster"
 
 def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
     """The entry that a RemediationWorkflow stands for.
+
+    What a suspended one hides is no reason to refuse it: nobody is served it, and suspending must not fail.
 
     Raises:
         InvalidManifest: a field breaks a rule.
@@ -27,7 +29,10 @@ def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
     }
     if (annotation := annotation_of(document)) is not None:
         manifest["metadata"]["annotations"] = {SPEC_ANNOTATION: annotation}
-    return catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
+    entry = catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
+    if not entry.workflow.spec.suspend:
+        require_visible(entry)
+    return entry
 
 
 def is_suspended(document: Mapping[str, Any]) -> bool:

@@ -323,3 +323,27 @@ async def test_what_goes_wrong_inside_is_no_verdict(http: httpx2.AsyncClient, ca
     reply = await http.post(PATH, json=_review("UPDATE", object=_object(what="Other."), oldObject=_object()))
     assert reply.status_code == 500
     assert "secret detail" not in reply.text
+
+
+async def _verdict(http: httpx2.AsyncClient, review: dict[str, Any]) -> dict[str, Any]:
+    response: dict[str, Any] = (await http.post(PATH, json=review)).json()["response"]
+    return response
+
+
+async def test_a_workflow_that_hides_text_is_kept_out_unless_it_is_being_suspended(http: httpx2.AsyncClient) -> None:
+    hiding = _object(title="a\u202eb")
+    denied = await _verdict(http, _review("CREATE", object=hiding))
+    assert not denied["allowed"]
+    assert denied["status"]["message"].startswith("spec.title: contains U+202E (RIGHT-TO-LEFT OVERRIDE)")
+    suspending = _object(title="a\u202eb", suspend=True)
+    assert (await _verdict(http, _review("UPDATE", object=suspending, oldObject=hiding)))["allowed"]
+    assert not (await _verdict(http, _review("UPDATE", object=hiding, oldObject=suspending)))["allowed"]
+
+
+async def test_a_contract_that_hides_text_is_kept_out_unless_it_is_the_emergency_stop(http: httpx2.AsyncClient) -> None:
+    hiding = {"id": "freeze", "rationale": "no\u200breason"}
+    denied = await _verdict(http, _asked("CREATE", _ours("GovernanceContract", rules=[hiding | {"effect": "ALLOW"}])))
+    assert not denied["allowed"]
+    assert denied["status"]["message"].startswith("spec.rules.0.rationale: contains U+200B (ZERO WIDTH SPACE)")
+    halt = _ours("GovernanceContract", rules=[hiding | {"effect": "HALT"}])
+    assert (await _verdict(http, _asked("CREATE", halt)))["allowed"]

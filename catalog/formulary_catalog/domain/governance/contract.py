@@ -11,6 +11,7 @@ from formulary_catalog.domain.governance.window import Window
 from formulary_catalog.domain.labels import WILDCARD
 from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.visible import Hidden, first_hidden, visible
 from formulary_catalog.domain.workflow import FilledText, Metadata, Model, Text
 from formulary_catalog.errors import InvalidInput
 
@@ -183,7 +184,9 @@ class Contract:
 
 
 def contract(spec: Mapping[str, Any], *, name: str, namespace: str) -> Contract:
-    """A contract by the spec of its object, in camelCase.
+    """A contract by the spec of its object, in camelCase; what people are shown of it is `visible`.
+
+    Rules that an earlier release took stay in force, whatever their texts hide; see `hidden_in_contract`.
 
     Raises:
         InvalidInput: it breaks a rule; one line names each field, value and rule.
@@ -193,4 +196,13 @@ def contract(spec: Mapping[str, Any], *, name: str, namespace: str) -> Contract:
     except ValidationError as error:
         field, message = problems(error)
         raise InvalidInput(message, field=field) from None
-    return Contract(name=name, namespace=namespace, scope=read.scope.name, rules=tuple(read.rules))
+    rules = tuple(
+        rule.model_copy(update={"id": visible(rule.id), "rationale": visible(rule.rationale)}) for rule in read.rules
+    )
+    return Contract(name=name, namespace=namespace, scope=visible(read.scope.name), rules=rules)
+
+
+def hidden_in_contract(spec: Mapping[str, Any]) -> Hidden | None:
+    """What the texts of a valid new spec hide from who reads them. Nobody is kept from a HALT for that."""
+    halts = any(rule.get("effect") == Effect.HALT for rule in spec["rules"])
+    return None if halts else first_hidden(spec, field="spec")
