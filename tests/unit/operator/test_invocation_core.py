@@ -198,6 +198,14 @@ def test_a_suspended_workflow_is_not_run() -> None:
         request(version=replace(VERSION, suspended=True))
 
 
+def test_what_a_stored_workflow_hides_in_what_is_run_is_not_run() -> None:
+    hiding = remedy(steps=[{"name": "restart", "command": "echo\u202e ok"}])
+    with pytest.raises(NotInvocable, match=r"spec\.steps\.0\.command contains U\+202E"):
+        request(version=replace(VERSION, document=hiding))
+    described = remedy(steps=[{"name": "restart", "command": "echo ok", "description": "Says\u202e ok."}])
+    assert request(version=replace(VERSION, document=described)).document == described
+
+
 def test_the_object_of_a_run_names_all_of_it_and_is_recognized() -> None:
     made = desired_object(RUN)
     assert made["spec"]["workflowRef"]["snapshot"] == RUN.document["spec"]
