@@ -17,19 +17,20 @@ from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_en
 from quality_variants import Variant, asks
 from scipy.optimize import minimize  # type: ignore[import-untyped]  # it ships no types
 
-from formulary_catalog.domain import confidence, fitting, label_weights
-from formulary_catalog.domain.confidence import Calibration
-from formulary_catalog.domain.evidence import Evidence
-from formulary_catalog.domain.fitting import Wanted, words_held
-from formulary_catalog.domain.label_weights import label_evidence
-from formulary_catalog.domain.labels import Constraints, WorkflowLabels, fold
-from formulary_catalog.domain.matching import allowed
+from formulary_catalog.domain.search import confidence, label_weights
+from formulary_catalog.domain.search import fit as fitting
+from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.confidence import Calibration
+from formulary_catalog.domain.search.fit import Wanted, words_held
+from formulary_catalog.domain.search.label_weights import label_evidence
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.search.planning import SearchPlan, plan_search
-from formulary_catalog.store.candidates import CandidateReader, Question
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.statement import CandidateReader, Question
 from support.databases import migrated_database
 from support.serving import load
 

@@ -4,8 +4,8 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.control_plane import control_plane
 from support.demonstration import demonstrate, record
 

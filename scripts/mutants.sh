@@ -11,7 +11,7 @@ copy=build/mutation
 package=src/formulary_catalog
 
 if [ "${HALF:-rules}" = store ]; then
-    modules=("$package"/store/conditions.py)
+    modules=("$package"/store/search/filters.py)
     tests=(tests/property/test_{matching_equals_sql,filter_through_service}.py)
 else
     modules=(

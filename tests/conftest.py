@@ -12,14 +12,14 @@ import asyncpg
 import pytest
 from hypothesis import Phase, settings
 
-from formulary_catalog.domain import spelling, synonyms, terms
+from formulary_catalog.domain.search import spelling, synonyms, terms
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases
 from support.services import open_service
 

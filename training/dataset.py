@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from formulary_catalog.domain.query import parse_query
-from formulary_catalog.domain.synonyms import synonyms
-from formulary_catalog.domain.workflow import Description, RemediationWorkflow, WorkflowSpec, embedding_text
+from formulary_catalog.domain.search.query import parse_query
+from formulary_catalog.domain.search.synonyms import synonyms
+from formulary_catalog.domain.workflows.manifest import Description, RemediationWorkflow, WorkflowSpec, embedding_text
 
 ROOT = Path(__file__).parents[1]
 PROBLEMS = Path(__file__).parent / "problems"

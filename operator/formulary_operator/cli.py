@@ -12,8 +12,8 @@ import click
 
 from formulary_catalog import __version__
 from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.loading.files import starter_catalog
 from formulary_catalog.log import configure_logging
-from formulary_catalog.starter import starter_catalog
 from formulary_operator.settings import OperatorSettings
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -73,7 +73,7 @@ def sweep(*, allow: str) -> None:
 
     The database is that of FORMULARY_DATABASE_URL.
     """
-    from formulary_operator.sweeping import sweep_command
+    from formulary_operator.watch.sweep_guard import sweep_command
 
     settings = _settings()
     if not settings.database_url:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.store.database import Database
+from formulary_catalog.store.database.connection import Database
 from formulary_operator.metrics import OperatorMetrics
 
 _DATABASE_SECONDS = 2.0

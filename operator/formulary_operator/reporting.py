@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from formulary_operator.api.names import Resource
-from formulary_operator.core.conditions import status_of
-from formulary_operator.core.patching import merge_patch
-from formulary_operator.core.status import Transition
 from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.conditions import status_of
 from formulary_operator.kube.events import EventRecorder
+from formulary_operator.kube.patching import merge_patch
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.workflows.status import Transition
 
 
 class Reporter:

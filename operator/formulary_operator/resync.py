@@ -12,22 +12,22 @@ from typing import Any
 
 import structlog
 
+from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
-from formulary_catalog.store.catalog import CatalogWriter, StoredWorkflow
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.leadership import Superseded
+from formulary_catalog.store.database.fencing import Superseded
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
-from formulary_operator.core.drift import is_adrift
-from formulary_operator.core.sweep import Key, by_key
-from formulary_operator.core.translate import SOURCE, context_of
-from formulary_operator.embedding import Embedding
-from formulary_operator.executor import Executor
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey, key_of
+from formulary_operator.runs.wiring import Executor
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.sweeping import SweepGuard
-from formulary_operator.workqueue import Priority, WorkQueue, pause_after
+from formulary_operator.watch.drift import is_adrift
+from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
+from formulary_operator.watch.sweep import Key, by_key
+from formulary_operator.watch.sweep_guard import SweepGuard
+from formulary_operator.workflows.embedding import Embedding
+from formulary_operator.workflows.translate import SOURCE, context_of
 
 _APART_SECONDS = 5.0
 """Between two resyncs, however often somebody asks: a listing asks once for each object in it."""

@@ -12,37 +12,36 @@ import structlog
 
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
 from formulary_catalog.listening.gate import Gate
-from formulary_catalog.store.admissions import AdmissionRecords
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.leadership import Superseded, fence
-from formulary_catalog.store.migrate import require_current_schema
-from formulary_catalog.store.models import ModelStore
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.fencing import Superseded, fence
+from formulary_catalog.store.database.migrate import require_current_schema
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.admission.certificates import ServingCertificate, Source, directory
+from formulary_operator.admission.selfsigned import SelfSigned
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import run_webhook
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
-from formulary_operator.auditing import Auditing
-from formulary_operator.certificates import ServingCertificate, Source, directory
-from formulary_operator.contexts import ContextReconciler
-from formulary_operator.core.translate import SOURCE
-from formulary_operator.embedding import Embedding
-from formulary_operator.executor import Executor
+from formulary_operator.audit.auditing import Auditing
+from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.health import Health, Phase
-from formulary_operator.judging import Judge
+from formulary_operator.incidents import ContextReconciler
 from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import CATALOG_KINDS, RUN_KINDS, ObjectKey
-from formulary_operator.publishing import ConfigMapPlace
 from formulary_operator.resync import Resync
-from formulary_operator.selfsigned import SelfSigned
+from formulary_operator.runs.wiring import Executor
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.sweeping import SweepGuard
-from formulary_operator.watching import Watcher
-from formulary_operator.webhook import run_webhook
-from formulary_operator.workflows import WorkflowReconciler
-from formulary_operator.workqueue import WorkQueue
+from formulary_operator.watch.kopf_watch import Watcher
+from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, WorkQueue
+from formulary_operator.watch.sweep_guard import SweepGuard
+from formulary_operator.workflows.embedding import Embedding
+from formulary_operator.workflows.reconciler import WorkflowReconciler
+from formulary_operator.workflows.translate import SOURCE
 
 _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0

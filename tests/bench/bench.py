@@ -19,11 +19,11 @@ from rich.console import Console
 from rich.table import Table
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.databases import migrated_database
 from support.serving import catalog, load
 

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 from tokenizers import Tokenizer
 
-from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.embedding.model import DIMENSIONS, locate
 
 ENDINGS = ("", "payments")

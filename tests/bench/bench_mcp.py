@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.announcing import announced
 from support.manifest import analysis, text
 from support.serving import load

@@ -32,9 +32,9 @@ from rich.progress import track
 from rich.table import Table
 
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.server.incident import META_KEY
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import analysis, text
 from support.process import FORMULARY
 from support.serving import load

@@ -20,9 +20,9 @@ from quantiles import p50_and_p95
 from rich.console import Console
 from rich.table import Table
 
-from formulary_catalog.starter import starter_catalog
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.loading.files import starter_catalog
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.asking import finds
 from support.cluster import OperatorAccount, apply_many, disagreements, install_kinds, new_operator_account
 from support.control_plane import ControlPlane, control_plane

@@ -28,10 +28,10 @@ from scale_subject import EXACT as EXACT_SEARCH
 from scale_subject import SEARCH, Asked, Subject, nearest_of, prepared
 from workload import CLASSES, questions
 
-from formulary_catalog.domain.labels import WILDCARD
+from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 SIZES = (10_000, 100_000)
 QUESTIONS, ROUNDS, WARM_UP = 15, 3, 1

@@ -23,9 +23,9 @@ from scale_subject import WAYS, Asked, Subject, nearest_of, prepared
 from workload import SCALE_CLASSES, QueryClass, questions
 
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.store.candidates import Candidates
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.statement import Candidates
 
 SIZES = (1_000, 10_000, 100_000)
 QUESTIONS, ROUNDS, WARM_UP = 40, 5, 1

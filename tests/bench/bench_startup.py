@@ -30,8 +30,8 @@ from rich.table import Table
 from scale_database import catalog_database
 
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.server.readiness import Status
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.server.calls.readiness import Status
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import text
 from support.process import FORMULARY
 

@@ -9,15 +9,15 @@ from uuid import uuid4
 import asyncpg
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.chain import canonical
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.audit.chain import canonical
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceEvent, TraceStore
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.database.connection import Database, Role
 
 TRACES, EVENTS_EACH = 400, 50
 _QUERY = "OOMKilled critical"

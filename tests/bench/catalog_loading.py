@@ -17,9 +17,9 @@ from pgvector.asyncpg import register_vector
 from text_vectors import Vectors, noisy
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import DIMENSIONS, fold
-from formulary_catalog.domain.place import Place
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
+from formulary_catalog.store.workflows.writer import CatalogWriter
 
 _CHUNK = 2_000
 _PROCESSES = 2

@@ -12,9 +12,9 @@ from pgvector.asyncpg import register_vector
 from text_vectors import Vectors
 from workload import Question
 
-from formulary_catalog.domain.fitting import MEANING_WEIGHT
-from formulary_catalog.domain.label_weights import ANY, CUSTOM_WEIGHT, LABEL_WEIGHTS, SIGNAL_WEIGHT
-from formulary_catalog.domain.labels import WILDCARD, Constraints
+from formulary_catalog.domain.search.fit import MEANING_WEIGHT
+from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, LABEL_WEIGHTS, SIGNAL_WEIGHT
+from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.embedding.model import DIMENSIONS
 
 BEST = 10

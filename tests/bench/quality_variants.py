@@ -9,10 +9,10 @@ from typing import Any
 
 from quality_judgements import DIMENSION_OF, NAMESPACE, Judgement
 
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import normalize_detected
-from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.workflows.labels import normalize_detected
 
 TEAM = "squad"
 """A key that no judged workflow declares, so that it excludes none of them."""

@@ -9,8 +9,8 @@ from catalogs import Catalog
 from text_vectors import cached_vectors
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import HEAD, migrate
+from formulary_catalog.store.database.migrate import HEAD, migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 _SHARED_BUFFERS = "2GB"
 _COMPLETE = "complete"

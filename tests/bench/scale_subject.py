@@ -12,17 +12,17 @@ from floor import BEST, Floor, Nearest
 from text_vectors import Vectors, cached_vectors
 from workload import Question
 
-from formulary_catalog.domain.fitting import MEANING_WEIGHT
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.query import parse_query
-from formulary_catalog.domain.terms import query_terms
+from formulary_catalog.domain.search.fit import MEANING_WEIGHT
+from formulary_catalog.domain.search.query import parse_query
+from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.candidates import CandidateReader, Candidates
-from formulary_catalog.store.candidates import Question as Sought
-from formulary_catalog.store.conditions import Arguments, label_conditions
-from formulary_catalog.store.database import Connection, Database
-from formulary_catalog.store.entering import enter, entered_table
-from formulary_catalog.store.page import PageReader
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter, entered_table
+from formulary_catalog.store.search.filters import label_conditions
+from formulary_catalog.store.search.page import PageReader
+from formulary_catalog.store.search.statement import CandidateReader, Candidates
+from formulary_catalog.store.search.statement import Question as Sought
 
 SEARCH, CANDIDATES, EXACT, LEXICAL, TRIP = "whole search", "candidates", "exact search", "words only", "SELECT 1"
 SORTED, SCAN = "numpy, sorted", "numpy, scan"

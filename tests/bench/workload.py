@@ -7,7 +7,7 @@ from itertools import islice
 
 from catalogs import CUSTOM_KEY, ENVIRONMENTS, LARGEST, PRIORITIES, SEVERITIES, Catalog, Planned
 
-from formulary_catalog.domain.labels import Constraints, fold
+from formulary_catalog.domain.workflows.labels import Constraints, fold
 
 TEAM = "team-07"
 UNKNOWN_ENVIRONMENT = "preproduction-9"

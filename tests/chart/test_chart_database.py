@@ -11,10 +11,10 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 import pytest
 
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate, require_current_schema
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.health import health
-from formulary_catalog.store.migrate import migrate, require_current_schema
 from support import charts
 
 CI = charts.ci_values()

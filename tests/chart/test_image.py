@@ -14,15 +14,15 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DIGEST = "sha256:" + "0" * 64
 _COMMANDS = (
     "formulary_catalog.cli.serve",
-    "formulary_catalog.cli.migrate",
+    "formulary_catalog.cli.database",
     "formulary_catalog.cli.doctor",
-    "formulary_catalog.cli.checks",
-    "formulary_catalog.cli.services",
+    "formulary_catalog.runtime.checks",
+    "formulary_catalog.runtime.serving_process",
     "formulary_catalog.server.app",
-    "formulary_catalog.store.migrate",
+    "formulary_catalog.store.database.migrate",
     "formulary_operator.cli",
     "formulary_operator.runtime",
-    "formulary_operator.authentication",
+    "formulary_operator.access.authentication",
 )
 # Every import of what the image lacks fails, as it would there.
 _IMPORTS = """

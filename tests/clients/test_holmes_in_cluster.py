@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import control_plane as planes
 from support import databases
 from support.demonstration import INDEXER, LEDGER, Demonstration, demonstrate, recorded

@@ -5,14 +5,14 @@ import base64
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.issuing import issue, usable
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS
-from formulary_operator.certificates import ServingCertificate
-from formulary_operator.core.translate import entry_of
-from formulary_operator.issuing import issue, usable
-from formulary_operator.judging import Judge
 from formulary_operator.serving import served
-from formulary_operator.webhook import application
+from formulary_operator.workflows.translate import entry_of
 from support.admission import INVALID, SECRET, SERVICE, Place, configured, judging
 from support.gates import gate
 from support.manifest import workflow

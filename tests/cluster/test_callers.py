@@ -20,9 +20,9 @@ from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_operator.authentication import KubernetesAuthenticator
-from formulary_operator.decisions import BRIEF_SECONDS, LASTING_SECONDS
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_operator.access.authentication import KubernetesAuthenticator
+from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS
 from formulary_operator.kube.client import KubeClient
 from support.agent import ERAS, agent, answer_of, call, found, refused
 from support.control_plane import AUDIENCE, Cluster, ControlPlane, KubectlFailed

@@ -19,8 +19,8 @@ from typing import Any
 import httpx
 import pytest
 
-from formulary_catalog.domain.input_keys import InputKeys
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import charts, databases
 from support.admission import INVALID
 from support.agent import answer_of, call, found, refused

@@ -14,10 +14,10 @@ import pytest
 from mcp import Client
 
 from formulary_catalog.domain.access import INVOKE, READ_INVOCATIONS, SEE_WORKFLOWS, USE_CONTEXTS
-from formulary_catalog.store.admissions import AdmissionRecords
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_operator.judging import Judge
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.admission.validator import Judge
 from support.admission import Place, judging
 from support.agent import agent, answer_of, refused
 from support.cluster import OperatorAccount, await_agreement

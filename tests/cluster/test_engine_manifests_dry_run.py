@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.invocation import Target
+from formulary_catalog.domain.runs.run import Target
 from formulary_operator.engines import ENGINES
 from formulary_operator.engines.job import JOBS
 from formulary_operator.engines.plan import RunPlan

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.invocation import Phase, Reason, id_of_request
+from formulary_catalog.domain.runs.run import Phase, Reason, id_of_request
+from formulary_operator.admission.validator import Judge
 from formulary_operator.api.names import APPROVALS, CONTRACTS, EVENTS, Resource
-from formulary_operator.judging import Judge
 from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.api.names import WORKFLOWS
 from support import databases
 from support.cluster import OperatorAccount, apply_many, await_agreement, condition, fetch

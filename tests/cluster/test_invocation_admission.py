@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.store.admissions import AdmissionRecords
-from formulary_catalog.store.database import Database
-from formulary_operator.certificates import ServingCertificate
-from formulary_operator.judging import Judge
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import application
 from formulary_operator.serving import served
-from formulary_operator.webhook import application
 from support.admission import Place, configured, judging
 from support.cluster import OperatorAccount, fetch
 from support.gates import gate

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.domain.invocation import NewInvocation
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.domain.runs.run import NewInvocation
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.cluster import OperatorAccount, fetch
 from support.cluster_runs import (
     ask,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from formulary_catalog.domain.invocation import id_of_object
+from formulary_catalog.domain.runs.run import id_of_object
 from formulary_operator.api.names import INVOCATIONS, SECRETS
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (

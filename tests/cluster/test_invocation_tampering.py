@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from formulary_operator.api.names import SECRETS
-from formulary_operator.core.invocation import owner_of
+from formulary_operator.runs.status import owner_of
 from support.cluster import OperatorAccount, fetch, objects
 from support.cluster_runs import await_phase, job, remedy, run_object, running_operator, server_request, submit
 from support.control_plane import Cluster

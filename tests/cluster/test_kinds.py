@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import control_plane as planes
 from support import databases
 from support.cluster import await_agreement, install_kinds, new_operator_account

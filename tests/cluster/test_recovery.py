@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.api.names import EVENTS, WORKFLOWS
 from support.asking import finds, search
 from support.cluster import OperatorAccount, apply_many, await_agreement, delete_all, disagreements, fetch, objects

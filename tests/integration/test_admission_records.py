@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from formulary_catalog.errors import Unavailable
-from formulary_catalog.store.admissions import AdmissionRecords
-from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.workflows.authors import AdmissionRecords
 
 RUN: dict[str, Any] = {"resource": "workflowinvocations", "namespace": "shop", "name": "one", "uid": "u-1"}
 

@@ -17,18 +17,18 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.access import KnownCallers, Rights
 from support.adversarial import Case, cases, copies, store, store_cases, store_embedded
 from support.agent import agent, answer_of

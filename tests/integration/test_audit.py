@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import (
     ContextError,
     FormularyError,
@@ -18,10 +18,10 @@ from formulary_catalog.errors import (
     Unavailable,
 )
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.traces import TraceEvent, TraceStore
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill
 from support.trail import recorded

@@ -15,13 +15,13 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.errors import NotAuthenticated, StartupError, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import readiness
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.edge import MAX_BODY_BYTES
-from formulary_catalog.server.protocol import INSTRUCTIONS
-from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.server.calls import readiness
+from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.server.mcp.server import INSTRUCTIONS
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, found, refused
 from support.commands import formulary, formulary_now

@@ -9,13 +9,13 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry, incident_context
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.readiness import Readiness, Status
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.server.calls.readiness import Readiness, Status
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import ERAS, agent, answer_of
 from support.manifest import analysis, workflow
 from support.serving import serving

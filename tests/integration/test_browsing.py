@@ -9,7 +9,7 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, call, protocol_error, refused
 from support.commands import formulary

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.cli.rendering import show_details, show_list, show_search
-from formulary_catalog.cli.terminal import Page, plain
 from formulary_catalog.domain.answers import (
     SearchAnswer,
     WorkflowDetails,
@@ -15,6 +14,7 @@ from formulary_catalog.domain.answers import (
     WorkflowSummary,
     WorkflowVersion,
 )
+from formulary_catalog.runtime.terminal import Page, plain
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -18,11 +18,11 @@ from formulary_catalog.loading.loader import Loader
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import DEADLINE, Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import DEADLINE, Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.filling import fill

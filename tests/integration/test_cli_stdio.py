@@ -16,10 +16,10 @@ from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, RequestParamsMeta
 
 from formulary_catalog.domain.entry import incident_context
-from formulary_catalog.server.incident import META_KEY
-from formulary_catalog.server.toolbox import LISTED_TOOLS
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import ERAS, refused
 from support.agent import found as ids
 from support.commands import formulary_now

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.export import directory_name
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.traces import TraceEvent, TraceStore
+from formulary_catalog.domain.audit.export import directory_name
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import incident
 from support.commands import Finished, formulary
 from support.databases import empty_database

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import ContextReference, SearchRequest
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.errors import ContextError
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database
+from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextWriter
 
 CONTEXT = RequestContext(
     namespace="shop",

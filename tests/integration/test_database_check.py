@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.errors import Unavailable
-from formulary_catalog.store.database import Connection, Database, Role
+from formulary_catalog.store.database.connection import Connection, Database, Role
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 

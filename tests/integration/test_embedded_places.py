@@ -202,7 +202,7 @@ def test_a_user_without_a_home_directory_has_to_name_one(call: str, refusal: str
         import os
         from formulary_catalog.embedding.cache import CachedExport
         from formulary_catalog.embedding.model import locate
-        from formulary_catalog.store.embedded import default_data_dir
+        from formulary_catalog.store.embedded.server import default_data_dir
         source = locate("bundled")
         os.setuid({NAMELESS})
         {call}

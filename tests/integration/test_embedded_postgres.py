@@ -17,8 +17,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.store.embedded import EmbeddedPostgres, default_data_dir
-from formulary_catalog.store.embedded_cluster import Cluster
+from formulary_catalog.store.embedded.cluster import Cluster
+from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
 from support.embedded import (
     NOBODY,
     PACKAGE,

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 import asyncpg
 
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.halts import HaltReader
-from formulary_catalog.store.runs import RunWriter
-from formulary_operator.following import Following
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.objects import ObjectKey
-from formulary_operator.workqueue import WorkQueue
+from formulary_operator.runs.poller import Following
+from formulary_operator.watch.queue import ObjectKey, WorkQueue
 from support.runs import HARMLESS, request
 
 WAITING = 400

@@ -16,9 +16,9 @@ from workload import CLASSES, QueryClass, questions
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import DIMENSIONS
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.databases import migrated_database
 
 SIZE = 1_000

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.contracts import ContractWriter
 from support.commands import formulary
 from support.manifest import contract, text
 

@@ -7,11 +7,11 @@ import httpx
 import pytest
 
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.halting import HaltWriter
-from formulary_catalog.store.halts import HaltReader
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.halting import HaltWriter
+from formulary_catalog.store.runs.halts import HaltReader
 from support import playing
 from support.commands import formulary
 from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database

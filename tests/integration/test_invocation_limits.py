@@ -11,7 +11,7 @@ import pytest
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.access import KnownCallers, Rights
 from support.agent import call, refused

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.access import KnownCallers, Rights
 from support.commands import formulary

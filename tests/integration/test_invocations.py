@@ -13,8 +13,8 @@ import pytest
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.domain.invocation import Invocation
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import (
     InputRefused,
     InvalidInput,
@@ -27,15 +27,15 @@ from formulary_catalog.errors import (
     RunTimedOut,
     Unavailable,
 )
-from formulary_catalog.invocation import engines
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.runs import engines
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.access import Rights
 from support.runnable import PRODUCTION, STAGING, TARGET, nobody_runs_anything, opened, runnable_database

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.leadership import Superseded, fence
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.database.fencing import Superseded, fence
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import entry
 

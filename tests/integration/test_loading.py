@@ -21,10 +21,10 @@ from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.loading.watch import watch
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.manifest import analysis, contract, text, workflow
 from support.models import Formula, Held
 

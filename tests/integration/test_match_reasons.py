@@ -9,14 +9,14 @@ from quality_judgements import read_judgements
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import WorkflowHit
-from formulary_catalog.domain.labels import WILDCARD, fold
-from formulary_catalog.domain.request import SearchRequest, search_request
-from formulary_catalog.domain.synonyms import synonyms
+from formulary_catalog.domain.search.request import SearchRequest, search_request
+from formulary_catalog.domain.search.synonyms import synonyms
 from formulary_catalog.domain.text import with_split_words, words
-from formulary_catalog.domain.workflow import RemediationWorkflow, WorkflowSpec
+from formulary_catalog.domain.workflows.labels import WILDCARD, fold
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, WorkflowSpec
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.filling import starter_documents
 from support.serving import catalog
 

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, refused
 from support.manifest import text, workflow
 from support.serving import catalog, serving

@@ -11,7 +11,7 @@ import pytest
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, refused
 from support.serving import catalog, serving

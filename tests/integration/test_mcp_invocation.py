@@ -10,10 +10,10 @@ import asyncpg
 import pytest
 from mcp import Client, StdioServerParameters
 
-from formulary_catalog.server.size import MAX_ANSWER_BYTES
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.server.mcp.size import MAX_ANSWER_BYTES
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.agent import ERAS, agent, answer_of, call, refused, text_of
 from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
@@ -28,8 +28,8 @@ SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.services import Opening, Services
-from formulary_catalog.server.stdio import run_stdio
+from formulary_catalog.server.calls.services import Opening, Services
+from formulary_catalog.server.mcp.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
 async def main():

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import protocol
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.server.mcp import server
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.serving import catalog, serving
 from support.wire import Wire
 
@@ -52,7 +52,7 @@ async def test_a_list_that_was_made_while_the_catalog_changed_is_not_given_again
         return flipping.pop(0) if flipping else False
 
     monkeypatch.setattr(service, "uses_clusters", uses_clusters)
-    monkeypatch.setattr(protocol, "_CLUSTER_USE_SECONDS", -1.0)
+    monkeypatch.setattr(server, "_CLUSTER_USE_SECONDS", -1.0)
     async with serving(service) as url, Wire(url) as wire:
         between = await wire.rpc("tools/list", {})
         after = await wire.rpc("tools/list", {})

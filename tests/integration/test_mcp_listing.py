@@ -13,7 +13,7 @@ import pytest
 from formulary_catalog import __version__
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import LabelSpelling
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, call, found
 from support.manifest import text, workflow
 from support.serving import catalog, serving

@@ -7,7 +7,7 @@ import pytest
 from mcp_types import ErrorData, TextResourceContents
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, protocol_error
 from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving

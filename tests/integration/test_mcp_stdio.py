@@ -8,9 +8,9 @@ from mcp import Client, StdioServerParameters
 from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.server.incident import META_KEY
-from formulary_catalog.server.toolbox import LISTED_TOOLS
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import answer_of, refused
 from support.manifest import workflow
 
@@ -18,8 +18,8 @@ SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.services import Opening, Services
-from formulary_catalog.server.stdio import run_stdio
+from formulary_catalog.server.calls.services import Opening, Services
+from formulary_catalog.server.mcp.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
 async def main():

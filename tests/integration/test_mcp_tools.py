@@ -9,11 +9,11 @@ from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.server.incident import META_KEY
-from formulary_catalog.server.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
-from formulary_catalog.server.toolbox import LISTED_TOOLS
+from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
+from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, call, found, protocol_error, refused, text_of
 from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving

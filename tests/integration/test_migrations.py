@@ -11,10 +11,17 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
-from formulary_catalog.store import migrate as migrations
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import HEAD, _upgrade, describe, migrate, require_current_schema, schema_revision
+from formulary_catalog.store.database import migrate as migrations
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import (
+    HEAD,
+    _upgrade,
+    describe,
+    migrate,
+    require_current_schema,
+    schema_revision,
+)
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 PASSWORD = "s3cret"
 
@@ -31,7 +38,7 @@ async def _migrate(dsn: str) -> None:
 
 
 async def _migrate_in_a_process(dsn: str) -> None:
-    code = "import sys; from formulary_catalog.store.migrate import migrate; migrate(sys.argv[1])"
+    code = "import sys; from formulary_catalog.store.database.migrate import migrate; migrate(sys.argv[1])"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, dsn)
     async with asyncio.timeout(60):
         assert await process.wait() == 0
@@ -50,7 +57,7 @@ async def _refusal(dsn: str, kind: type[FormularyError] = StartupError) -> str:
 
 def test_the_newest_revision_is_the_one_that_starting_asks_for() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrations.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(migrations.__file__).parents[1] / "migrations"))
     scripts = ScriptDirectory.from_config(config)
     assert scripts.get_heads() == [HEAD]
     revisions = [script.revision for script in scripts.walk_revisions()]
@@ -96,7 +103,7 @@ async def test_several_processes_may_migrate_databases_of_a_new_server_at_once(d
 async def test_a_migration_waits_for_a_backup_without_holding_up_those_who_read(
     owner: "asyncpg.Connection[asyncpg.Record]", empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("formulary_catalog.store.migrate._LOCK_PAUSE", 0.2)
+    monkeypatch.setattr("formulary_catalog.store.database.migrate._LOCK_PAUSE", 0.2)
     await owner.execute("create schema formulary; create extension if not exists vector")
     await _upgrade(empty_database, to="0001")
     backup = await asyncpg.connect(empty_database)

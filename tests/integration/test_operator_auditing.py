@@ -8,11 +8,11 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.checkpoint import SigningKey
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceStore
-from formulary_operator.auditing import Auditing
+from formulary_catalog.domain.audit.checkpoint import SigningKey
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_operator.audit.auditing import Auditing
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from support.trail import write_trace

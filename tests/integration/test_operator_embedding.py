@@ -9,12 +9,12 @@ import pytest
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import locate
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.models import ModelStore
-from formulary_catalog.store.reembedding import ReembeddingStore
-from formulary_operator.embedding import Embedding
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.workflows.embedding import Embedding
 from support.models import other_model
 from support.waiting import wait_until
 

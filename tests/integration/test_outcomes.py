@@ -7,14 +7,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.manifest import text
 from support.runnable import STAGING, opened, runnable, runnable_database

@@ -18,8 +18,8 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.edge import PROBES
-from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ContextPolicy, Settings
 from support.agent import ERAS, agent, protocol_error, refused
 from support.manifest import text, workflow

@@ -13,7 +13,7 @@ from quality_summary import OURS, Answered, summarise
 from quality_variants import Variant
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 CALIBRATION_GOAL = 0.08
 

@@ -10,11 +10,11 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer, SearchMode
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.vectors import QueryVectors
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill
 from support.models import Formula

@@ -10,18 +10,18 @@ import pytest
 from pgvector.asyncpg import register_vector
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.migrate import _upgrade, migrate
-from formulary_catalog.store.models import ModelStore
-from formulary_catalog.store.reembedding import PreparationEnded, ReembeddingStore
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.migrate import _upgrade, migrate
+from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.manifest import workflow
 from support.models import Formula, Held

@@ -9,13 +9,13 @@ import httpx
 import numpy as np
 import pytest
 
-from formulary_catalog.cli.models import load_model
+from formulary_catalog.runtime.model_loading import load_model
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.models import ModelStore
-from formulary_operator.embedding import Embedding
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.workflows.models import ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
+from formulary_operator.workflows.embedding import Embedding
 from support.commands import formulary_now
 from support.embedding_endpoint import Endpoint, Handler, running
 from support.manifest import text, workflow

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import incident_context
-from formulary_catalog.domain.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.contexts import ContextResolver
+from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextReader, ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.pool import ALL
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.incidents import ContextReader, ContextWriter
+from formulary_catalog.store.search.candidates import ALL
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill
 from support.services import open_service

@@ -11,9 +11,9 @@ import structlog.testing
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import failures
+from formulary_catalog.server.calls import failures
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving
 

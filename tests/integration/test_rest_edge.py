@@ -11,14 +11,13 @@ from starlette.types import Receive, Scope, Send
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import DEFINITIONS, Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import edge, probes
-from formulary_catalog.server.admission import Admission
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.edge import MAX_BODY_BYTES, PROBES, Edge
-from formulary_catalog.server.hosts import HostRule
-from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.server.http import middleware, probes
+from formulary_catalog.server.http.concurrency import Admission
+from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, PROBES, Edge, HostRule
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import KnownCallers, Rights
 from support.agent import agent, refused
 from support.serving import catalog, listening, serving
@@ -211,7 +210,7 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
 
 
 async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    monkeypatch.setattr(edge, "_BODY_SECONDS", 0.05)
+    monkeypatch.setattr(middleware, "_BODY_SECONDS", 0.05)
     head = (
         b"POST /api/v1/workflows/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: 10\r\n\r\n{"

@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 
 from formulary_catalog.errors import StartupError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.run import GRACE_SECONDS, Beside
-from formulary_catalog.server.run import serve as serve_within
+from formulary_catalog.server.http.serving import GRACE_SECONDS, Beside
+from formulary_catalog.server.http.serving import serve as serve_within
 from formulary_catalog.settings import Settings
 
 

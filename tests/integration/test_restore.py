@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.request import ContextReference, search_request
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.embedded import PSQL, query
 from support.filling import fill

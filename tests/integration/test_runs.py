@@ -9,14 +9,14 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.governance.gate import RunFacts
-from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited, Unavailable
-from formulary_catalog.store.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.invocations import InvocationStore, Limits
-from formulary_catalog.store.runs import RunWriter
-from formulary_catalog.store.traces import TraceEvent, TraceStore
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.submission import InvocationStore, Limits
 from support.runs import CALLER, HARMLESS, KEYS, request
 
 IN_PRODUCTION = replace(HARMLESS, environment="production")

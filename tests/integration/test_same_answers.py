@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
-from formulary_catalog.store.pool import ALL
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.search.candidates import ALL
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.adversarial import cases, copies, store, store_embedded
 from support.databases import migrated_database
 from support.filling import entry, starter_documents

@@ -12,19 +12,19 @@ import pytest
 import structlog
 
 from formulary_catalog.domain.access import EVERYTHING, Caller, Right
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
-from formulary_catalog.domain.request import ContextReference, search_request
-from formulary_catalog.domain.sealing import seal
+from formulary_catalog.domain.audit.sealing import seal
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.retention import Retention
-from formulary_catalog.store.runs import RunWriter
-from formulary_catalog.store.sealed import SealedReader
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceStore
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.audit.retention import Retention
+from formulary_catalog.store.audit.sealed import SealedReader
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.commands import formulary

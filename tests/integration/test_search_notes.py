@@ -2,10 +2,10 @@
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill
 

@@ -10,18 +10,18 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer
-from formulary_catalog.domain.evidence import IndexedText
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.place import Place
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.candidates import IndexedText
+from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.candidates import FEW, CandidateReader, Candidates, Question
-from formulary_catalog.store.catalog import ApplyOutcome, CatalogWriter
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.page import PageReader, PageRow
-from formulary_catalog.store.texts import Texts
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.search.lexemes import Texts
+from formulary_catalog.store.search.page import PageReader, PageRow
+from formulary_catalog.store.search.statement import FEW, CandidateReader, Candidates, Question
+from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from support import manifest
 from support.filling import entry, fill
 
@@ -188,7 +188,7 @@ async def test_texts_that_are_forgotten_meanwhile_are_read_again(
 ) -> None:
     await fill(workflows, [manifest.workflow(name) for name in names(SIZES["few"])])
     everything = await candidates_of(CandidateReader(reading))
-    monkeypatch.setattr("formulary_catalog.store.texts._CAPACITY", 10_000)
+    monkeypatch.setattr("formulary_catalog.store.search.lexemes._CAPACITY", 10_000)
     reader = CandidateReader(reading)
     for _ in range(3):
         assert await candidates_of(reader) == everything

@@ -5,19 +5,19 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.cli.embedders import Embedders
-from formulary_catalog.cli.models import Loaded, loading
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import BASE, locate
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.runtime.model_loading import Loaded, loading
+from formulary_catalog.runtime.model_registry import Embedders
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.readiness import Readiness, ReadinessReport
+from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.models import ModelStore
-from formulary_catalog.store.reembedding import ReembeddingStore
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.reembedding import ReembeddingStore
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill
 from support.manifest import workflow
 from support.models import Formula

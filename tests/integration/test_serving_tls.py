@@ -12,7 +12,7 @@ from cryptography import x509
 
 from formulary_catalog.errors import StartupError
 from formulary_catalog.listening.certificate import MountedCertificate
-from formulary_operator.issuing import CertificatePair, issue
+from formulary_operator.admission.issuing import CertificatePair, issue
 from support.operator_process import server
 from support.waiting import wait_until
 

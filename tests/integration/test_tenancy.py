@@ -8,18 +8,18 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.identity import parse_reference
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.workflows.identity import parse_reference
+from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.candidates import CandidateReader, Question
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextReader, ContextWriter
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.page import PageReader
-from formulary_catalog.store.workflows import WorkflowReader
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.incidents import ContextReader, ContextWriter
+from formulary_catalog.store.search.page import PageReader
+from formulary_catalog.store.search.statement import CandidateReader, Question
+from formulary_catalog.store.workflows.reader import WorkflowReader
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.filling import fill

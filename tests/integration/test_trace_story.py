@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.invocation import Phase
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.commands import formulary
 from support.filling import fill

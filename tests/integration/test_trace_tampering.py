@@ -8,14 +8,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.chain import GENESIS, Finding, Problem, canonical, digest
-from formulary_catalog.domain.checkpoint import Seen, SigningKey
+from formulary_catalog.domain.audit.chain import GENESIS, Finding, Problem, canonical, digest
+from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
 from formulary_catalog.errors import StartupError
-from formulary_catalog.store.checkpoints import CheckpointStore
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.retention import Retention
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceStore
+from formulary_catalog.store.audit.checkpoints import CheckpointStore
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.audit.retention import Retention
+from formulary_catalog.store.database.connection import Database, Role
 from support.trail import event
 
 KEY = SigningKey.generate()

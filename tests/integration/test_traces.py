@@ -12,14 +12,14 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.chain import GENESIS, Problem, digest
-from formulary_catalog.domain.checkpoint import Kind, SigningKey, compose
+from formulary_catalog.domain.audit.chain import GENESIS, Problem, digest
+from formulary_catalog.domain.audit.checkpoint import Kind, SigningKey, compose
 from formulary_catalog.errors import InvalidInput, NotFound, StartupError, Unavailable
-from formulary_catalog.store.checkpoints import CheckpointStore, end_checkpoint, keep_checkpointing
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.retention import Retention, months_ago
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceStore, append_event
+from formulary_catalog.store.audit.checkpoints import CheckpointStore, end_checkpoint, keep_checkpointing
+from formulary_catalog.store.audit.events import TraceStore, append_event
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.audit.retention import Retention, months_ago
+from formulary_catalog.store.database.connection import Connection, Database, Role
 from support.trail import age, event, write_trace
 
 KEY = SigningKey.generate()
@@ -264,7 +264,7 @@ async def test_checkpoints_without_a_key_are_told_of(
 async def test_many_changed_traces_are_vouched_for_in_several_checkpoints(
     traces: TraceStore, checkpoints: CheckpointStore, reader: TraceReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("formulary_catalog.store.checkpoints.TRACES_IN_ONE", 2)
+    monkeypatch.setattr("formulary_catalog.store.audit.checkpoints.TRACES_IN_ONE", 2)
     for number in range(5):
         await write_trace(traces, f"rr-{number}", 1)
     assert [each.traces for each in await checkpoints.checkpoint(KEY)] == [2, 2, 1]

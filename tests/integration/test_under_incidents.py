@@ -13,10 +13,10 @@ from quality_judgements import read_judgements
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import manifest
 from support.access import Rights
 from support.agent import agent, answer_of

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from formulary_catalog.store.migrate import HEAD
+from formulary_catalog.store.database.migrate import HEAD
 from support.commands import formulary_now
 from support.control_plane import free_port
 from support.manifest import analysis, text, workflow

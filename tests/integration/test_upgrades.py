@@ -12,20 +12,20 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.chain import HOLD_PLACED, StoredEvent
-from formulary_catalog.domain.checkpoint import PublicKey, SigningKey
+from formulary_catalog.domain.audit.chain import HOLD_PLACED, StoredEvent
+from formulary_catalog.domain.audit.checkpoint import PublicKey, SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
+from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.checkpoints import CheckpointStore
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import HEAD, migrate, schema_revision
-from formulary_catalog.store.trace_reading import TraceReader
+from formulary_catalog.store.audit.checkpoints import CheckpointStore
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import HEAD, migrate, schema_revision
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.databases import empty_database, migrated_database
 from support.runnable import PRODUCTION, STAGING

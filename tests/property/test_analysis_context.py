@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.entry import incident_context
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 

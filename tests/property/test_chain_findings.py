@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent
-from formulary_catalog.domain.checkpoint import Checkpoint, CheckpointCheck, Kind, SigningKey, Vouched, compose
-from formulary_catalog.domain.replay import verify_trace
+from formulary_catalog.domain.audit.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, Kind, SigningKey, Vouched, compose
+from formulary_catalog.domain.audit.verification import verify_trace
 from support.trail import NOON, chain, stored
 
 KEY = SigningKey.generate()

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import InvalidInput, NotInvocable
 from formulary_operator.engines import ENGINES, engine_of
-from formulary_operator.engines.outputs import MAX_BYTES
+from formulary_operator.engines.observations import MAX_BYTES
 from support.plans import BUNDLE, INVOCATION, command, container, environment, plan
 
 ENGINE_NAMES = st.sampled_from(sorted(ENGINES))

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.label_weights import SIGNAL_WEIGHT
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.place import Place
-from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Connection, Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.entering import enter
-from formulary_catalog.store.pool import ALL, DECLARING, NEAREST
-from formulary_catalog.store.texts import WEIGHTS
+from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.database.tenancy import enter
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.candidates import ALL, DECLARING, NEAREST
+from formulary_catalog.store.search.lexemes import WEIGHTS
+from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
 from support.filling import entry

@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.adversarial import store

@@ -17,8 +17,7 @@ from formulary_catalog.domain.governance.decision import (
     RunDecision,
     decide,
 )
-from formulary_catalog.domain.governance.environments import is_harmless
-from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity
+from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity, is_harmless
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)  # a Friday
 NAMESPACES = ["shop", "bank"]

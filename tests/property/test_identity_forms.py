@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.identity import WorkflowReference, content_hash, parse_reference, version_id
+from formulary_catalog.domain.workflows.identity import WorkflowReference, content_hash, parse_reference, version_id
 from formulary_catalog.errors import InvalidInput
 
 json_values = st.recursive(

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.inputs import check_input, input_schema
-from formulary_catalog.domain.workflow import Parameter
+from formulary_catalog.domain.workflows.inputs import check_input, input_schema
+from formulary_catalog.domain.workflows.manifest import Parameter
 from formulary_catalog.errors import InputRefused
 
 _NAMES = ("ALPHA", "BETA", "GAMMA")

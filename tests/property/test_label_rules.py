@@ -4,11 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.fitting import MEANING_WEIGHT
-from formulary_catalog.domain.label_weights import CUSTOM_WEIGHT, DETECTED_WEIGHT, label_evidence
-from formulary_catalog.domain.labels import DIMENSIONS, Constraints, WorkflowLabels, fold, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed, detected_holds
+from formulary_catalog.domain.search.fit import MEANING_WEIGHT
+from formulary_catalog.domain.search.label_weights import CUSTOM_WEIGHT, DETECTED_WEIGHT, label_evidence
 from formulary_catalog.domain.text import exclusion_phrase, exclusion_text
+from formulary_catalog.domain.workflows.labels import (
+    DIMENSIONS,
+    Constraints,
+    WorkflowLabels,
+    fold,
+    fold_all,
+    normalize_detected,
+)
+from formulary_catalog.domain.workflows.matching import allowed, detected_holds
 
 GENERIC = WorkflowLabels()
 others = pytest.mark.parametrize("dimension", [dimension for dimension in DIMENSIONS if dimension != "cluster"])

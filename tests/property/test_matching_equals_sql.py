@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
-from formulary_catalog.domain.label_weights import label_evidence
-from formulary_catalog.domain.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
-from formulary_catalog.domain.matching import allowed
+from formulary_catalog.domain.search.label_weights import label_evidence
 from formulary_catalog.domain.text import exclusion_phrase
-from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold_all, normalize_detected
+from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_operator.core.patching import merge_patch
+from formulary_operator.kube.patching import merge_patch
 
 _LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 _VALUES = st.recursive(

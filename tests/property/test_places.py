@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.evidence import indexed_text, places
-from formulary_catalog.domain.place import Place
+from formulary_catalog.domain.search.candidates import indexed_text, places
+from formulary_catalog.domain.text import Place
 
 FIELDS = [place for place in Place if place is not Place.NONE]
 texts = st.dictionaries(st.sampled_from(FIELDS), st.sets(st.sampled_from("abcd")))

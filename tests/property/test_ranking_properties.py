@@ -12,23 +12,23 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.answers import SearchAnswer, SearchMode
-from formulary_catalog.domain.evidence import Evidence
-from formulary_catalog.domain.fitting import Wanted
-from formulary_catalog.domain.label_weights import label_evidence
-from formulary_catalog.domain.labels import Constraints, WorkflowLabels
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.place import Place
-from formulary_catalog.domain.request import ContextReference, search_request
-from formulary_catalog.domain.scoring import NOISE, Scored, rank
-from formulary_catalog.domain.terms import Term, query_terms
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.fit import Wanted
+from formulary_catalog.domain.search.label_weights import label_evidence
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
+from formulary_catalog.domain.search.terms import Term, query_terms
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.adversarial import store, store_embedded

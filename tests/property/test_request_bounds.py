@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.labels import DIMENSIONS
-from formulary_catalog.domain.query import MAX_QUERY_LENGTH
-from formulary_catalog.domain.request import (
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import (
     MAX_EXCLUDED_KEYWORDS,
     MAX_LABEL_LENGTH,
     MAX_LABEL_VALUES,
     ContextReference,
     search_request,
 )
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.errors import InvalidInput
 
 blanks = st.sampled_from(["", " ", "\t\n"])

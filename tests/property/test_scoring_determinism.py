@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.labels import DIMENSIONS
-from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.domain.request import DEFAULT_TOP_K, SearchRequest, search_request
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest, search_request
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.databases import migrated_database
 from support.filling import fill, starter_documents
 from support.services import open_service

@@ -9,9 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.answers import SearchMode
-from formulary_catalog.domain.confidence import BY_MEANING, BY_MEANING_ALONE, BY_WORDS, OF_LABELS_ONLY, confidences
-from formulary_catalog.domain.evidence import Evidence
-from formulary_catalog.domain.fitting import (
+from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.confidence import (
+    BY_MEANING,
+    BY_MEANING_ALONE,
+    BY_WORDS,
+    OF_LABELS_ONLY,
+    confidences,
+)
+from formulary_catalog.domain.search.fit import (
     MEANING_WEIGHT,
     USUAL_RARITY,
     WORDS_WEIGHT,
@@ -19,11 +25,11 @@ from formulary_catalog.domain.fitting import (
     fits,
     words_held,
 )
-from formulary_catalog.domain.label_weights import SEVERITY_WEIGHT
-from formulary_catalog.domain.place import PLACE_WEIGHTS, Place
-from formulary_catalog.domain.rarity import rarity
-from formulary_catalog.domain.scoring import NOISE, Scored, rank
-from formulary_catalog.domain.terms import Term
+from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
+from formulary_catalog.domain.search.rarity import rarity
+from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
+from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.text import PLACE_WEIGHTS, Place
 
 TERMS = (
     Term(word="oomkilled", origin="oomkill"),

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
-from formulary_catalog.domain.sealing import KeyedDigest, seal, unseal
+from formulary_catalog.domain.audit.sealing import KeyedDigest, seal, unseal
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
 
 texts = st.text(max_size=8)
 labels = st.dictionaries(texts, st.lists(texts, min_size=1, max_size=3, unique=True).map(tuple), max_size=3)

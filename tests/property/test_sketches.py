@@ -11,14 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pgvector.asyncpg import register_vector
 
-from formulary_catalog.domain.fitting import MEANING_WEIGHT
-from formulary_catalog.domain.label_weights import SIGNAL_WEIGHT
-from formulary_catalog.domain.labels import DIMENSIONS, Constraints
+from formulary_catalog.domain.search.fit import MEANING_WEIGHT
+from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints
 from formulary_catalog.embedding.model import DIMENSIONS as LENGTH
-from formulary_catalog.store.candidates import CandidateReader, Candidates, Question
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.pool import DECLARING, EXACT_UP_TO, NEAREST
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.candidates import DECLARING, EXACT_UP_TO, NEAREST
+from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
 from support.databases import migrated_database
 
 MANY, FEW = EXACT_UP_TO + 1_000, 2_000

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.spelling import corrected, distance
-from formulary_catalog.domain.synonyms import folded, mentions, synonyms
-from formulary_catalog.domain.terms import MAX_TERMS, query_terms
+from formulary_catalog.domain.search.spelling import corrected, distance
+from formulary_catalog.domain.search.synonyms import folded, mentions, synonyms
+from formulary_catalog.domain.search.terms import MAX_TERMS, query_terms
 from formulary_catalog.domain.text import words
 
 letters = st.text("abcdefg", max_size=7)

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import Caller, Right
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.contexts import ContextResolver
-from formulary_catalog.search.scope import Scope, Scoping
-from formulary_catalog.search.trail import Record
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.visibility import Scope, Scoping
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.contexts import ContextReader
+from formulary_catalog.store.incidents import ContextReader
 from support.access import EVERYWHERE, Rights
 
 SHARED = "formulary"

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
-from formulary_catalog.domain.labels import DIMENSIONS
-from formulary_catalog.domain.place import Place
-from formulary_catalog.domain.workflow import MAX_LEXICAL_TEXT
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 from support.filling import entry

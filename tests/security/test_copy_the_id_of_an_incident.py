@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import ContextError
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import playing
 from support.cluster import OperatorAccount
 from support.cluster_runs import ask, await_phase, created_jobs, incident, remedy, running_operator

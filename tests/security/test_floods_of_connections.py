@@ -17,8 +17,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from formulary_operator.certificates import ServingCertificate, directory
-from formulary_operator.issuing import issue
+from formulary_operator.admission.certificates import ServingCertificate, directory
+from formulary_operator.admission.issuing import issue
 from formulary_operator.serving import served
 from support.gates import gate
 from support.operator_process import Daemon, server

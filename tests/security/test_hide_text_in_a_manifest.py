@@ -12,18 +12,18 @@ import pytest_asyncio
 from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.entry import incident_context
-from formulary_catalog.domain.invocation import Phase
-from formulary_catalog.domain.visible import MARK, first_hidden
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.workflows.visible import MARK, first_hidden
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.loading.documents import Document
 from formulary_catalog.loading.manifests import sort_out
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.runs import RunWriter
-from formulary_operator.core.translate import entry_of
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.workflows.translate import entry_of
 from support import manifest
 from support.agent import agent, answer_of, call, refused
 from support.commands import formulary

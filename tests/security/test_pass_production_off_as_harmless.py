@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from formulary_catalog.domain.governance.actions import ProposedAction, gate_actions
-from formulary_catalog.domain.governance.environments import is_harmless
-from formulary_catalog.domain.governance.gate import GateDecision, RunFacts
-from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, is_harmless
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS, Settings
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.settings import OperatorSettings
 from support.runs import HARMLESS, request
 

@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from formulary_catalog.errors import StartupError
-from formulary_operator.certificates import ServingCertificate
-from formulary_operator.issuing import CertificatePair, issue
-from formulary_operator.judging import Judge
+from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.issuing import CertificatePair, issue
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import PATH, application
 from formulary_operator.serving import served
-from formulary_operator.webhook import PATH, application
 from support.gates import gate
 
 NOW = datetime.now(UTC)

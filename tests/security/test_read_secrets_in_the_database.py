@@ -12,14 +12,14 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.input_keys import InputKeys
-from formulary_catalog.domain.invocation import NOT_KEPT, Phase, digest
+from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.domain.runs.run import NOT_KEPT, Phase, digest
 from formulary_catalog.errors import InvalidInput, NotInvocable, StartupError
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.input_keys import input_keys, local_key_file
-from formulary_catalog.store.invocations import InvocationStore
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.input_keys import input_keys, local_key_file
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.submission import InvocationStore
 from support.runs import CALLER, KEY, KEYS, request
 
 PIN = "4711"

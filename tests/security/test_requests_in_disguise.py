@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from formulary_catalog.server.edge import POSTED
-from formulary_catalog.server.incident import META_KEY
+from formulary_catalog.server.calls.incident import META_KEY
+from formulary_catalog.server.http.middleware import POSTED
 from support.operator_process import Daemon, server
 from support.process import FORMULARY
 

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.domain.invocation import NewInvocation, Phase
+from formulary_catalog.domain.runs.run import NewInvocation, Phase
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.store.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.halting import HaltWriter
-from formulary_catalog.store.invocations import InvocationStore
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
+from formulary_catalog.store.runs.halting import HaltWriter
+from formulary_catalog.store.runs.submission import InvocationStore
+from formulary_operator.admission.validator import Judge
 from formulary_operator.api.names import CONTRACTS, INVOCATIONS
 from formulary_operator.engines.job import JOBS
-from formulary_operator.executor import Executor, Reconcile
-from formulary_operator.judging import Judge
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.runs.wiring import Executor, Reconcile
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.workqueue import WorkQueue
+from formulary_operator.watch.queue import WorkQueue
 from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.invocation import Phase
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
 from support.cluster import OperatorAccount
 from support.cluster_runs import EVERYWHERE, ask, await_phase, created_jobs, incident, remedy, running_operator

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from formulary_operator.issuing import issue
+from formulary_operator.admission.issuing import issue
 from support.cluster import OperatorAccount, fetch
 from support.cluster_runs import ADMIN, await_phase, job, remedy, running_operator, server_request, submit
 from support.control_plane import Cluster, free_port

@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.outcome import Outcome
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.store.workflows import StoredVersion
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
-from formulary_operator.core.permitting import (
+from formulary_operator.engines import engine_of
+from formulary_operator.engines.plan import RunPlan
+from formulary_operator.runs.permitting import (
     CATALOGS_ANNOTATION,
     RUNS_LABEL,
     RunPolicy,
@@ -23,9 +25,7 @@ from formulary_operator.core.permitting import (
     why_not_run,
     why_not_used,
 )
-from formulary_operator.core.requested import asked, new_invocation
-from formulary_operator.engines import engine_of
-from formulary_operator.engines.plan import RunPlan
+from formulary_operator.runs.request import asked, new_invocation
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation
 from support.plans import plan

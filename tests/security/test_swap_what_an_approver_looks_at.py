@@ -9,14 +9,14 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
+from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.api.names import APPROVALS, INVOCATIONS
 from support.cluster import OperatorAccount, condition, objects
 from support.cluster_runs import (

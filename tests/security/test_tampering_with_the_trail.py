@@ -10,26 +10,26 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.chain import Problem
-from formulary_catalog.domain.checkpoint import Seen, SigningKey
+from formulary_catalog.domain.audit.chain import Problem
+from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
+from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.checkpoints import CheckpointStore
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.owner import OwnerConnection as Connection
-from formulary_catalog.store.publishing import FilePlace, publish
-from formulary_catalog.store.retention import Retention
-from formulary_catalog.store.trace_reading import TraceReader
-from formulary_catalog.store.traces import TraceStore
+from formulary_catalog.store.audit.checkpoints import CheckpointStore
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.audit.publishing import FilePlace, publish
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.audit.retention import Retention
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.owner import OwnerConnection as Connection
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.api.names import CONFIG_MAPS, EVENTS
-from formulary_operator.auditing import Auditing
+from formulary_operator.audit.auditing import Auditing
+from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.publishing import ConfigMapPlace
 from formulary_operator.settings import OperatorSettings
 from support.commands import formulary
 from support.control_plane import Cluster

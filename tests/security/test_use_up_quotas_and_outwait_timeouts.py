@@ -7,14 +7,14 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.invocation import Phase
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import RateLimited
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.invocations import InvocationStore, Limits
-from formulary_catalog.store.runs import RunWriter
-from formulary_operator.authorization import Authorizer
-from formulary_operator.kube.reviews import Reviewer
-from formulary_operator.requests import Requests
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.submission import InvocationStore, Limits
+from formulary_operator.access.authorization import Authorizer
+from formulary_operator.access.reviews import Reviewer
+from formulary_operator.runs.submission import Requests
 from support.control_plane import Cluster
 from support.kube_clients import connected
 from support.runs import HARMLESS, request

@@ -4,8 +4,8 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
-from formulary_catalog.domain.labels import Constraints
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.workflows.labels import Constraints
 from support import manifest
 
 NAMESPACE = "formulary"

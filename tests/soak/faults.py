@@ -12,7 +12,7 @@ from pathlib import Path
 import asyncpg
 import psutil
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 HARM_SECONDS = 5.0
 _PATIENCE = 12

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 
-from formulary_catalog.domain.labels import Constraints, WorkflowLabels
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.workflow import RemediationWorkflow, labels_of
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, labels_of
+from formulary_catalog.domain.workflows.matching import allowed
 from soak.catalog import NAMESPACE, state
 from support.filling import entry
 

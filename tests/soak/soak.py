@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
 from soak import trail, verdict
 from soak.catalog import NAMES, incident
 from soak.faults import Fault, Faults, move_trail, small_disk

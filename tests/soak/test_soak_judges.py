@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from formulary_catalog.domain.matching import allowed
+from formulary_catalog.domain.workflows.matching import allowed
 from soak import traffic
 from soak.catalog import NAMES, incident, state
 from soak.oracle import Oracle, Served, served

@@ -9,8 +9,8 @@ from itertools import count
 
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import Unavailable
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database, Role
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from soak.catalog import NAMES, NAMESPACE, state
 from support.filling import fill
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.issuing import CertificatePair
+from formulary_operator.admission.selfsigned import SelfSigned
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS, VALIDATING_WEBHOOKS
-from formulary_operator.certificates import ServingCertificate
-from formulary_operator.issuing import CertificatePair
-from formulary_operator.judging import Judge
 from formulary_operator.kube.client import KubeClient
-from formulary_operator.selfsigned import SelfSigned
 from formulary_operator.serving import served
-from formulary_operator.webhook import application
 from support import charts
 from support.control_plane import ControlPlane, KubectlFailed
 from support.gates import gate

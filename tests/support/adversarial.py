@@ -11,14 +11,14 @@ import numpy.typing as npt
 import yaml
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.analysis import RequestContext, constraints_of
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.labels import normalize_detected
-from formulary_catalog.domain.matching import allowed
-from formulary_catalog.domain.query import parse_query
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.search.query import parse_query
+from formulary_catalog.domain.workflows.labels import normalize_detected
+from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry
 
 DIRECTORY = Path(__file__).parents[1] / "integration" / "adversarial"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.request import ContextReference, search_request
+from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder, load_embedder
 from support.services import open_service
 

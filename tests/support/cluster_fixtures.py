@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.store.admissions import AdmissionRecords
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.admission.validator import Judge
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, PODS, WORKFLOWS
 from formulary_operator.engines.job import JOBS
-from formulary_operator.judging import Judge
 from support import control_plane as planes
 from support import databases
 from support.admission import Place

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.governance.facts import run_facts
-from formulary_catalog.domain.input_keys import InputKeys
-from formulary_catalog.domain.invocation import (
+from formulary_catalog.domain.runs.facts import run_facts
+from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.domain.runs.run import (
     Invocation,
     NewInvocation,
     Source,
@@ -17,8 +17,8 @@ from formulary_catalog.domain.invocation import (
     id_of_request,
     idempotency_digest,
 )
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.invocations import InvocationStore
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_operator.api.names import INVOCATIONS, Resource
 from formulary_operator.engines.job import JOBS
 from support.cluster import OperatorAccount, await_agreement, fetch, objects

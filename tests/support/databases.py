@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.waiting import wait_until
 
 IS_ROOT = os.geteuid() == 0
@@ -34,7 +34,7 @@ _OWNER = """
 import json, os, signal, sys
 from pathlib import Path
 from formulary_catalog.errors import StartupError
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
 user, arguments = json.loads(sys.argv[1])
 if user:

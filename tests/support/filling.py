@@ -8,7 +8,7 @@ import yaml
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 
 
 def entry(document: Mapping[str, Any], *, namespace: str = "formulary") -> CatalogEntry:

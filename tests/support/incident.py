@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from formulary_catalog.domain.chain import GENESIS, StoredEvent, digest
+from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, digest
 
 AGENT = "system:serviceaccount:agents:holmesgpt"
 BEGAN = datetime(2026, 11, 22, 23, 58, 1, tzinfo=UTC)

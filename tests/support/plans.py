@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.domain.invocation import Target
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.runs.run import Target
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.engines.plan import RunPlan
 from support.manifest import workflow
 

@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulary_catalog.domain.invocation import Invocation, Phase, Reason
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.runs import RunWriter
+from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.lifecycle import RunWriter
 from support.runs import KEYS
 
 SHARED = "formulary"

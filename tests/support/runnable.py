@@ -7,9 +7,9 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.embedded import EmbeddedPostgres
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
 from support.services import open_service

@@ -4,8 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 from formulary_catalog.domain.governance.gate import RunFacts
-from formulary_catalog.domain.input_keys import InputKeys
-from formulary_catalog.domain.invocation import NewInvocation, Source, Target, id_of_request, idempotency_digest
+from formulary_catalog.domain.runs.input_keys import InputKeys
+from formulary_catalog.domain.runs.run import NewInvocation, Source, Target, id_of_request, idempotency_digest
 
 CALLER = "system:serviceaccount:shop:agent"
 KEY = InputKeys.generate()

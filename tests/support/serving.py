@@ -17,15 +17,15 @@ from formulary_catalog.loading.loader import Loader
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.edge import PROBES
-from formulary_catalog.server.readiness import Readiness
+from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.contracts import ContractWriter
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.migrate import migrate
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.gates import gate
 from support.services import open_service
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.chain import GENESIS, StoredEvent, canonical, digest
-from formulary_catalog.store.traces import TraceEvent, TraceStore
+from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, canonical, digest
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 
 NOON = "2026-01-01T12:00:00.000000Z"
 """When events were written that never saw a database."""

@@ -10,7 +10,7 @@ import pytest
 from quality_judgements import Judgement
 from quality_variants import Variant
 
-from formulary_catalog.domain.fitting import Wanted
+from formulary_catalog.domain.search.fit import Wanted
 
 WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])
 

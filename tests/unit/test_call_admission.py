@@ -11,8 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.admission import Admission
-from formulary_catalog.server.lane import Lane
+from formulary_catalog.server.http.concurrency import Admission, Lane
 from formulary_catalog.settings import Settings
 
 

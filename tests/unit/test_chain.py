@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from formulary_catalog.domain.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent, canonical, digest
-from formulary_catalog.domain.checkpoint import PublicKey, SigningKey
-from formulary_catalog.domain.replay import Replay, verify_trace
+from formulary_catalog.domain.audit.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent, canonical, digest
+from formulary_catalog.domain.audit.checkpoint import PublicKey, SigningKey
+from formulary_catalog.domain.audit.verification import Replay, verify_trace
 from support.trail import NOON, chain, stored
 
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.answers import WorkflowHit
-from formulary_catalog.domain.choosing import ALIKE, what_to_check
-from formulary_catalog.domain.outcome import Outcome
-from formulary_catalog.domain.presenting import workflow_hit
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.search.disambiguation import ALIKE, what_to_check
+from formulary_catalog.domain.search.results import workflow_hit
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from support import manifest
 
 Line = tuple[WorkflowHit, RemediationWorkflow]

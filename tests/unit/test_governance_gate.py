@@ -23,7 +23,7 @@ from formulary_catalog.domain.governance.gate import (
 from formulary_catalog.domain.governance.run_risks import gate_run
 from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
 from formulary_catalog.domain.governance.window import Window
-from formulary_catalog.domain.workflow import Step
+from formulary_catalog.domain.workflows.manifest import Step
 from formulary_catalog.errors import InvalidInput
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

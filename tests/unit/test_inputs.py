@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.inputs import check_input, input_schema, schema_problem
-from formulary_catalog.domain.invocable import not_invocable_because
-from formulary_catalog.domain.workflow import Parameter, RemediationWorkflow
+from formulary_catalog.domain.workflows.inputs import check_input, input_schema, schema_problem
+from formulary_catalog.domain.workflows.invocable import not_invocable_because
+from formulary_catalog.domain.workflows.manifest import Parameter, RemediationWorkflow
 from formulary_catalog.errors import InputRefused, NotInvocable
 from support.manifest import workflow
 

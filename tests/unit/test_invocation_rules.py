@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from formulary_catalog.domain.invocation import (
+from formulary_catalog.domain.runs.run import (
     Phase,
     duration_seconds,
     id_of_object,

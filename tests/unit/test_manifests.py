@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulary_catalog.domain.identity import precedence
+from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.loading.documents import Document, Rejection
 from formulary_catalog.loading.manifests import Manifests, sort_out
 from support.manifest import analysis, workflow

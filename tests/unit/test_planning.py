@@ -2,8 +2,8 @@
 
 import pytest
 
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.request import SearchRequest, search_request
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import SearchRequest, search_request
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.planning import SearchPlan, plan_search
 

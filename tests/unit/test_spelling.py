@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulary_catalog.domain.spelling import corrected, distance
+from formulary_catalog.domain.search.spelling import corrected, distance
 
 
 @pytest.mark.parametrize(

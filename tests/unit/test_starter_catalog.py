@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.invocable import not_invocable_because
-from formulary_catalog.domain.outcome import Outcome
-from formulary_catalog.domain.presenting import workflow_details
-from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.domain.workflow import Step
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.results import workflow_details
+from formulary_catalog.domain.workflows.invocable import not_invocable_because
+from formulary_catalog.domain.workflows.manifest import Step
 from support.filling import entry, starter_documents
 
 DIRECTORY = Path(__file__).parents[2] / "catalog" / "workflows"

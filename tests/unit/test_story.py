@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.cli.terminal import Page
-from formulary_catalog.cli.trace_rendering import show_story
-from formulary_catalog.domain.chain import Finding, Problem
-from formulary_catalog.domain.passages import KINDS
-from formulary_catalog.domain.story import Story, tell
-from formulary_catalog.domain.telling import Tone, spell_duration
+from formulary_catalog.cli.audit.rendering import show_story
+from formulary_catalog.domain.audit.chain import Finding, Problem
+from formulary_catalog.domain.audit.narration import Story, tell
+from formulary_catalog.domain.audit.passages import KINDS
+from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.runtime.terminal import Page
 from support import incident
 from support.incident import call, candidate, recalled
 

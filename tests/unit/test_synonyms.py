@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from formulary_catalog.domain.query import CANONICAL_SIGNAL_TYPES
-from formulary_catalog.domain.synonyms import mentions, synonyms
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES
+from formulary_catalog.domain.search.synonyms import mentions, synonyms
 from formulary_catalog.domain.text import words
 
 EVERYDAY = {

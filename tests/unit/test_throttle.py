@@ -2,8 +2,8 @@
 
 import pytest
 
-from formulary_catalog import throttle
-from formulary_catalog.throttle import Throttle
+from formulary_catalog import log as throttle
+from formulary_catalog.log import Throttle
 
 
 class Clock:

@@ -8,16 +8,15 @@ import pytest
 from starlette.datastructures import Headers
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
-from formulary_catalog.server.arguments import auditable, read_arguments, without_nulls
-from formulary_catalog.server.callers import LOCAL
-from formulary_catalog.server.filters import read_search_arguments, recordable_search
-from formulary_catalog.server.incident import META_KEY, context_reference
-from formulary_catalog.server.json_text import parsed
-from formulary_catalog.server.nesting import MAX_DEPTH, nested_too_deep
-from formulary_catalog.server.parameters import DETAILS, SEARCH, SELECTION, accepted, input_schema, spelled
-from formulary_catalog.server.rest_search import auditable_search, read_search
+from formulary_catalog.server.calls.arguments import auditable, read_arguments, without_nulls
+from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.filters import read_search_arguments, recordable_search
+from formulary_catalog.server.calls.incident import META_KEY, context_reference
+from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
+from formulary_catalog.server.calls.parameters import DETAILS, SEARCH, SELECTION, accepted, input_schema, spelled
+from formulary_catalog.server.rest.search import auditable_search, read_search
 from formulary_catalog.settings import LabelSpelling
 from support.access import Rights
 

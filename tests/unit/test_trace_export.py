@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.chain import Finding, Problem, StoredEvent
-from formulary_catalog.domain.export import directory_name, event_line, trace_files, verdict_of
-from formulary_catalog.domain.replay import Replay
+from formulary_catalog.domain.audit.chain import Finding, Problem, StoredEvent
+from formulary_catalog.domain.audit.export import directory_name, event_line, trace_files, verdict_of
+from formulary_catalog.domain.audit.verification import Replay
 from support import incident
 from support.incident import call, recalled
 

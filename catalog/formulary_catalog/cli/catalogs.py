@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
 
-from formulary_catalog.cli.remote import Remote, connected, incident_headers
+from formulary_catalog.cli.http_client import Remote, connected, incident_headers
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowList
-from formulary_catalog.domain.request import ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
 
 if TYPE_CHECKING:
     from formulary_catalog.search.service import CatalogService

@@ -17,7 +17,7 @@ _LABEL_WIDTH = 14
 @database_option
 @data_dir_option
 @json_option
-def command(*, url: str, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
+def doctor_command(*, url: str, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
     """Check this installation and say the way out.
 
     Model, database, schema, protection, catalog, server. Exit code 3 if anything is amiss.
@@ -27,8 +27,8 @@ def command(*, url: str, database_url: str | None, data_dir: Path | None, as_jso
       formulary doctor
       formulary doctor --database-url postgresql://owner@db/formulary --json
     """
-    from formulary_catalog.cli.checks import checks
-    from formulary_catalog.cli.terminal import Page
+    from formulary_catalog.runtime.checks import checks
+    from formulary_catalog.runtime.terminal import Page
 
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     found = asyncio.run(checks(settings, url=url))

@@ -1,12 +1,227 @@
 """`formulary governance`: the rules in force, and the judgement on actions that the tools give."""
 
+import asyncio
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from formulary_catalog.cli import governance_contracts, governance_evaluate
+from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
+    from formulary_catalog.settings import Settings
+
+    Judgement = tuple[GateAnswer, EnforceAnswer | None, VerdictAnswer]
+    from formulary_catalog.domain.governance.contract import Contract
+
+
+@click.command("contracts")
+@database_option
+@data_dir_option
+@json_option
+def contracts_command(*, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """The contracts in force, with their rules.
+
+    \b
+    Examples:
+      formulary governance contracts
+      formulary governance contracts --json --database-url postgresql://owner@db/formulary
+    """
+    contracts = asyncio.run(_contracts(settings_of(database_url=database_url, data_dir=data_dir)))
+    if as_json:
+        click.echo(json.dumps({"contracts": [_as_json(contract) for contract in contracts]}, ensure_ascii=False))
+    else:
+        _show(contracts)
+
+
+async def _contracts(settings: "Settings") -> "list[Contract]":
+    from formulary_catalog.runtime.databases import existing_database
+    from formulary_catalog.store.database.connection import Database, Role
+    from formulary_catalog.store.runs.contracts import ContractWriter
+
+    async with (
+        existing_database(settings) as dsn,
+        Database.opened(dsn, role=Role.WRITER, size=1) as database,
+    ):
+        return await ContractWriter(database, shared_namespace=settings.catalog_namespace).in_force()
+
+
+def _as_json(contract: "Contract") -> dict[str, Any]:
+    from formulary_catalog.domain.workflows.visible import all_visible
+
+    return {
+        "namespace": contract.namespace,
+        "name": contract.name,
+        "scope": contract.scope,
+        "rules": all_visible(
+            [rule.model_dump(mode="json", by_alias=True, exclude_defaults=True) for rule in contract.rules]
+        ),
+    }
+
+
+def _show(contracts: "list[Contract]") -> None:
+    from formulary_catalog.domain.text import one_line
+    from formulary_catalog.runtime.terminal import Page
+
+    page = Page()
+    rows = [
+        (str(contract), rule.id, rule.effect.value, one_line(rule.rationale))
+        for contract in contracts
+        for rule in contract.rules
+    ]
+    if rows:
+        page.table(("CONTRACT", "RULE", "EFFECT", "WHY"), rows)
+    else:
+        page.line("no contract is in force: low-risk runs outside production go ahead, all others wait for a person")
+
+
+_NAMESPACE = "formulary"
+
+
+@click.command("evaluate")
+@click.option("--task", required=True, metavar="TEXT", help="What is to be done.")
+@click.option(
+    "--action",
+    "actions",
+    multiple=True,
+    metavar="TEXT|JSON",
+    help="An action: its type, or a JSON object with action_type, tool, resource and path_prefix. Repeatable.",
+)
+@click.option(
+    "--contract",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A GovernanceContract manifest whose rules the actions must keep.",
+)
+@click.option(
+    "--context", "context", multiple=True, metavar="KEY=VALUE", help="What is known, such as environment=production."
+)
+@click.option("--remediation-id", default="", metavar="ID", help="Judge on behalf of this incident.")
+@database_option
+@data_dir_option
+@json_option
+def evaluate_command(
+    *,
+    task: str,
+    actions: tuple[str, ...],
+    contract: Path | None,
+    context: tuple[str, ...],
+    remediation_id: str,
+    database_url: str | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Judge actions of any kind: the gate, the rules of a contract, and the verdict of both.
+
+    The same as the tools governance_gate, governance_enforce and governance_verdict, in one trace. Does nothing itself.
+    Exit code 1 for the verdict BLOCK.
+
+    \b
+    Examples:
+      formulary governance evaluate --task "free memory" --action "kubectl rollout restart deployment/web"
+      formulary governance evaluate --task "clean up" --context environment=production --contract rules.yaml \\
+        --action '{"action_type": "delete", "path_prefix": "/workflows/shop/cleanup"}' --json
+    """
+    from formulary_catalog.cli.targets import check_remediation_id
+
+    check_remediation_id(remediation_id)
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    given: dict[str, Any] = {
+        "task": task,
+        "actions": [_action(text) for text in actions],
+        "context": dict(_pair(text) for text in context),
+        "contract": _contract(contract) if contract is not None else None,
+        "remediation_id": remediation_id,
+    }
+    gate, enforced, verdict = asyncio.run(_judge(settings, **given))
+    if as_json:
+        said = gate.model_dump(mode="json")
+        said |= enforced.model_dump(mode="json") if enforced is not None else {}
+        click.echo(json.dumps(said | verdict.model_dump(mode="json"), ensure_ascii=False))
+    else:
+        from formulary_catalog.runtime.terminal import plain
+
+        click.echo(plain(verdict.verdict_md), nl=False)
+        click.echo(f"\nrecorded in trace {verdict.trace_id}")
+    if verdict.verdict.final_decision == "BLOCK":
+        raise SystemExit(1)
+
+
+async def _judge(
+    settings: "Settings",
+    *,
+    task: str,
+    actions: list[Any],
+    context: dict[str, str],
+    contract: dict[str, Any] | None,
+    remediation_id: str,
+) -> "Judgement":
+    from formulary_catalog.domain.access import EVERYTHING, Caller
+    from formulary_catalog.domain.search.request import ContextReference
+    from formulary_catalog.governance.service import GovernanceService
+    from formulary_catalog.runtime.databases import existing_database
+    from formulary_catalog.runtime.serving_process import reading
+    from formulary_catalog.settings import ContextPolicy
+    from formulary_catalog.store.database.connection import Role
+
+    async with (
+        existing_database(settings, role=Role.SERVER) as dsn,
+        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
+    ):
+        service = GovernanceService(opened.service)
+        on_behalf: dict[str, Any] = {
+            "reference": ContextReference(remediation_id=remediation_id),
+            "caller": Caller(name="local", access=EVERYTHING),
+        }
+        gate = await service.gate(task=task, context=context, proposed_actions=actions, **on_behalf)
+        on_behalf["trace_id"] = gate.trace_id
+        enforced = await service.enforce(contract=contract, actions=actions, **on_behalf) if contract else None
+        verdict = await service.verdict(
+            gate_report=gate.gate_report.as_json(),
+            enforce_result=enforced.enforce_result.as_json() if enforced is not None else None,
+            **on_behalf,
+        )
+        return gate, enforced, verdict
+
+
+def _action(text: str) -> Any:
+    """An action as the tools take it."""
+    if not text.lstrip().startswith("{"):
+        return {"action_type": text}
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidInput(f"--action is no JSON: {error}; quote it for the shell", field="action") from None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (key and separator):
+        raise InvalidInput(f"--context {text!r} is not KEY=VALUE; write environment=production", field="context")
+    return key, value
+
+
+def _contract(path: Path) -> dict[str, Any]:
+    """The rules of the one contract in a file."""
+    from formulary_catalog.loading.documents import read_documents
+    from formulary_catalog.loading.manifests import sort_out
+
+    manifests = sort_out(read_documents(path, name=str(path)), default_namespace=_NAMESPACE)
+    if manifests.rejections:
+        raise InvalidInput(manifests.rejections[0].message, field="contract")
+    if len(manifests.contracts) != 1:
+        raise InvalidInput(
+            f"{path} holds {len(manifests.contracts)} contracts; name a file with one GovernanceContract",
+            field="contract",
+        )
+    return dict(manifests.contracts[0].contract.spec)
 
 
 @click.group("governance")
-def command() -> None:
+def governance_command() -> None:
     """Judge actions as the governance tools do, and read the contracts in force.
 
     Works on the database itself; without --database-url on that of `formulary up`.
@@ -18,5 +233,5 @@ def command() -> None:
     """
 
 
-command.add_command(governance_evaluate.command)
-command.add_command(governance_contracts.command)
+governance_command.add_command(evaluate_command)
+governance_command.add_command(contracts_command)

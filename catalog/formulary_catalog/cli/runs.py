@@ -1,80 +1,180 @@
-"""Runs behind a running server, which alone may ask for them."""
+"""`formulary invoke`: ask for a run."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+import json
+from typing import BinaryIO
 
-from formulary_catalog.cli.options import settings_of
-from formulary_catalog.cli.remote import Remote, connected, incident_headers
-from formulary_catalog.cli.targets import DEFAULT_URL
-from formulary_catalog.domain.answers import InvocationAnswer
+import click
 
-_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
-_WAIT_MS = 25_000
-_OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
-_T = TypeVar("_T")
+from formulary_catalog.cli.options import json_option
+from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option
+from formulary_catalog.errors import InvalidInput
 
 
-class Runs:
-    """Asks for runs, follows and approves them. Errors are `FormularyError`s."""
+@click.command("invoke")
+@click.argument("workflow_id", metavar="ID")
+@click.option("--version", default="", metavar="VERSION", help="This version instead of the one that is served.")
+@click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Value of a parameter; may be repeated.")
+@click.option(
+    "--input-file",
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Values as a YAML or JSON object, - for standard input: what is secret does not belong on a command line.",
+)
+@click.option("--timeout-ms", type=int, metavar="MS", help="Deadline; above 30000 the run is not waited for.")
+@click.option("--idempotency-key", default="", metavar="TEXT", help="The same request with it again is the same run.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be created.")
+@url_option
+@incident_option
+@json_option
+def invoke_command(
+    *,
+    workflow_id: str,
+    version: str,
+    given: tuple[str, ...],
+    input_file: BinaryIO | None,
+    timeout_ms: int | None,
+    idempotency_key: str,
+    dry_run: bool,
+    url: str | None,
+    remediation_id: str,
+    as_json: bool,
+) -> None:
+    """Run a workflow, as far as the rules allow.
 
-    def __init__(self, server: Remote) -> None:
-        self._server = server
+    ID is name, namespace/name, name@version or wf_ver_…. Waits up to 30 s for the end. Needs a running server.
 
-    async def invoke(
-        self,
-        workflow_id: str,
-        *,
-        values: Mapping[str, Any],
-        version: str,
-        options: Mapping[str, Any],
-        remediation_id: str,
-    ) -> InvocationAnswer:
-        """Ask for a run; `options` as JSON-RPC has them."""
-        params = {"workflow_id": workflow_id, "version": version, "input": dict(values), "options": dict(options)}
-        return await self._server.answer(
-            InvocationAnswer,
-            "POST",
-            "/invoke",
-            in_result=True,
-            json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params},
-            headers=incident_headers(remediation_id),
-        )
-
-    async def status(self, invocation_id: str) -> InvocationAnswer:
-        """Where a run stands."""
-        return await self._server.answer(InvocationAnswer, "GET", f"/invocations/{invocation_id}")
-
-    async def until_over(self, invocation_id: str, *, tell: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
-        """The run when it is over; `tell` is given each state before."""
-        answer = await self.status(invocation_id)
-        while not is_over(answer):
-            tell(answer)
-            waiting = {"wait_ms": _WAIT_MS, "after_revision": answer.revision}
-            path = f"/invocations/{invocation_id}"
-            answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)
-        return answer
-
-    async def approve(self, invocation_id: str, *, decision: str, reason: str, digest: str = "") -> InvocationAnswer:
-        """Say yes or no to a run that waits for it; with a `digest` to that content alone."""
-        body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
-        return await self._server.answer(InvocationAnswer, "POST", f"/invocations/{invocation_id}/approval", json=body)
-
-
-def is_over(answer: InvocationAnswer) -> bool:
-    """Whether the run changes no more."""
-    return answer.state in _OVER
-
-
-def ask_for_runs(url: str | None, question: Callable[[Runs], Awaitable[_T]]) -> _T:
-    """The answer of the server at this address, or the default one.
-
-    Raises:
-        FormularyError: the server's own, or Unavailable if it cannot be reached.
+    \b
+    Examples:
+      formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
+      formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
     """
+    from formulary_catalog.cli.http_client import ask_for_runs
+    from formulary_catalog.cli.rendering import show_run
+    from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.runtime.terminal import Page
 
-    async def asked() -> _T:
-        async with connected(url or DEFAULT_URL, token=settings_of().token, seconds=_SECONDS) as server:
-            return await question(Runs(server))
+    parse_reference(workflow_id, version=version)
+    check_remediation_id(remediation_id)
+    values = {**(_read(input_file.read()) if input_file is not None else {}), **_pairs(given)}
+    options = {"timeoutMs": timeout_ms, "idempotencyKey": idempotency_key or None, "dryRun": dry_run or None}
+    answer = ask_for_runs(
+        url,
+        lambda runs: runs.invoke(
+            workflow_id,
+            values=values,
+            version=version,
+            options={name: value for name, value in options.items() if value is not None},
+            remediation_id=remediation_id,
+        ),
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_run(answer, page=Page())
 
-    return asyncio.run(asked())
+
+def _pairs(given: tuple[str, ...]) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for pair in given:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            # Without the value: it may be a secret.
+            raise InvalidInput("--input takes NAME=VALUE; give one such as --input REPLICAS=3", field="input")
+        values[name] = value
+    return values
+
+
+def _read(content: bytes) -> dict[str, object]:
+    import yaml
+
+    try:
+        read = yaml.safe_load(content)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise InvalidInput("--input-file is neither YAML nor JSON; correct it", field="input_file") from None
+    if not isinstance(read, dict):
+        raise InvalidInput("--input-file holds no object of names and values; write one", field="input_file")
+    values = {str(name): value for name, value in read.items()}
+    _require_json(values)
+    return values
+
+
+def _require_json(values: dict[str, object]) -> None:
+    """YAML makes of some plain words what no JSON can say."""
+    for name, value in values.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise InvalidInput(
+                f"{name} in --input-file is a date, binary or the like, which a run cannot be given; quote it as text",
+                field="input_file",
+            ) from None
+
+
+@click.command("invocation")
+@click.argument("invocation_id", metavar="ID")
+@click.option("--wait", is_flag=True, help="Wait until it is over.")
+@url_option
+@json_option
+def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_json: bool) -> None:
+    """Show where a run stands.
+
+    ID is what `formulary invoke` showed. Ends with 1 if the run ended without success.
+
+    \b
+    Example:
+      formulary invocation inv-0123456789abcdef0123 --wait
+    """
+    from formulary_catalog.cli.http_client import ask_for_runs, is_over
+    from formulary_catalog.cli.rendering import show_progress, show_run
+    from formulary_catalog.domain.runs.run import require_invocation_id
+    from formulary_catalog.runtime.terminal import Page
+
+    require_invocation_id(invocation_id)
+    answer = ask_for_runs(
+        url,
+        lambda runs: runs.until_over(invocation_id, tell=show_progress) if wait else runs.status(invocation_id),
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_run(answer, page=Page())
+    if is_over(answer) and answer.state != "completed":
+        raise SystemExit(1)
+
+
+@click.command("approve")
+@click.argument("invocation_id", metavar="ID")
+@click.option("--reject", is_flag=True, help="Say no: the run is not begun.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever reads the trail.")
+@click.option(
+    "--digest", default="", metavar="DIGEST", help="Approve this content alone; `formulary invocation` shows it."
+)
+@url_option
+@json_option
+def approve_command(
+    *, invocation_id: str, reject: bool, reason: str, digest: str, url: str | None, as_json: bool
+) -> None:
+    """Approve a run that waits for it, or reject it.
+
+    ID is what `formulary invoke` showed. Who approves is whom FORMULARY_TOKEN belongs to; it takes the right to create
+    invocationapprovals in the namespace of the run.
+
+    \b
+    Examples:
+      formulary approve inv-0123456789abcdef0123 --reason "checked with the team"
+      formulary approve inv-0123456789abcdef0123 --reject --reason "sale is running"
+    """
+    from formulary_catalog.cli.http_client import ask_for_runs
+    from formulary_catalog.cli.rendering import show_run
+    from formulary_catalog.domain.runs.run import require_invocation_id
+    from formulary_catalog.runtime.terminal import Page
+
+    require_invocation_id(invocation_id)
+    decision = "Reject" if reject else "Approve"
+    answer = ask_for_runs(
+        url, lambda runs: runs.approve(invocation_id, decision=decision, reason=reason, digest=digest)
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_run(answer, page=Page())

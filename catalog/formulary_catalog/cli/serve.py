@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @database_option
 @listening_options
 @log_level_option
-def command(
+def serve_command(
     *, database_url: str | None, host: str | None, port: int | None, insecure: bool | None, log_level: str
 ) -> None:
     """Serve MCP and REST from a migrated database.
@@ -34,10 +34,10 @@ def command(
     Example:
       FORMULARY_DATABASE_URL=postgresql://formulary@db/formulary formulary serve
     """
-    from formulary_catalog.cli.authentication import is_authenticated
-    from formulary_catalog.cli.listening import check_listening
-    from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
+    from formulary_catalog.runtime.authenticators import is_authenticated
+    from formulary_catalog.runtime.listening import check_listening
+    from formulary_catalog.runtime.signals import run_until_stopped
 
     settings = settings_of(database_url=database_url, host=host, port=port, insecure=insecure)
     required_database(settings)
@@ -49,15 +49,15 @@ def command(
 async def _serve(settings: "Settings") -> None:
     import structlog
 
-    from formulary_catalog.cli.authentication import authentication
-    from formulary_catalog.cli.background import background
-    from formulary_catalog.cli.listening import address
-    from formulary_catalog.cli.services import waiting
-    from formulary_catalog.cli.stopping import hurry_on_signals
     from formulary_catalog.listening.certificate import MountedCertificate
+    from formulary_catalog.runtime.authenticators import authentication
+    from formulary_catalog.runtime.background import background
+    from formulary_catalog.runtime.listening import address
+    from formulary_catalog.runtime.serving_process import waiting
+    from formulary_catalog.runtime.signals import hurry_on_signals
     from formulary_catalog.server.app import create_app
-    from formulary_catalog.server.readiness import Readiness
-    from formulary_catalog.server.run import serve
+    from formulary_catalog.server.calls.readiness import Readiness
+    from formulary_catalog.server.http.serving import serve
     from formulary_catalog.settings import ContextPolicy
 
     log = structlog.get_logger(__name__)

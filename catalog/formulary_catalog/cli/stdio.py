@@ -26,15 +26,15 @@ from formulary_catalog.errors import StartupError
 if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
     from formulary_catalog.search.service import CatalogService
-    from formulary_catalog.server.services import Opening
+    from formulary_catalog.server.calls.services import Opening
     from formulary_catalog.settings import Settings
 
 _BEHIND = (
-    "formulary_catalog.cli.display",
-    "formulary_catalog.cli.services",
-    "formulary_catalog.cli.standalone",
+    "formulary_catalog.runtime.display",
+    "formulary_catalog.runtime.serving_process",
+    "formulary_catalog.runtime.standalone",
     "formulary_catalog.governance.service",
-    "formulary_catalog.invocation.service",
+    "formulary_catalog.runs.service",
 )
 """Modules that take longer to import than the protocol. They are imported while the client is answered."""
 
@@ -51,7 +51,7 @@ _BEHIND = (
     help="Incident whose constraints apply to all calls. [FORMULARY_REMEDIATION_ID]",
 )
 @log_level_option
-def command(
+def stdio_command(
     *,
     manifests: tuple[Path, ...],
     data_dir: Path | None,
@@ -68,9 +68,9 @@ def command(
     Example, in a client's configuration:
       {"command": "formulary", "args": ["stdio", "--manifests", "/path/to/workflows"]}
     """
-    from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
-    from formulary_catalog.server.incident import reference_text
+    from formulary_catalog.runtime.signals import run_until_stopped
+    from formulary_catalog.server.calls.incident import reference_text
 
     incident = reference_text(remediation_id, source="--remediation-id or FORMULARY_REMEDIATION_ID")
     settings = settings_of(data_dir=data_dir, database_url=database_url)
@@ -80,8 +80,8 @@ def command(
 
 async def _stdio(settings: "Settings", *, manifests: tuple[Path, ...], remediation_id: str) -> None:
     from formulary_catalog.metrics import Metrics
-    from formulary_catalog.server.services import Opening
-    from formulary_catalog.server.stdio import run_stdio
+    from formulary_catalog.server.calls.services import Opening
+    from formulary_catalog.server.mcp.stdio import run_stdio
 
     metrics, opening = Metrics(), Opening()
     talking = run_stdio(opening=opening, settings=settings, metrics=metrics, remediation_id=remediation_id)
@@ -106,8 +106,8 @@ async def _hold_open(
     """Open the catalog, and keep it open until this is cancelled."""
     import structlog
 
-    from formulary_catalog.cli.databases import with_local_key
-    from formulary_catalog.server.services import Services
+    from formulary_catalog.runtime.databases import with_local_key
+    from formulary_catalog.server.calls.services import Services
 
     try:
         for module in _BEHIND:
@@ -125,12 +125,12 @@ async def _hold_open(
 async def _catalog(
     settings: "Settings", *, manifests: tuple[Path, ...], metrics: "Metrics"
 ) -> AsyncIterator["CatalogService"]:
-    from formulary_catalog.cli import databases
-    from formulary_catalog.cli.display import Display
-    from formulary_catalog.cli.services import reading
-    from formulary_catalog.cli.standalone import standalone
+    from formulary_catalog.runtime import databases
+    from formulary_catalog.runtime.display import Display
+    from formulary_catalog.runtime.serving_process import reading
+    from formulary_catalog.runtime.standalone import standalone
     from formulary_catalog.settings import ContextPolicy
-    from formulary_catalog.store.database import Role
+    from formulary_catalog.store.database.connection import Role
 
     fed_by_others = not manifests if settings.database_url else await databases.answers(databases.embedded(settings))
     if fed_by_others and manifests:

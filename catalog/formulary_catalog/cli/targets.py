@@ -96,10 +96,10 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 @asynccontextmanager
 async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
     from formulary_catalog.cli.catalogs import StoredCatalog
-    from formulary_catalog.cli.databases import existing_database
-    from formulary_catalog.cli.services import reading
+    from formulary_catalog.runtime.databases import existing_database
+    from formulary_catalog.runtime.serving_process import reading
     from formulary_catalog.settings import ContextPolicy
-    from formulary_catalog.store.database import Role
+    from formulary_catalog.store.database.connection import Role
 
     async with (
         existing_database(settings, role=Role.SERVER) as dsn,

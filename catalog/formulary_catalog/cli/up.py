@@ -18,8 +18,8 @@ from formulary_catalog.cli.options import (
 from formulary_catalog.errors import StartupError
 
 if TYPE_CHECKING:
-    from formulary_catalog.cli.standalone import Standalone
     from formulary_catalog.loading.report import LoadReport
+    from formulary_catalog.runtime.standalone import Standalone
     from formulary_catalog.settings import Settings
 
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @listening_options
 @click.option("--watch", is_flag=True, help="Load again whenever the manifests change.")
 @log_level_option
-def command(
+def up_command(
     *,
     manifests: tuple[Path, ...],
     data_dir: Path | None,
@@ -51,10 +51,10 @@ def command(
       formulary up --manifests ./workflows --manifests ./incidents --watch
       formulary up --port 0 --data-dir /tmp/formulary
     """
-    from formulary_catalog.cli.authentication import is_authenticated
-    from formulary_catalog.cli.listening import check_listening
-    from formulary_catalog.cli.stopping import run_until_stopped
     from formulary_catalog.log import configure_logging
+    from formulary_catalog.runtime.authenticators import is_authenticated
+    from formulary_catalog.runtime.listening import check_listening
+    from formulary_catalog.runtime.signals import run_until_stopped
 
     settings = settings_of(data_dir=data_dir, database_url=database_url, host=host, port=port, insecure=insecure)
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
@@ -65,15 +65,15 @@ def command(
 
 
 async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bool) -> None:
-    from formulary_catalog.cli.background import background
-    from formulary_catalog.cli.databases import with_local_key
-    from formulary_catalog.cli.display import Display
-    from formulary_catalog.cli.following import follow
-    from formulary_catalog.cli.standalone import standalone
-    from formulary_catalog.cli.stopping import hurry_on_signals
+    from formulary_catalog.runtime.background import background
+    from formulary_catalog.runtime.databases import with_local_key
+    from formulary_catalog.runtime.display import Display
+    from formulary_catalog.runtime.hot_reload import follow
+    from formulary_catalog.runtime.signals import hurry_on_signals
+    from formulary_catalog.runtime.standalone import standalone
     from formulary_catalog.server.app import create_app
-    from formulary_catalog.server.readiness import Readiness
-    from formulary_catalog.server.run import serve
+    from formulary_catalog.server.calls.readiness import Readiness
+    from formulary_catalog.server.http.serving import serve
 
     with Display() as display:
         async with (
@@ -107,7 +107,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
 
 
 async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
-    from formulary_catalog.cli.terminal import counted
+    from formulary_catalog.runtime.terminal import counted
 
     workflows = (await catalog.service.counts()).get("Active", 0)
     mode = "hybrid" if catalog.service.embedder is not None else "lexical"
@@ -116,7 +116,7 @@ async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
 
 
 def _announce(settings: "Settings", *, port: int, summary: str) -> None:
-    from formulary_catalog.cli.listening import address
+    from formulary_catalog.runtime.listening import address
 
     base = address(settings, port=port)
     click.echo(f"Formulary is ready: MCP {base}/mcp, REST {base}/api/v1, {summary}")

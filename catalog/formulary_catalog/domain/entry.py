@@ -9,15 +9,15 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from formulary_catalog.domain.analysis import AIAnalysis, RequestContext, request_context
-from formulary_catalog.domain.annotated import with_annotated_spec
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
-from formulary_catalog.domain.identity import content_hash, version_id
-from formulary_catalog.domain.labels import WorkflowLabels
-from formulary_catalog.domain.place import Place
-from formulary_catalog.domain.problems import problems
-from formulary_catalog.domain.visible import Hidden, first_hidden
-from formulary_catalog.domain.workflow import RemediationWorkflow, embedding_text, labels_of, lexical_texts
+from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
+from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.workflows.annotated import with_annotated_spec
+from formulary_catalog.domain.workflows.identity import content_hash, version_id
+from formulary_catalog.domain.workflows.labels import WorkflowLabels
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, embedding_text, labels_of, lexical_texts
+from formulary_catalog.domain.workflows.problems import problems
+from formulary_catalog.domain.workflows.visible import Hidden, first_hidden
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest)

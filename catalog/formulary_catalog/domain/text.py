@@ -5,6 +5,7 @@ One place, because documents and queries must be treated alike (`reference/retri
 
 import re
 from collections.abc import Iterable, Mapping
+from enum import IntEnum
 from typing import Any
 
 _WORD = re.compile(r"\w+")
@@ -80,3 +81,19 @@ def exclusion_phrase(keyword: str) -> str:
     """A keyword in the form in which `exclusion_text` contains it; empty when it has no word at all."""
     found = words(keyword.casefold())
     return f" {' '.join(found)} " if found else ""
+
+
+class Place(IntEnum):
+    """Where in a workflow a term of the query occurs, all words of it; of several places the most telling one."""
+
+    NONE = 0
+    SIGNAL = 1
+    """A signal type that it declares."""
+    WHAT = 2
+    WHEN_TO_USE = 3
+    NAME = 4
+    """Its name, title, keywords or action type."""
+
+
+PLACE_WEIGHTS = (0.0, 0.5, 1.0, 1.0, 1.4)
+"""What it counts where a part of the query is found, by `Place`: nowhere, signal type, what, when to use, name."""

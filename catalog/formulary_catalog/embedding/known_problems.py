@@ -1,8 +1,8 @@
 """How near a query is to the nearest known problem of operating Kubernetes, whatever the catalog holds.
 
 A query that is nearer to a problem for which no workflow is allowed than to any allowed workflow is likely to be about
-that problem. Confidence counts it (`domain.confidence`); the order does not. The vectors are those of the texts that
-the adapter was trained on (`training`), for the bundled model alone.
+that problem. Confidence counts it (`domain.search.confidence`); the order does not. The vectors are those of the texts
+that the adapter was trained on (`training`), for the bundled model alone.
 """
 
 from functools import cache

@@ -9,8 +9,8 @@ from formulary_catalog.domain.governance.actions import ProposedAction
 from formulary_catalog.domain.governance.contract import Contract, ContractSpec
 from formulary_catalog.domain.governance.enforcement import EnforceResult
 from formulary_catalog.domain.governance.gate import VERSION, GateReport
-from formulary_catalog.domain.problems import problems
-from formulary_catalog.domain.workflow import Text
+from formulary_catalog.domain.workflows.manifest import Text
+from formulary_catalog.domain.workflows.problems import problems
 from formulary_catalog.errors import InvalidInput
 
 MAX_ACTIONS = 100

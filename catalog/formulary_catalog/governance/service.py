@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.chain import OWN_TRACE
+from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.governance.actions import gate_actions
 from formulary_catalog.domain.governance.enforcement import enforce
 from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotFound
 from formulary_catalog.governance.answers import (
     EnforceAnswer,
@@ -22,8 +22,8 @@ from formulary_catalog.governance.answers import (
     VerdictAnswer,
 )
 from formulary_catalog.governance.reading import read_actions, read_contract, read_enforce_result, read_gate_report
+from formulary_catalog.search.audit import Record, trace_of
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.search.trail import Record, trace_of
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _MAX_SHOWN = 60

@@ -13,9 +13,9 @@ from typing import Protocol
 
 import structlog
 
+from formulary_catalog.log import Throttle
 from formulary_catalog.metrics import ConnectionMetrics
 from formulary_catalog.settings import ConnectionSettings
-from formulary_catalog.throttle import Throttle
 
 WORKED_ON = math.inf
 """`due` of a connection whose client owes nothing."""

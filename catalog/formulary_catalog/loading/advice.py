@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.workflow import Execution, Model
+from formulary_catalog.domain.workflows.manifest import Execution, Model
 
 _ALIKE = 0.8
 """From this likeness on, of 1, an unknown field is taken for a known one that was misspelt."""

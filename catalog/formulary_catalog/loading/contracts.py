@@ -5,7 +5,7 @@ from collections.abc import Collection
 from formulary_catalog.loading.documents import file_of
 from formulary_catalog.loading.manifests import FoundContract, Manifests
 from formulary_catalog.loading.report import LoadReport
-from formulary_catalog.store.contracts import ContractWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
 
 _UID = "manifest"
 """Stands in the database where a contract of the cluster has the uid of its object."""

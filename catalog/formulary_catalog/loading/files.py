@@ -102,3 +102,10 @@ def _leads_nowhere(entry: "os.DirEntry[str]") -> bool:
 def _readable(name: str) -> str:
     """File names are bytes; what is not UTF-8 in them is shown as the replacement character."""
     return os.fsencode(name).decode(errors="replace")
+
+
+def starter_catalog() -> Path:
+    """The directory of the starter catalog, in an installed package or in the source tree."""
+    package = Path(__file__).parents[1]
+    installed = package / "starter"
+    return installed if installed.is_dir() else package.parent / "workflows"

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from formulary_catalog.loading.documents import file_of
 from formulary_catalog.loading.manifests import FoundContext, Manifests
 from formulary_catalog.loading.report import LoadReport
-from formulary_catalog.store.contexts import ContextWriter
+from formulary_catalog.store.incidents import ContextWriter
 
 
 class ContextSync:

@@ -13,9 +13,9 @@ from formulary_catalog.loading.manifests import Manifests, sort_out
 from formulary_catalog.loading.report import LoadReport, Progress, silent
 from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
-from formulary_catalog.store.catalog import CatalogWriter
-from formulary_catalog.store.contexts import ContextWriter
-from formulary_catalog.store.contracts import ContractWriter
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 
 
 class Loader:

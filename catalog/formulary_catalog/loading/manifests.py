@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulary_catalog.domain import analysis, workflow
-from formulary_catalog.domain.analysis import RequestContext
+from formulary_catalog.domain import incidents
 from formulary_catalog.domain.entry import (
     CatalogEntry,
     ContractEntry,
@@ -15,11 +14,13 @@ from formulary_catalog.domain.entry import (
     require_visible,
 )
 from formulary_catalog.domain.governance import contract
-from formulary_catalog.domain.identity import precedence
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.workflows import manifest
+from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
 from formulary_catalog.loading.documents import Document, Rejection
 
-_KINDS = {"kubernaut.ai": {workflow.KIND, analysis.KIND}, "formulary.dev": {contract.KIND}}
+_KINDS = {"kubernaut.ai": {manifest.KIND, incidents.KIND}, "formulary.dev": {contract.KIND}}
 """What is loaded, by API group."""
 
 
@@ -78,9 +79,9 @@ def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: st
             continue
         try:
             kind = _kind(document)
-            if kind == workflow.KIND:
+            if kind == manifest.KIND:
                 _add_workflow(document, entries=entries, manifests=manifests, default_namespace=default_namespace)
-            elif kind == analysis.KIND:
+            elif kind == incidents.KIND:
                 _add_context(document, contexts=contexts, manifests=manifests, default_namespace=default_namespace)
             elif kind == contract.KIND:
                 _add_contract(document, contracts=contracts, manifests=manifests, default_namespace=default_namespace)

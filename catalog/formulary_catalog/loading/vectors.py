@@ -10,7 +10,7 @@ from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
 from formulary_catalog.loading.report import LoadReport, Progress
-from formulary_catalog.store.catalog import CatalogWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
 
 EMBEDDED_AT_ONCE = 31
 """Texts that are saved together, as many as most endpoints take with one request: what they gave is kept, whatever they

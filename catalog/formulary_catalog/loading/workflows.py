@@ -4,12 +4,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.identity import precedence
+from formulary_catalog.domain.stored import StoredWorkflow
+from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.loading.documents import Rejection, file_of
 from formulary_catalog.loading.manifests import Manifests
 from formulary_catalog.loading.report import LoadReport, Progress
-from formulary_catalog.store.catalog import ApplyOutcome, CatalogWriter, StoredWorkflow
+from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 
 _FROM_FILE = "file:"  # begins the stored source of what came from a file; only that is removed with its file
 

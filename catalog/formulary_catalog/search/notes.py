@@ -2,12 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
+from cachetools import TTLCache
+
 from formulary_catalog.domain.answers import SearchMode, WorkflowHit
-from formulary_catalog.domain.labels import Constraints
-from formulary_catalog.domain.request import DEFAULT_TOP_K, SearchRequest, wire_name
-from formulary_catalog.domain.scoring import WEAK_CONFIDENCE, Scored
+from formulary_catalog.domain.governance.halting import Halt
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest, wire_name
+from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE, Scored
+from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.search.planning import SearchPlan
-from formulary_catalog.store.candidates import Candidates
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.search.statement import Candidates
 
 
 def search_notes(
@@ -89,3 +95,32 @@ def _on_confidence(request: SearchRequest, *, hits: Sequence[WorkflowHit]) -> It
         yield f"{dropped} of this page are below min_confidence {request.min_confidence} and left out"
     if hits[0].confidence < WEAK_CONFIDENCE:
         yield "weak match: perhaps nothing here fits; read when_to_use in the details before choosing"
+
+
+_SECONDS = 1.0
+_SETS = 1000
+
+
+class Halted:
+    """The halts that would hold for a run. Whether one may begin is never decided by this."""
+
+    def __init__(self, database: Database) -> None:
+        self._reader = HaltReader(database)
+        self._known: TTLCache[frozenset[str], list[Halt]] = TTLCache(maxsize=_SETS, ttl=_SECONDS)
+
+    async def of(self, context: RequestContext | None) -> list[Halt]:
+        """The halts that hold for the runs of an incident; without one those that hold everywhere.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        named = {context.namespace, context.target_namespace} if context is not None else set()
+        namespaces = frozenset(named - {""})
+        if (known := self._known.get(namespaces)) is None:
+            known = self._known[namespaces] = await self._reader.in_force(namespaces)
+        return known
+
+
+def halted_notes(halts: list[Halt]) -> list[str]:
+    """What an answer says of them."""
+    return [f"{halt}; searches go on, but nothing can be run until a person lifts that" for halt in halts]

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.request import ContextReference
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotFound
-from formulary_catalog.search.trail import Trail
-from formulary_catalog.store.database import Database
-from formulary_catalog.store.sealed import SealedCopy, SealedReader
+from formulary_catalog.search.audit import Trail
+from formulary_catalog.store.audit.sealed import SealedCopy, SealedReader
+from formulary_catalog.store.database.connection import Database
 
 _MAX_SHOWN = 60
 

@@ -6,7 +6,6 @@ from typing import Any
 from uuid import uuid4
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analysis import RequestContext
 from formulary_catalog.domain.answers import (
     SearchAnswer,
     SelectionReceipt,
@@ -14,30 +13,30 @@ from formulary_catalog.domain.answers import (
     WorkflowList,
     WorkflowVersion,
 )
-from formulary_catalog.domain.presenting import not_invocable_notes, workflow_details, workflow_summary
-from formulary_catalog.domain.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
-from formulary_catalog.domain.terms import query_terms
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.search.results import not_invocable_notes, workflow_details, workflow_summary
+from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.contexts import ContextResolver
-from formulary_catalog.search.finding import WorkflowFinder
-from formulary_catalog.search.halted import Halted
-from formulary_catalog.search.own_searches import own_search
-from formulary_catalog.search.parsed import ParsedWorkflows
-from formulary_catalog.search.scope import Scoping
+from formulary_catalog.search.audit import OK, Trail
+from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.lookup import WorkflowFinder, own_search
+from formulary_catalog.search.manifests import ParsedWorkflows
+from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.search.sealed import SealedConstraints
-from formulary_catalog.search.searcher import Searcher
-from formulary_catalog.search.trail import OK, Trail
 from formulary_catalog.search.vectors import QueryVectors
+from formulary_catalog.search.visibility import Scoping
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.candidates import CandidateReader
-from formulary_catalog.store.contexts import ContextReader
-from formulary_catalog.store.database import DEADLINE, Database, Role
-from formulary_catalog.store.models import Models
-from formulary_catalog.store.page import PageReader
-from formulary_catalog.store.traces import TraceStore
-from formulary_catalog.store.workflows import WorkflowReader
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.database.connection import DEADLINE, Database, Role
+from formulary_catalog.store.incidents import ContextReader
+from formulary_catalog.store.search.page import PageReader
+from formulary_catalog.store.search.statement import CandidateReader
+from formulary_catalog.store.workflows.models import Models
+from formulary_catalog.store.workflows.reader import WorkflowReader
 
 _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "

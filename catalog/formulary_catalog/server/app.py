@@ -14,19 +14,19 @@ from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server import probes, rest, rest_invocation
-from formulary_catalog.server.admission import Admission
-from formulary_catalog.server.authentication import Anybody, Counted
-from formulary_catalog.server.callers import caller_of
-from formulary_catalog.server.edge import MAX_BODY_BYTES, Edge
-from formulary_catalog.server.hosts import HostRule
-from formulary_catalog.server.protocol import mcp_server
-from formulary_catalog.server.readiness import Readiness
-from formulary_catalog.server.replies import MCP_PATH, error_reply
-from formulary_catalog.server.services import Opening, Services
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.readiness import Readiness
+from formulary_catalog.server.calls.services import Opening, Services
+from formulary_catalog.server.http import probes
+from formulary_catalog.server.http.authentication import Anybody, Counted
+from formulary_catalog.server.http.concurrency import Admission
+from formulary_catalog.server.http.errors import MCP_PATH, error_reply
+from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
+from formulary_catalog.server.mcp.server import mcp_server
+from formulary_catalog.server.rest import invocations, workflows
 from formulary_catalog.settings import Settings
 
-OPENAPI_PATH = f"{rest.PREFIX}/openapi.json"
+OPENAPI_PATH = f"{workflows.PREFIX}/openapi.json"
 _NOT_FOUND = -32001
 _INVALID = -32002
 
@@ -120,9 +120,9 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
         lifespan=lifespan,
         exception_handlers={HTTPException: _http_error},
     )
-    app.include_router(rest.router)
-    app.include_router(rest_invocation.router)
-    app.include_router(rest_invocation.rpc_router)
+    app.include_router(workflows.router)
+    app.include_router(invocations.router)
+    app.include_router(invocations.rpc_router)
     app.include_router(probes.router)
     return app
 

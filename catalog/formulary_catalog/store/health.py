@@ -6,9 +6,9 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.store.database import Role
-from formulary_catalog.store.migrate import connection_failure, schema_revision, works_with
-from formulary_catalog.store.reembedding import reembedding_runs
+from formulary_catalog.store.database.connection import Role
+from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
+from formulary_catalog.store.workflows.reembedding import reembedding_runs
 
 _PROTECTED = ("workflow_version", "workflow_search", "request_context")
 _CONNECT_TIMEOUT = 10

@@ -7,11 +7,11 @@ from typing import Any
 
 from pydantic import Field
 
-from formulary_catalog.domain import analysis
+from formulary_catalog.domain import incidents
 
 
-class SignalContext(analysis.SignalContext):
-    __doc__ = analysis.SignalContext.__doc__
+class SignalContext(incidents.SignalContext):
+    __doc__ = incidents.SignalContext.__doc__
 
     fingerprint: str | None = Field(default=None, description="Identifies the alert, so that repeats are recognised.")
     signal_mode: str | None = Field(
@@ -20,8 +20,8 @@ class SignalContext(analysis.SignalContext):
     signal_annotations: dict[str, str] | None = Field(default=None, description="Annotations of the alert.")
 
 
-class AnalysisRequest(analysis.AnalysisRequest):
-    __doc__ = analysis.AnalysisRequest.__doc__
+class AnalysisRequest(incidents.AnalysisRequest):
+    __doc__ = incidents.AnalysisRequest.__doc__
 
     signal_context: SignalContext
     analysis_types: list[str] | None = Field(
@@ -29,8 +29,8 @@ class AnalysisRequest(analysis.AnalysisRequest):
     )
 
 
-class AnalysisSpec(analysis.AnalysisSpec):
-    __doc__ = analysis.AnalysisSpec.__doc__
+class AnalysisSpec(incidents.AnalysisSpec):
+    __doc__ = incidents.AnalysisSpec.__doc__
 
     analysis_request: AnalysisRequest
     remediation_request_ref: dict[str, Any] | None = Field(

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from formulary_catalog.domain.invocation import ID_PREFIX
-from formulary_catalog.domain.workflow import Model, Text
+from formulary_catalog.domain.runs.run import ID_PREFIX
+from formulary_catalog.domain.workflows.manifest import Model, Text
 from formulary_operator.api.status import Conditions, Generation
 
 InvocationId = Annotated[str, StringConstraints(pattern=f"^{ID_PREFIX}[0-9a-f]{{20}}$")]

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from formulary_catalog.domain.workflow import Model
+from formulary_catalog.domain.workflows.manifest import Model
 from formulary_operator.api.status import Conditions, Generation
 
 

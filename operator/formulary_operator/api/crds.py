@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from formulary_catalog.domain.governance.contract import ContractSpec
-from formulary_catalog.domain.workflow import WorkflowSpec
+from formulary_catalog.domain.workflows.manifest import WorkflowSpec
 from formulary_operator.api.analysis import AnalysisSpec
 from formulary_operator.api.approval import ApprovalSpec, ApprovalStatus
 from formulary_operator.api.contract import ContractStatus

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from formulary_catalog.domain.invocation import ID_PREFIX, MAX_TIMEOUT_SECONDS, Phase
-from formulary_catalog.domain.workflow import FilledText, LabelValue, Model, Text
+from formulary_catalog.domain.runs.run import ID_PREFIX, MAX_TIMEOUT_SECONDS, Phase
+from formulary_catalog.domain.workflows.manifest import FilledText, LabelValue, Model, Text
 from formulary_operator.api.status import Conditions, Generation
 
 Name = Annotated[Text, StringConstraints(max_length=253)]

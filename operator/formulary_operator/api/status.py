@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from formulary_catalog.domain.workflow import Model
+from formulary_catalog.domain.workflows.manifest import Model
 
 Generation = Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
 CatalogStatus = Literal["Active", "Invalid", "Pending", "Disabled", "Superseded"]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.engines.argo import ArgoEngine
 from formulary_operator.engines.config import unrunnable
 from formulary_operator.engines.job import JobEngine

@@ -5,9 +5,10 @@ from datetime import datetime
 from typing import Any
 
 from formulary_operator.api.names import Resource
-from formulary_operator.engines import observations, reading
+from formulary_operator.engines import config as reading
+from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, unrunnable
-from formulary_operator.engines.outputs import bounded
+from formulary_operator.engines.observations import bounded
 from formulary_operator.engines.parameters import literal_parameters, text_of
 from formulary_operator.engines.plan import DEFAULT_ACCOUNT, TTL_SECONDS, Json, Observation, RunPlan
 

@@ -1,15 +1,63 @@
 """Kubernetes Jobs: one container, one try, no more rights than the workflow's ServiceAccount has."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from formulary_catalog.domain.workflows.manifest import NamedReference, RemediationWorkflow
 from formulary_operator.api.names import Resource
-from formulary_operator.engines import observations, reading
+from formulary_operator.engines import config as reading
+from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, bundle_of, unrunnable
-from formulary_operator.engines.environment import environment, literal
-from formulary_operator.engines.outputs import outputs_of
+from formulary_operator.engines.observations import outputs_of
+from formulary_operator.engines.parameters import facts, parameter_names, text_of
 from formulary_operator.engines.plan import TTL_SECONDS, Json, Observation, RunPlan
-from formulary_operator.engines.volumes import volumes_of
+
+SCRATCH = "/tmp"
+
+_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
+_REFERENCE = re.compile(r"\$(?=[$(])")
+# What decides which program runs, what it loads or whom it talks to must not come from a model.
+_FORBIDDEN_PREFIXES = ("LD_", "DYLD_", "BASH_", "KUBERNETES_", "GIT_CONFIG", "GIT_SSH")
+_FORBIDDEN = frozenset(
+    "PATH HOME TMPDIR SHELL ENV IFS PS4 PWD CDPATH KUBECONFIG KUBE_EDITOR EDITOR VISUAL PAGER BROWSER HTTP_PROXY "
+    "HTTPS_PROXY ALL_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR CURL_HOME CURL_CA_BUNDLE REQUESTS_CA_BUNDLE PYTHONPATH "
+    "PYTHONHOME PYTHONSTARTUP PERL5LIB PERL5OPT RUBYLIB RUBYOPT NODE_OPTIONS NODE_PATH JAVA_TOOL_OPTIONS "
+    "_JAVA_OPTIONS CLASSPATH GIT_EXEC_PATH GIT_ASKPASS GIT_EDITOR GIT_PAGER GIT_PROXY_COMMAND GCONV_PATH".split()
+)
+
+
+def environment(plan: RunPlan) -> list[dict[str, Any]]:
+    """The variables of the container, each named once.
+
+    Raises:
+        NotInvocable: a parameter has a name that is no name of a variable, or one that it must not have.
+        InvalidInput: a value cannot be a variable.
+    """
+    for name in parameter_names(plan):
+        _require_allowed(name, workflow=plan.workflow)
+    told = {"HOME": SCRATCH, "TMPDIR": SCRATCH, **facts(plan)}
+    given = {name: text_of(value, name=name) for name, value in plan.values.items() if name not in plan.sensitive}
+    return [
+        *({"name": name, "value": literal(value)} for name, value in (told | given).items()),
+        *(
+            {"name": name, "valueFrom": {"secretKeyRef": {"name": plan.secret_name, "key": name}}}
+            for name in sorted(plan.sensitive)
+        ),
+    ]
+
+
+def literal(text: str) -> str:
+    """The text in a form of which Kubernetes makes this text: it replaces `$(NAME)`, and makes one `$` of two."""
+    return _REFERENCE.sub("$$", text)
+
+
+def _require_allowed(name: str, *, workflow: RemediationWorkflow) -> None:
+    if not _NAME.fullmatch(name):
+        raise unrunnable(workflow, f"parameter {name!r} must be in capitals, digits and underscores; rename it")
+    if name in _FORBIDDEN or name.startswith(_FORBIDDEN_PREFIXES):
+        raise unrunnable(workflow, f"parameter {name} would change how programs run; rename it")
+
 
 JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job")
 CONTAINER = "workflow"
@@ -131,3 +179,41 @@ def _terminated(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     statuses = reading.mappings(reading.mapping(pod, "status").get("containerStatuses"))
     ours = next((status for status in statuses if status.get("name") == CONTAINER), {})
     return reading.mapping(ours, "state", "terminated")
+
+
+SECRETS_PATH = "/run/kubernaut/secrets"
+CONFIG_MAPS_PATH = "/run/kubernaut/configmaps"
+"""Where bundles of the existing ecosystem look."""
+
+_SCRATCH_SIZE = "1Gi"
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def volumes_of(plan: RunPlan) -> tuple[list[Json], list[Json]]:
+    """Volumes and mounts: scratch space, and what the workflow depends on, read-only.
+
+    Raises:
+        NotInvocable: a dependency has a name that no object can have.
+    """
+    needed = plan.workflow.spec.dependencies
+    sources: list[tuple[str, Json]] = [
+        (f"{SECRETS_PATH}/{name}", {"name": f"secret-{index}", "secret": {"secretName": name}})
+        for index, name in enumerate(_names(needed.secrets, plan=plan))
+    ]
+    sources += [
+        (f"{CONFIG_MAPS_PATH}/{name}", {"name": f"configmap-{index}", "configMap": {"name": name}})
+        for index, name in enumerate(_names(needed.config_maps, plan=plan))
+    ]
+    scratch = {"name": "scratch", "emptyDir": {"sizeLimit": _SCRATCH_SIZE}}
+    mounts = [{"name": volume["name"], "mountPath": path, "readOnly": True} for path, volume in sources]
+    return [scratch, *(volume for _, volume in sources)], [{"name": "scratch", "mountPath": SCRATCH}, *mounts]
+
+
+def _names(references: Sequence[NamedReference], *, plan: RunPlan) -> list[str]:
+    """Each name once. A name becomes part of a path, so that it must be one."""
+    for reference in references:
+        if not _OBJECT_NAME.fullmatch(reference.name):
+            raise unrunnable(
+                plan.workflow, f"spec.dependencies names {reference.name!r}, which no object can be called; correct it"
+            )
+    return list(dict.fromkeys(reference.name for reference in references))

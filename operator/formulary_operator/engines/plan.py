@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from formulary_catalog.domain.invocation import Phase, Reason, Target
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.runs.run import Phase, Reason, Target
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.api.names import Resource
 
 Json = dict[str, Any]

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulary_operator.api.names import Resource
-from formulary_operator.engines import observations, reading
+from formulary_operator.engines import config as reading
+from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, bundle_of, unrunnable
-from formulary_operator.engines.outputs import bounded
+from formulary_operator.engines.observations import bounded
 from formulary_operator.engines.parameters import literal_parameters
 from formulary_operator.engines.plan import DEFAULT_ACCOUNT, Json, Observation, RunPlan
 

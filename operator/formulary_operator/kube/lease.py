@@ -9,7 +9,7 @@ import structlog
 
 from formulary_catalog.errors import FormularyError
 from formulary_operator.api.names import LEASES
-from formulary_operator.core import election
+from formulary_operator.kube import election
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 
 _RELEASE_SECONDS = 3.0

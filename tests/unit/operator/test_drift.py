@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
+from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, VersionImmutable
-from formulary_catalog.store.catalog import StoredWorkflow
-from formulary_operator.core.drift import is_adrift
-from formulary_operator.core.finding import Finding, refused, stored
-from formulary_operator.core.status import wanted_status
-from formulary_operator.core.translate import SOURCE, entry_of
+from formulary_operator.watch.drift import is_adrift
+from formulary_operator.workflows.status import wanted_status
+from formulary_operator.workflows.translate import SOURCE, entry_of
+from formulary_operator.workflows.validation_result import Finding, refused, stored
 from support.manifest import workflow
 
 MODEL = "model@1"

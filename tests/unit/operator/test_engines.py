@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.invocation import Phase, Reason, Target
+from formulary_catalog.domain.runs.run import Phase, Reason, Target
 from formulary_catalog.errors import InvalidInput, NotInvocable
 from formulary_operator.engines import ENGINES, engine_of
-from formulary_operator.engines.outputs import MAX_BYTES, OMITTED
+from formulary_operator.engines.observations import MAX_BYTES, OMITTED
 from formulary_operator.engines.plan import RunPlan
 from support.filling import starter_documents
 from support.plans import BUNDLE, INVOCATION, command, container, environment, plan

@@ -6,18 +6,28 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.analysis import RequestContext
-from formulary_catalog.domain.inputs import check_input
-from formulary_catalog.domain.invocation import Invocation, Phase, Reason, Source, Target, id_of_object
-from formulary_catalog.domain.outcome import Outcome
-from formulary_catalog.domain.workflow import RemediationWorkflow
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import (
+    UNPROVEN_USER,
+    Invocation,
+    Outcome,
+    Phase,
+    Reason,
+    Source,
+    Target,
+    id_of_object,
+)
+from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.workflows.inputs import check_input
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
-from formulary_catalog.store.approvals import UNKNOWN_APPROVER
-from formulary_catalog.store.workflows import StoredVersion
-from formulary_operator.core.approving import UNKNOWN_RUN, Answered, approval_status, is_answered
-from formulary_operator.core.conditions import conditions_of, find
-from formulary_operator.core.execution import is_owned, outcome_message, plan_of, seconds_left, secret_of
-from formulary_operator.core.invocation import (
+from formulary_operator.engines import observations
+from formulary_operator.kube.conditions import conditions_of, find
+from formulary_operator.kube.patching import merge_patch
+from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered
+from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
+from formulary_operator.runs.request import asked, new_invocation
+from formulary_operator.runs.status import (
     Refusal,
     change,
     desired_object,
@@ -27,9 +37,6 @@ from formulary_operator.core.invocation import (
     run_status,
     stands_for,
 )
-from formulary_operator.core.patching import merge_patch
-from formulary_operator.core.requested import asked, new_invocation
-from formulary_operator.engines import observations
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation
 
@@ -151,10 +158,10 @@ def test_a_requester_whom_nobody_knows_is_unknown_to_the_rules() -> None:
         version=VERSION,
         context=None,
         strict_keys=frozenset(),
-        requester=UNKNOWN_APPROVER,
+        requester=UNPROVEN_USER,
         runs_namespace="formulary-runs",
     )
-    assert (new.requester, new.facts["caller"], new.facts["unproven"]) == (UNKNOWN_APPROVER, "", True)
+    assert (new.requester, new.facts["caller"], new.facts["unproven"]) == (UNPROVEN_USER, "", True)
     assert request().facts["unproven"] is False
     assert request().facts["caller"] == "ada"
 

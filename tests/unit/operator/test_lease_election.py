@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulary_operator.core.election import claimed, holder, may_claim, observed, released
+from formulary_operator.kube.election import claimed, holder, may_claim, observed, released
 
 AT = datetime(2031, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 HELD = {

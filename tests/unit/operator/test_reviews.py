@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from formulary_catalog.errors import Unavailable
-from formulary_operator.kube import reviews
+from formulary_operator.access import reviews
+from formulary_operator.access.reviews import Reviewer
 from formulary_operator.kube.client import KubeClient
-from formulary_operator.kube.reviews import Reviewer
 
 DONE = httpx2.Response(201, json={"status": {"allowed": True}})
 FORBIDDEN = httpx2.Response(403, json={"reason": "Forbidden", "message": "no"})

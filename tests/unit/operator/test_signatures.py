@@ -12,8 +12,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from formulary_operator.access.signatures import Signatures
 from formulary_operator.kube.client import KubeClient
-from formulary_operator.signatures import Signatures
 
 FIRST, SECOND = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 CURVE = ec.generate_private_key(ec.SECP256R1())

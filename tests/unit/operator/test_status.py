@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.errors import Unavailable
-from formulary_operator.core.finding import Finding, Reason, postponed
-from formulary_operator.core.status import differs, is_observed, transition, wanted_status
+from formulary_operator.workflows.status import differs, is_observed, transition, wanted_status
+from formulary_operator.workflows.validation_result import Finding, Reason, postponed
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 UPSTREAMS_FIELDS = {"workflowId", "contentHash", "catalogStatus", "conditions"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.errors import NotAuthenticated
-from formulary_operator.core.tokens import MAX_LENGTH, bearer_token, has_expired, is_for, refusal
+from formulary_operator.access.tokens import MAX_LENGTH, bearer_token, has_expired, is_for, refusal
 
 
 def token(claims: Any) -> str:

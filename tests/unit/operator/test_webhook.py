@@ -9,8 +9,8 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import Unavailable, VersionImmutable
-from formulary_operator.judging import Judge
-from formulary_operator.webhook import MAX_BODY_BYTES, PATH, application
+from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.webhook import MAX_BODY_BYTES, PATH, application
 from support.manifest import workflow
 
 OPERATOR = "system:serviceaccount:formulary:operator"

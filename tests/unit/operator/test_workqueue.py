@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_operator.workqueue import LONGEST_PAUSE, Priority, WorkQueue, pause_after
+from formulary_operator.watch.queue import LONGEST_PAUSE, Priority, WorkQueue, pause_after
 
 BOUND = 10.0
 

@@ -6,11 +6,17 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from formulary_catalog.domain.governance.commands import dangers
-from formulary_catalog.domain.governance.environments import is_harmless
-from formulary_catalog.domain.governance.gate import GateReport, Risk, Severity, gate_report, is_production_like
-from formulary_catalog.domain.labels import fold
+from formulary_catalog.domain.governance.gate import (
+    GateReport,
+    Risk,
+    Severity,
+    gate_report,
+    is_harmless,
+    is_production_like,
+)
 from formulary_catalog.domain.text import split_camel_case, words
-from formulary_catalog.domain.workflow import FilledText, Text
+from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.domain.workflows.manifest import FilledText, Text
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _READING = frozenset(

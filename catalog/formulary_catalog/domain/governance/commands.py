@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.domain.governance.gate import Severity
-from formulary_catalog.domain.workflow import Step
+from formulary_catalog.domain.workflows.manifest import Step
 
 _BETWEEN_COMMANDS = re.compile(r"[\n;|]|(?<!>)&")
 

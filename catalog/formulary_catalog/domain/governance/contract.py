@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from formulary_catalog.domain.governance.window import Window
-from formulary_catalog.domain.labels import WILDCARD
-from formulary_catalog.domain.problems import problems
 from formulary_catalog.domain.text import storable
-from formulary_catalog.domain.visible import Hidden, first_hidden, visible
-from formulary_catalog.domain.workflow import FilledText, Metadata, Model, Text
+from formulary_catalog.domain.workflows.labels import WILDCARD
+from formulary_catalog.domain.workflows.manifest import FilledText, Metadata, Model, Text
+from formulary_catalog.domain.workflows.problems import problems
+from formulary_catalog.domain.workflows.visible import Hidden, first_hidden, visible
 from formulary_catalog.errors import InvalidInput
 
 KIND = "GovernanceContract"

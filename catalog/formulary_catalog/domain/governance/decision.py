@@ -18,13 +18,12 @@ from enum import StrEnum
 from typing import Any
 
 from formulary_catalog.domain.governance.contract import Contract, Effect
-from formulary_catalog.domain.governance.environments import is_harmless
-from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity
+from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_harmless
 from formulary_catalog.domain.governance.halting import Halt, halted_message
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 from formulary_catalog.domain.governance.run_risks import gate_run
-from formulary_catalog.domain.labels import fold
 from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _APPROVAL = "an approval"

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from formulary_catalog.domain.text import split_camel_case, words
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 VERSION = "1.0.0"
 _PRODUCTION = frozenset({"production", "prod", "prd", "live"})
@@ -150,3 +151,19 @@ def gate_report(risks: Iterable[Risk], *, unknown: bool = False) -> GateReport:
         decision=GateDecision.DEGRADE if Severity.HIGH in found else GateDecision.ALLOW,
         risks=ordered,
     )
+
+
+def is_harmless(environment: str, *, harmless: Iterable[str] = HARMLESS_ENVIRONMENTS) -> bool:
+    """Whether an environment is one of the list, in any case.
+
+    A text that merely looks like a name of the list is not on it: neither one of full-width or otherwise compatible
+    letters, nor one that only folding would make equal, such as a long s (U+017F).
+    """
+    name = _normal(environment)
+    if name != unicodedata.normalize("NFKC", name):
+        return False
+    return name in {_normal(each) for each in harmless}
+
+
+def _normal(text: str) -> str:
+    return unicodedata.normalize("NFC", text.strip()).lower()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from formulary_catalog.domain.governance.contract import Contract, Effect, Match, Rule
-from formulary_catalog.domain.labels import WILDCARD, fold
 from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 
 _SEPARATOR = "/"
 

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
-from formulary_catalog.domain.governance.environments import is_harmless
 from formulary_catalog.domain.governance.gate import (
     GateReport,
     Risk,
     RunFacts,
     Severity,
     gate_report,
+    is_harmless,
 )
-from formulary_catalog.domain.labels import fold
+from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
 _URGENT = frozenset({"p0", "critical"})

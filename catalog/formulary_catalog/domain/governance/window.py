@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from formulary_catalog.domain.workflow import Model
+from formulary_catalog.domain.workflows.manifest import Model
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 _DAYS: tuple[Day, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")

@@ -1,4 +1,4 @@
-"""Alembic's entry point: runs the revisions on the connection that `store.migrate` hands over."""
+"""Alembic's entry point: runs the revisions on the connection that `store.database.migrate` hands over."""
 
 from alembic import context
 

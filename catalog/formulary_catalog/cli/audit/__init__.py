@@ -1,0 +1,1 @@
+"""`formulary trace`: the audit trail, shown, verified, exported and kept."""

@@ -1,0 +1,65 @@
+"""A trace's story as people read it on a terminal."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+
+from formulary_catalog.domain.audit.chain import Finding
+from formulary_catalog.domain.audit.narration import Passage, Story
+from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.runtime.terminal import Page, counted
+
+_STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WAITING: "yellow", Tone.BAD: "red"}
+_ELAPSED_WIDTH = 14
+
+
+def show_story(story: Story, *, findings: Sequence[Finding], page: Page) -> None:
+    """The outcome first, then every event in order; `findings` are what verification says of this trace."""
+    page.line(f"Trace {story.trace_id}", style="bold cyan")
+    for outcome in story.outcomes:
+        page.pair("outcome", outcome.title, style=_STYLES[outcome.tone])
+    page.pair("began", f"{spell_time(story.began)} UTC")
+    page.pair("took", spell_duration(story.took))
+    page.pair("incident", story.analysis)
+    if findings:
+        page.pair("chain", "BROKEN: the trace is not as it was recorded", style="bold red")
+        for finding in findings:
+            page.pair("", spell_finding(finding), style="red")
+    else:
+        page.pair("chain", f"{counted(len(story.passages), 'event')}, unbroken", style="green")
+    day = story.began.date()
+    for passage in story.passages:
+        page.line()
+        day = _show_day(passage, after=day, page=page)
+        here = [each for each in findings if each.seq <= passage.seq <= max(each.seq, each.last) and each.trace_id]
+        _show_passage(passage, findings=here, page=page)
+
+
+def spell_finding(finding: Finding) -> str:
+    """`events 3 to 5, missing: …`."""
+    return f"{', '.join(part for part in (finding.place, finding.problem) if part)}: {finding.message}"
+
+
+def spell_time(at: datetime) -> str:
+    """Date and time to the second."""
+    return at.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _show_day(passage: Passage, *, after: date, page: Page) -> date:
+    """A line where a new day has begun."""
+    day = passage.at.date()
+    if day != after:
+        page.line(day.isoformat(), style="bold")
+    return day
+
+
+def _show_passage(passage: Passage, *, findings: Sequence[Finding], page: Page) -> None:
+    elapsed = f"+{spell_duration(passage.elapsed)}".ljust(_ELAPSED_WIDTH)
+    telling = passage.telling
+    page.line(f"{passage.at:%H:%M:%S}  {elapsed}{telling.title}", style=f"bold {_STYLES[telling.tone]}".strip())
+    for finding in findings:
+        page.pair("NOT AS RECORDED", finding.message, indent=4, style="bold red")
+    page.pair("by", passage.caller, indent=4)
+    above = ""
+    for line in telling.lines:
+        page.pair(line.label if line.label != above else "", line.text, indent=4, style=_STYLES[line.tone])
+        above = line.label

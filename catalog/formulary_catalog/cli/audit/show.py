@@ -1,0 +1,144 @@
+"""`formulary trace list` and `show`: which traces there are, and the story of one."""
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formulary_catalog.cli.audit.source import TrailSource, read_trace, trail_options
+from formulary_catalog.cli.options import json_option
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.store.audit.reader import TraceSummary
+
+_AGO = re.compile(r"(\d{1,6})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@click.command("list")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="At most so many; 50 by default."
+)
+@click.option(
+    "--since", default="", metavar="TIME", help="Only those with an event since: 24h, 7d, or 2026-11-22T10:00Z."
+)
+@trail_options
+@json_option
+def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -> None:
+    """List traces, those that changed last first.
+
+    \b
+    Examples:
+      formulary trace list
+      formulary trace list --since 7d --limit 500 --json
+    """
+    after = _moment(since) if since else None
+    found = trail.ask(lambda reader: reader.summaries(limit=limit, since=after))
+    if as_json:
+        click.echo(json.dumps({"traces": [_summary(trace) for trace in found]}, ensure_ascii=False))
+    else:
+        _show_list(found, limit=limit)
+    if not found:
+        raise SystemExit(1)
+
+
+@click.command("show")
+@click.argument("trace_id", metavar="TRACE|REMEDIATION_ID")
+@trail_options
+@json_option
+def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
+    """Tell the story of a trace.
+
+    From the first search to the outcome: what was found and chosen and why, what governance decided, who approved,
+    how the run went. Exit code 1 if the trace is not as it was written.
+
+    \b
+    Examples:
+      formulary trace show rr-2026-0042
+      formulary trace show tr_5f0c9a1e77d24b0f9b1c --json
+    """
+    from formulary_catalog.cli.audit.rendering import show_story
+    from formulary_catalog.domain.audit.export import discrepancies, event_line, replay_report
+    from formulary_catalog.domain.audit.narration import tell
+    from formulary_catalog.runtime.terminal import Page
+
+    events, replay = trail.ask(lambda reader: read_trace(reader, trace_id, settings=trail.settings))
+    if as_json:
+        told = {
+            "trace_id": trace_id,
+            "replay": replay_report(replay),
+            "discrepancies": discrepancies(replay),
+            "events": [json.loads(event_line(event)) for event in events],
+        }
+        click.echo(json.dumps(told))
+    else:
+        show_story(tell(trace_id, events), findings=replay.findings, page=Page())
+    if not replay.passed:
+        raise SystemExit(1)
+
+
+def _moment(text: str) -> datetime:
+    """A time as people say it: so long ago, or a date with or without a time, in UTC unless it says otherwise.
+
+    Raises:
+        InvalidInput: it is neither.
+    """
+    if (ago := _AGO.fullmatch(text)) is not None:
+        try:
+            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
+        except OverflowError:
+            return datetime.fromtimestamp(0, UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--since {text!r} is no time; give 90m, 24h, 7d or 2w, or a date such as 2026-11-22 or 2026-11-22T10:00Z",
+            field="since",
+        ) from None
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def _show_list(found: "list[TraceSummary]", *, limit: int) -> None:
+    from formulary_catalog.cli.audit.rendering import spell_time
+    from formulary_catalog.runtime.terminal import Page
+
+    page = Page()
+    if not found:
+        page.line("No trace has an event in that time.")
+        return
+    header = ("TRACE", "BEGAN (UTC)", "LAST EVENT (UTC)", "EVENTS", "LAST", "HELD", "CALLER")
+    rows = [
+        (
+            trace.trace_id,
+            spell_time(trace.began),
+            spell_time(trace.changed),
+            str(trace.events),
+            trace.last_kind,
+            "yes" if trace.held else "",
+            trace.caller,
+        )
+        for trace in found
+    ]
+    page.table(header, rows)
+    if len(found) == limit:
+        page.line(f"the last {limit}; --limit shows more", style="dim")
+
+
+def _summary(trace: "TraceSummary") -> dict[str, Any]:
+    return {
+        "trace_id": trace.trace_id,
+        "began": trace.began.isoformat(),
+        "changed": trace.changed.isoformat(),
+        "events": trace.events,
+        "checkpointed": trace.checkpointed,
+        "caller": trace.caller,
+        "first_kind": trace.first_kind,
+        "last_kind": trace.last_kind,
+        "held": trace.held,
+    }
+
+
+COMMANDS = (list_command, show_command)

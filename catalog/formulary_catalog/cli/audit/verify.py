@@ -1,0 +1,138 @@
+"""`formulary trace verify`: whether the trail is as it was written."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from formulary_catalog.cli.audit.source import TrailSource, not_found, require_storable, trail_options
+from formulary_catalog.cli.options import json_option
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.domain.audit.checkpoint import Seen
+    from formulary_catalog.domain.audit.verification import Replay
+    from formulary_catalog.store.audit.reader import TraceReader
+
+
+@click.command("verify")
+@click.argument("trace_id", metavar="[TRACE]", required=False)
+@click.option(
+    "--seen",
+    metavar="NUMBER:HASH",
+    multiple=True,
+    help="A checkpoint that must be there, as the log of whoever wrote it has it; any number of times.",
+)
+@click.option(
+    "--published",
+    envvar="FORMULARY_AUDIT_PUBLISHED",
+    default="",
+    metavar="FILE|URL",
+    help="Published checkpoints, lines NUMBER:HASH, which must be there. [FORMULARY_AUDIT_PUBLISHED]",
+)
+@trail_options
+@json_option
+def verify_command(
+    *, trace_id: str | None, seen: tuple[str, ...], published: str, trail: TrailSource, as_json: bool
+) -> None:
+    """Check that a trace, or the whole trail, is as it was written.
+
+    Every event against its hash, every chain against its head and against the signed checkpoints. Names each event
+    that was edited, removed, added or moved; of all, also what was changed of the functions and triggers that
+    protect it. Exit code 1 if there is any.
+
+    \b
+    Examples:
+      formulary trace verify
+      FORMULARY_AUDIT_PUBLIC_KEY_FILE=audit.pem.pub formulary trace verify --json
+    """
+    checkpoints = [_checkpoint(each) for each in seen]
+    replay = trail.ask(lambda reader: _verified(reader, trace_id, seen=checkpoints, published=published, trail=trail))
+    if as_json:
+        click.echo(json.dumps(_as_json(replay)))
+    else:
+        _show(replay)
+    if not replay.passed:
+        raise SystemExit(1)
+
+
+def _checkpoint(text: str) -> "Seen":
+    """A checkpoint by number and hash.
+
+    Raises:
+        InvalidInput: the text names none.
+    """
+    from formulary_catalog.domain.audit.checkpoint import Seen
+
+    try:
+        return Seen.parse(text)
+    except ValueError:
+        raise InvalidInput(
+            f"--seen {text!r} names no checkpoint; give its number and its hash as the log line trace_checkpoint has "
+            "them, such as 7:0f3a…",
+            field="seen",
+        ) from None
+
+
+async def _verified(
+    reader: "TraceReader", trace_id: str | None, *, seen: "list[Seen]", published: str, trail: TrailSource
+) -> "Replay":
+    from formulary_catalog.runtime.display import progress_bar
+    from formulary_catalog.store.audit.keys import public_keys
+    from formulary_catalog.store.audit.publishing import place_of
+
+    keys = public_keys(trail.settings)
+    if (place := place_of(published)) is not None:
+        seen = [*seen, *await place.read()]
+    if trace_id is None:
+        with progress_bar("events", total=await reader.count()) as advance:
+            return await reader.examine(keys=keys, seen=seen, progress=advance)
+    require_storable(trace_id)
+    replay = await reader.verify(trace_id, keys=keys, seen=seen)
+    if not replay.trace_count:
+        raise not_found(trace_id)
+    return replay
+
+
+def _show(replay: "Replay") -> None:
+    from formulary_catalog.cli.audit.rendering import spell_finding
+    from formulary_catalog.runtime.terminal import Page, counted
+
+    page = Page()
+    for finding in replay.findings:
+        subject = f"trace {finding.trace_id}, " if finding.trace_id else ""
+        page.line(f"✗ {subject}{spell_finding(finding)}", style="red")
+    looked_at = (
+        f"{counted(replay.event_count, 'event')} of {counted(replay.trace_count, 'trace')}, "
+        f"{counted(replay.checkpoint_count, 'checkpoint')}"
+    )
+    if replay.passed:
+        page.line(f"✓ {looked_at}: as they were written", style="green")
+    else:
+        page.line(f"{looked_at}: {counted(len(replay.findings), 'finding')}", style="bold")
+    if replay.unsigned:
+        unsigned = (
+            f"{counted(replay.unsigned, 'checkpoint')} not signed: whoever owns the database could have written them"
+        )
+        page.line(unsigned, style="yellow")
+    if replay.unchecked:
+        unchecked = (
+            f"{counted(replay.unchecked, 'signature')} not checked: name the key in FORMULARY_AUDIT_PUBLIC_KEY_FILE"
+        )
+        page.line(unchecked, style="yellow")
+
+
+def _as_json(replay: "Replay") -> dict[str, Any]:
+    from formulary_catalog.domain.audit.export import discrepancies, replay_report
+
+    return {
+        **replay_report(replay),
+        "trace_count": replay.trace_count,
+        "checkpoint_count": replay.checkpoint_count,
+        "unsigned_checkpoints": replay.unsigned,
+        "unchecked_signatures": replay.unchecked,
+        "discrepancies": discrepancies(replay),
+    }
+
+
+COMMANDS = (verify_command,)

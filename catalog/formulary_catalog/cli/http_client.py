@@ -1,0 +1,207 @@
+"""A running server as the commands reach it: one client, its errors as the exceptions that they were raised as."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import ValidationError
+
+from formulary_catalog.cli.options import settings_of
+from formulary_catalog.cli.targets import DEFAULT_URL
+from formulary_catalog.domain.answers import Answer, InvocationAnswer
+from formulary_catalog.errors import (
+    FormularyError,
+    InvalidInput,
+    NoExecutor,
+    NotAllowed,
+    NotAuthenticated,
+    NotFound,
+    NotInvocable,
+    RateLimited,
+    RunFailed,
+    RunRefused,
+    RunTimedOut,
+    Unavailable,
+)
+from formulary_catalog.runtime.listening import is_loopback
+
+_A = TypeVar("_A", bound=Answer)
+
+
+class Remote:
+    """A server by its address."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    @property
+    def url(self) -> str:
+        return str(self._client.base_url).rstrip("/")
+
+    async def answer(self, kind: type[_A], method: str, path: str, *, in_result: bool = False, **options: Any) -> _A:
+        """The answer to one request; `in_result` takes it out of the envelope of JSON-RPC.
+
+        Raises:
+            FormularyError: the server's own, or Unavailable where it does not answer.
+        """
+        try:
+            response = await self._client.request(method, f"/api/v1{path}", **options)
+        except httpx.ConnectError:
+            raise Unavailable(
+                f"no server at {self.url}; start one with `formulary up`, or name another with --url"
+            ) from None
+        except UnicodeEncodeError:
+            raise InvalidInput("what was given holds bytes that are no text; give it as UTF-8", field="input") from None
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the server at {self.url} does not answer ({type(error).__name__}); retry") from None
+        if response.status_code != 200:
+            raise _error(response, url=self.url)
+        try:
+            if in_result:
+                return kind.model_validate(response.json()["result"])
+            return kind.model_validate_json(response.content)
+        except (ValidationError, ValueError, LookupError, TypeError):
+            raise Unavailable(
+                f"the server at {self.url} does not answer like this version of Formulary; check --url and the versions"
+            ) from None
+
+
+@asynccontextmanager
+async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterator[Remote]:
+    """The server at this address, asked with a bearer token if there is one; each answer may take so many seconds.
+
+    Raises:
+        InvalidInput: it is no HTTP address, or the token could not be sent.
+    """
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidInput("FORMULARY_TOKEN holds characters that no token has; set the token alone", field="token")
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        address = httpx.URL()
+    if address.scheme not in ("http", "https") or not address.host:
+        raise InvalidInput(f"--url {url!r} is not an HTTP address; give one such as http://127.0.0.1:8080", field="url")
+    # A proxy of the environment cannot reach our own loopback.
+    trust_env = not is_loopback(address.host)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=seconds, trust_env=trust_env) as client:
+        yield Remote(client)
+
+
+def incident_headers(remediation_id: str) -> dict[str, str]:
+    """What names the incident of a call; nothing without one."""
+    return {"X-Remediation-Id": remediation_id} if remediation_id else {}
+
+
+def _error(response: httpx.Response, *, url: str) -> FormularyError:
+    """The server's error as the one it was raised as."""
+    try:
+        problem = response.json()["error"]
+        message, data = str(problem["message"]), problem.get("data") or {}
+        field = str(problem.get("field") or data.get("field") or "")
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return Unavailable(f"the server at {url} answers {response.status_code}; check that it is a Formulary server")
+    if "invocation_id" in data:
+        return _run_error(response.status_code, message, data=data)
+    match response.status_code:
+        case 404:
+            return NotFound(message, reference="")
+        case 401:
+            return NotAuthenticated(message)
+        case 403:
+            return NotAllowed(message)
+        case 400 if problem.get("code") == NotInvocable.rpc_code:
+            return NotInvocable(message)
+        case 400 | 413:
+            return InvalidInput(message, field=field)
+        case 429:
+            return RateLimited(message, retry_after=float(data.get("retry_after_seconds") or 0))
+        case 500 if data.get("retry") is False:
+            return NoExecutor(message)
+        case _:
+            return Unavailable(message)
+
+
+def _run_error(status: int, message: str, *, data: Mapping[str, Any]) -> FormularyError:
+    """How a run ended that the server knows by its id."""
+    invocation_id = str(data["invocation_id"])
+    match status:
+        case 403:
+            return RunRefused(message, invocation_id=invocation_id, decision=data.get("decision") or {})
+        case 408:
+            return RunTimedOut(message, invocation_id=invocation_id)
+        case _:
+            return RunFailed(message, invocation_id=invocation_id)
+
+
+_RUN_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
+_WAIT_MS = 25_000
+_OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
+_T = TypeVar("_T")
+
+
+class Runs:
+    """Asks for runs, follows and approves them. Errors are `FormularyError`s."""
+
+    def __init__(self, server: Remote) -> None:
+        self._server = server
+
+    async def invoke(
+        self,
+        workflow_id: str,
+        *,
+        values: Mapping[str, Any],
+        version: str,
+        options: Mapping[str, Any],
+        remediation_id: str,
+    ) -> InvocationAnswer:
+        """Ask for a run; `options` as JSON-RPC has them."""
+        params = {"workflow_id": workflow_id, "version": version, "input": dict(values), "options": dict(options)}
+        return await self._server.answer(
+            InvocationAnswer,
+            "POST",
+            "/invoke",
+            in_result=True,
+            json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params},
+            headers=incident_headers(remediation_id),
+        )
+
+    async def status(self, invocation_id: str) -> InvocationAnswer:
+        """Where a run stands."""
+        return await self._server.answer(InvocationAnswer, "GET", f"/invocations/{invocation_id}")
+
+    async def until_over(self, invocation_id: str, *, tell: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
+        """The run when it is over; `tell` is given each state before."""
+        answer = await self.status(invocation_id)
+        while not is_over(answer):
+            tell(answer)
+            waiting = {"wait_ms": _WAIT_MS, "after_revision": answer.revision}
+            path = f"/invocations/{invocation_id}"
+            answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)
+        return answer
+
+    async def approve(self, invocation_id: str, *, decision: str, reason: str, digest: str = "") -> InvocationAnswer:
+        """Say yes or no to a run that waits for it; with a `digest` to that content alone."""
+        body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
+        return await self._server.answer(InvocationAnswer, "POST", f"/invocations/{invocation_id}/approval", json=body)
+
+
+def is_over(answer: InvocationAnswer) -> bool:
+    """Whether the run changes no more."""
+    return answer.state in _OVER
+
+
+def ask_for_runs(url: str | None, question: Callable[[Runs], Awaitable[_T]]) -> _T:
+    """The answer of the server at this address, or the default one.
+
+    Raises:
+        FormularyError: the server's own, or Unavailable if it cannot be reached.
+    """
+
+    async def asked() -> _T:
+        async with connected(url or DEFAULT_URL, token=settings_of().token, seconds=_RUN_SECONDS) as server:
+            return await question(Runs(server))
+
+    return asyncio.run(asked())

@@ -1,0 +1,1 @@
+"""What the audit trail holds: hash chains, checkpoints, verification and narration. Pure."""

@@ -1,0 +1,206 @@
+"""The story of a trace: from the first search to the outcome, for a person who reads it after the outage."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from formulary_catalog.domain.audit.chain import StoredEvent, is_event
+from formulary_catalog.domain.audit.passages import is_ok, is_supported, telling
+from formulary_catalog.domain.audit.payload import Recorded
+from formulary_catalog.domain.audit.wording import Known, Telling, Tone, workflow_name
+
+_RUN = "invocation."
+_REQUESTED = "invocation.requested"
+_STARTED = "invocation.started"
+_SEARCH = "search"
+_SELECTION = "selection"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """One event, told. `elapsed` is in seconds since the trace began; `caller` is empty where it is that of before."""
+
+    seq: int
+    at: datetime
+    elapsed: float
+    caller: str
+    telling: Telling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """A trace, told. `outcomes` are what its runs came to, or how far it went without one; `took` is in seconds."""
+
+    trace_id: str
+    outcomes: tuple[Telling, ...]
+    began: datetime
+    took: float
+    analysis: str
+    passages: tuple[Passage, ...]
+
+
+def tell(trace_id: str, events: Iterable[StoredEvent]) -> Story:
+    """The story of a trace's events, in their order. What is damaged is told as far as it can be read.
+
+    Raises:
+        ValueError: there are no events.
+    """
+    scenes = list(_scenes(events))
+    if not scenes:
+        raise ValueError("a story needs events")
+    passages = tuple(_passages(scenes))
+    return Story(
+        trace_id=trace_id,
+        outcomes=_outcomes(scenes, passages),
+        began=scenes[0].at,
+        took=passages[-1].elapsed,
+        analysis=next((said for scene in scenes if (said := scene.payload.text("analysis"))), ""),
+        passages=passages,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scene:
+    """An event, read. One that is damaged has the time of the one before."""
+
+    seq: int
+    at: datetime
+    kind: str
+    payload: Recorded
+    damaged: bool
+
+
+def _scenes(events: Iterable[StoredEvent]) -> Iterator[_Scene]:
+    at = None
+    for event in events:
+        damaged = not is_event(event.content)
+        at = at if damaged and at is not None else event.at
+        yield _Scene(seq=event.seq, at=at, kind=event.kind, payload=Recorded(event.payload), damaged=damaged)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What has been read so far, and what has to be known before: `chosen`, as `_chosen` has it."""
+
+    chosen: Mapping[int, frozenset[str]]
+    names: dict[str, str] = field(default_factory=dict)
+    searches: list[_Scene] = field(default_factory=list)
+    started: dict[str, datetime] = field(default_factory=dict)
+    dry: set[str] = field(default_factory=set)
+
+    def read(self, scene: _Scene) -> Telling:
+        if scene.damaged:
+            return Telling(title=f"{scene.kind}: the event is damaged and cannot be read", tone=Tone.BAD)
+        self._learn(scene)
+        begun = self.started.get(scene.payload.text("invocation_id"))
+        known = Known(
+            names=self.names,
+            chosen=self.chosen.get(scene.seq, frozenset()),
+            found=next((_found(search) for search in _sources(scene, self.searches)), ()),
+            dry=scene.payload.text("invocation_id") in self.dry,
+            ran_for=None if begun is None else (scene.at - begun).total_seconds(),
+        )
+        return telling(scene.kind, scene.payload, known=known)
+
+    def _learn(self, scene: _Scene) -> None:
+        invocation_id = scene.payload.text("invocation_id")
+        if _is_search(scene):
+            candidates = scene.payload.inner("result").each("candidates")
+            self.searches.append(scene)
+            self.names |= {each.text("version_id"): name for each in candidates if (name := each.text("workflow"))}
+        elif invocation_id and (name := workflow_name(scene.payload)):
+            self.names.setdefault(invocation_id, name)
+        if invocation_id and _is_dry(scene):
+            self.dry.add(invocation_id)
+        if scene.kind == _STARTED:
+            self.started[invocation_id] = scene.at
+
+
+def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
+    reader = _Reader(chosen=_chosen(scenes))
+    speaker = ""
+    for scene in scenes:
+        caller = scene.payload.text("caller")
+        yield Passage(
+            seq=scene.seq,
+            at=scene.at,
+            elapsed=(scene.at - scenes[0].at).total_seconds(),
+            caller="" if caller == speaker else caller,
+            telling=reader.read(scene),
+        )
+        speaker = caller or speaker
+
+
+def _chosen(scenes: Sequence[_Scene]) -> Mapping[int, frozenset[str]]:
+    """The versions that were selected or really run, by the `seq` of the search that returned them to the chooser."""
+    begun = {scene.payload.text("invocation_id") for scene in scenes if scene.kind == _STARTED and not _is_dry(scene)}
+    chosen: defaultdict[int, frozenset[str]] = defaultdict(frozenset)
+    searches: list[_Scene] = []
+    selected: set[str] = set()
+    for scene in scenes:
+        version_id = ""
+        if _is_search(scene):
+            searches.append(scene)
+        elif _is_choice(scene):
+            version_id = scene.payload.inner("result").text("version_id")
+            selected.add(version_id)
+        elif scene.kind == _REQUESTED and scene.payload.text("invocation_id") in begun - {""}:
+            version_id = scene.payload.text("version_id")
+            if version_id in selected and not scene.payload.text("search_id"):
+                continue  # The selection has said from which search.
+        sources = (each for each in _sources(scene, searches) if version_id in _found(each, returned=True))
+        if version_id and (source := next(sources, None)):
+            chosen[source.seq] |= {version_id}
+    return chosen
+
+
+def _sources(choice: _Scene, searches: Sequence[_Scene]) -> Iterator[_Scene]:
+    """The searches that a choice can be from: the one that it names; else all before it, the last first."""
+    named = choice.payload.text("search_id")
+    return (each for each in reversed(searches) if not named or each.payload.text("search_id") == named)
+
+
+def _found(search: _Scene, *, returned: bool = False) -> tuple[str, ...]:
+    """The versions among the candidates of a search, in its order; `returned`: only those that its answer held."""
+    candidates = search.payload.inner("result").each("candidates")
+    return tuple(each.text("version_id") for each in candidates if each.flag("returned") or not returned)
+
+
+def _is_search(scene: _Scene) -> bool:
+    return scene.kind == _SEARCH and is_ok(scene.payload)
+
+
+def _is_choice(scene: _Scene) -> bool:
+    return scene.kind == _SELECTION and is_ok(scene.payload) and is_supported(scene.payload)
+
+
+def _is_dry(scene: _Scene) -> bool:
+    """Whether a dry run was asked for or begun; what was refused says so among its arguments."""
+    return scene.payload.flag("dry_run") or scene.payload.inner("arguments").flag("dry_run")
+
+
+def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Telling, ...]:
+    """The newest of each run, after the choice where all were dry; without a run, how far it went."""
+    runs: dict[str, Telling] = {}
+    dry: set[str] = set()
+    last: dict[str, Telling] = {}
+    choices: dict[bool, Telling] = {}
+    for scene, passage in zip(scenes, passages, strict=True):
+        last[scene.kind] = passage.telling
+        if scene.kind.startswith(_RUN):
+            invocation_id = scene.payload.text("invocation_id")
+            runs[invocation_id] = passage.telling
+            if _is_dry(scene):
+                dry.add(invocation_id)
+        elif scene.kind == _SELECTION and is_ok(scene.payload):
+            choices[is_supported(scene.payload)] = passage.telling
+    if runs.keys() - dry or (runs and not choices):
+        return tuple(runs.values())
+    if choices:
+        choice = choices.get(True) or choices[False]
+        nothing = "nothing was run for real" if runs else "nothing was run"
+        return (Telling(title=f"{choice.title}; {nothing}"), *runs.values())
+    if "governance.verdict" in last:
+        return (last["governance.verdict"],)
+    return (Telling(title="nothing was chosen and nothing was run") if _SEARCH in last else passages[-1].telling,)

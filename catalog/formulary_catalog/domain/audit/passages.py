@@ -1,0 +1,174 @@
+"""One recorded event in words for people: the calls that read and choose.
+
+What governance says, and how a run goes, is told by `governance_passages` and `run_passages`.
+"""
+
+from collections.abc import Callable, Iterator
+
+from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED
+from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_TELLERS
+from formulary_catalog.domain.audit.payload import Recorded
+from formulary_catalog.domain.audit.run_passages import RUN_TELLERS
+from formulary_catalog.domain.audit.wording import Known, Line, Telling, Tone, lines
+
+_SHOWN_CANDIDATES = 5
+_OK = ("", "ok")
+_NO_EVIDENCE = "none: the search that it names did not return this version"
+
+
+def telling(kind: str, payload: Recorded, *, known: Known) -> Telling:
+    """An event in words; one of a kind that is not known is told by its fields."""
+    attempt = _ATTEMPTS.get(kind)
+    if attempt is not None and not is_ok(payload):
+        why = payload.inner("result").text("error") or payload.text("outcome")
+        return Telling(
+            title=f"{attempt(payload, known)}: failed",
+            tone=Tone.BAD,
+            lines=lines(Line(label="error", text=why, tone=Tone.BAD)),
+        )
+    tell = _TELLERS.get(kind)
+    return tell(payload, known) if tell is not None else _unknown(kind, payload)
+
+
+def is_ok(payload: Recorded) -> bool:
+    """Whether the call was answered."""
+    return payload.text("outcome") in _OK
+
+
+def is_supported(payload: Recorded) -> bool:
+    """Whether a selection counts: not where its search did not return the version. Older releases did not look."""
+    return payload.inner("result").as_dict().get("supported") is not False
+
+
+def _searching(payload: Recorded, known: Known) -> str:
+    return f"searched for “{payload.inner('arguments').text('query')}”"
+
+
+def _search(payload: Recorded, known: Known) -> Telling:
+    arguments, result = payload.inner("arguments"), payload.inner("result")
+    candidates = result.each("candidates")
+    left = len(candidates) - _SHOWN_CANDIDATES
+    return Telling(
+        title=f"{_searching(payload, known)}: {result.text('total') or len(candidates)} allowed",
+        tone=Tone.PLAIN if candidates else Tone.WAITING,
+        lines=lines(
+            Line(label="labels", text=_labels(arguments.inner("labels"))),
+            Line(label="without", text=", ".join(arguments.texts("exclude_keywords"))),
+            _constraints(payload.inner("constraints")),
+            Line(label="ranked", text=payload.text("mode")),
+            *(
+                _candidate(candidate, rank=rank, known=known)
+                for rank, candidate in enumerate(candidates[:_SHOWN_CANDIDATES], start=1)
+            ),
+            Line(label="", text=f"and {left} more" if left > 0 else ""),
+        ),
+    )
+
+
+def _constraints(applied: Recorded) -> Iterator[Line]:
+    """What was demanded beside the labels of the call; of custom labels that there were some."""
+    for name in ("incident", "detected", "inferred"):
+        yield Line(label=name, text="; ".join(f"{key} {value}" for key, value in applied.inner(name).pairs()))
+    yield Line(label="custom", text="labels, sealed" if applied.text("custom_labels") else "")
+    yield from (Line(label="note", text=note) for note in applied.texts("notes"))
+
+
+def _labels(asked: Recorded) -> str:
+    """`severity critical; priority P0 or P1`."""
+    return "; ".join(f"{name} {' or '.join(asked.texts(name)) or value}" for name, value in asked.pairs())
+
+
+def _candidate(candidate: Recorded, *, rank: int, known: Known) -> Iterator[Line]:
+    version_id = candidate.text("version_id")
+    chosen = version_id in known.chosen
+    parts = ["chosen"] if chosen else []
+    parts += [
+        f"{name} {value:.2f}" for name in ("confidence", "cosine") if (value := candidate.number(name)) is not None
+    ]
+    if not candidate.flag("returned"):
+        parts.append("not returned")
+    name = candidate.text("workflow") or version_id or "a workflow"
+    yield Line(label=f"{rank}.", text=f"{name} ({', '.join(parts)})", tone=Tone.GOOD if chosen else Tone.PLAIN)
+    yield Line(label="", text="; ".join(candidate.texts("match_reasons")))
+
+
+def _reading(payload: Recorded, known: Known) -> str:
+    return f"read {known.workflow(payload)}"
+
+
+def _listing(payload: Recorded, known: Known) -> str:
+    return "listed the catalog"
+
+
+def _list(payload: Recorded, known: Known) -> Telling:
+    total = payload.inner("result").text("total") or "an unknown number of"
+    return Telling(title=f"{_listing(payload, known)}: {total} workflows")
+
+
+def _choosing(payload: Recorded, known: Known) -> str:
+    return f"tried to choose {known.workflow(payload)}"
+
+
+def _selection(payload: Recorded, known: Known) -> Telling:
+    arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
+    supported, name = is_supported(payload), known.workflow(payload)
+    search = "the search that it names" if payload.text("search_id") else "the search before"
+    if not supported:
+        rank = ""
+    elif version_id in known.found:
+        rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in {search}"
+    else:
+        rank = f"{search} did not find it" if known.found else ""
+    return Telling(
+        title=f"chose {name}" if supported else f"named {name}, which its search did not return",
+        tone=Tone.GOOD if supported else Tone.WAITING,
+        lines=lines(
+            Line(label="because", text=arguments.text("reasoning")),
+            Line(label="confidence", text=arguments.text("confidence")),
+            Line(label="rank", text=rank, tone=Tone.PLAIN if version_id in known.found else Tone.WAITING),
+            Line(label="evidence", text="" if supported else _NO_EVIDENCE, tone=Tone.WAITING),
+        ),
+    )
+
+
+def _unsealing(payload: Recorded, known: Known) -> str:
+    return "read what the incident demanded, custom labels included"
+
+
+def _status(payload: Recorded, known: Known) -> Telling:
+    return Telling(title=f"asked how the run of {known.workflow(payload)} stands")
+
+
+def _unknown(kind: str, payload: Recorded) -> Telling:
+    return Telling(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
+
+
+_ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
+    "search": _searching,
+    "details": _reading,
+    "list": _listing,
+    "selection": _choosing,
+    "constraints": _unsealing,
+    "governance.gate": lambda payload, known: "gate",
+    "governance.enforce": lambda payload, known: "contract",
+    "governance.verdict": lambda payload, known: "verdict",
+    "governance.replay": lambda payload, known: "verified the trace so far",
+}
+_TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
+    "search": _search,
+    "details": lambda payload, known: Telling(title=_reading(payload, known)),
+    "list": _list,
+    "selection": _selection,
+    "constraints": lambda payload, known: Telling(title=_unsealing(payload, known)),
+    "status": _status,
+    HOLD_PLACED: lambda payload, known: Telling(
+        title="held: it is kept until it is released",
+        tone=Tone.WAITING,
+        lines=lines(Line(label="because", text=payload.text("reason"))),
+    ),
+    HOLD_RELEASED: lambda payload, known: Telling(title="released from its hold"),
+    **GOVERNANCE_TELLERS,
+    **RUN_TELLERS,
+}
+KINDS = _TELLERS.keys()
+"""The kinds of events that have words of their own."""

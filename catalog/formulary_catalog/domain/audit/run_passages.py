@@ -1,0 +1,158 @@
+"""Recorded events in words for people: a run, from its request to its outcome."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from formulary_catalog.domain.audit.governance_passages import risk_lines, spell_decision
+from formulary_catalog.domain.audit.payload import Recorded
+from formulary_catalog.domain.audit.wording import Known, Line, Telling, Tone, lines, spell_duration
+
+_PHASES = {
+    "Succeeded": ("succeeded", Tone.GOOD),
+    "Failed": ("failed", Tone.BAD),
+    "TimedOut": ("timed out", Tone.BAD),
+    "Cancelled": ("was cancelled", Tone.BAD),
+    "Halted": ("was halted", Tone.BAD),
+}
+
+
+def _requested(payload: Recorded, known: Known) -> Telling:
+    seconds = payload.number("timeout_seconds")
+    dry = " as a dry run" if payload.flag("dry_run") else ""
+    return Telling(
+        title=f"asked to run {known.workflow(payload)}{dry}",
+        lines=lines(
+            Line(label="run", text=_place(payload)),
+            Line(label="target", text=_object(payload.inner("target"))),
+            (Line(label="input", text=f"{name}: {value}") for name, value in payload.inner("input").pairs()),
+            Line(label="at most", text=spell_duration(seconds) if seconds else ""),
+        ),
+    )
+
+
+def _decided(payload: Recorded, known: Known) -> Telling:
+    said, tone = spell_decision(payload.text("outcome"))
+    if payload.text("outcome") == "AWAIT" and payload.text("phase") != "AwaitingApproval":
+        said, tone = "goes on as a dry run; a real one would have to wait for evidence", Tone.PLAIN
+    why = payload.texts("why")
+    return Telling(
+        title=f"run of {known.workflow(payload)}: {said}",
+        tone=tone,
+        lines=lines(
+            (Line(label="why", text=each) for each in why),
+            _others(payload.each("rules"), why=" ".join(why)),
+            risk_lines(payload.inner("gate")),
+            (Line(label="missing", text=missing, tone=Tone.WAITING) for missing in payload.texts("missing")),
+        ),
+    )
+
+
+def _others(rules: list[Recorded], *, why: str) -> Iterator[Line]:
+    """The rules that matched as well, though it was not they that decided."""
+    for rule in rules:
+        name = f"rule {rule.text('id')} of contract {rule.text('contract')}"
+        if name not in why:
+            yield Line(label="also", text=f"{rule.text('effect')} by {name}: {rule.text('rationale')}".rstrip(": "))
+
+
+def _approved(payload: Recorded, known: Known) -> Telling:
+    return _judged(payload, known, verb="approved", tone=Tone.GOOD)
+
+
+def _rejected(payload: Recorded, known: Known) -> Telling:
+    return _judged(payload, known, verb="rejected", tone=Tone.BAD)
+
+
+def _judged(payload: Recorded, known: Known, *, verb: str, tone: Tone) -> Telling:
+    return Telling(
+        title=f"run of {known.workflow(payload)} {verb} by {payload.text('approver', 'caller') or 'unknown'}",
+        tone=tone,
+        lines=lines(Line(label="reason", text=payload.text("reason"))),
+    )
+
+
+def _started(payload: Recorded, known: Known) -> Telling:
+    return Telling(title=f"{_run(payload, known)} started")
+
+
+def _finished(payload: Recorded, known: Known) -> Telling:
+    said, tone = _PHASES.get(payload.text("phase"), (f"ended as {payload.text('phase') or 'unknown'}", Tone.WAITING))
+    return Telling(
+        title=f"{_run(payload, known)} {said}{_after(payload, known)}",
+        tone=tone,
+        lines=lines(
+            Line(label="reason", text=payload.text("reason")),
+            Line(label="as", text=_object(payload.inner("reference"))),
+            Line(label="", text=payload.text("message")),
+            (Line(label="output", text=f"{name}: {value}") for name, value in payload.inner("outputs").pairs()),
+        ),
+    )
+
+
+def _cancelled(payload: Recorded, known: Known) -> Telling:
+    return Telling(
+        title=f"{_run(payload, known)} was cancelled{_after(payload, known)}",
+        tone=Tone.BAD,
+        lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=payload.text("message"))),
+    )
+
+
+def _refused(payload: Recorded, known: Known) -> Telling:
+    why = payload.text("message") or payload.inner("result").text("error")
+    return Telling(
+        title=f"run of {known.workflow(payload)} refused",
+        tone=Tone.BAD,
+        lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=why, tone=Tone.BAD)),
+    )
+
+
+def _halt_begun(payload: Recorded, known: Known) -> Telling:
+    return Telling(
+        title=f"runs halted {payload.text('where')} by {payload.text('caller')}",
+        tone=Tone.BAD,
+        lines=lines(
+            Line(label="reason", text=payload.text("reason")),
+            (Line(label="ends", text=run) for run in payload.texts("runs")),
+        ),
+    )
+
+
+def _halt_lifted(payload: Recorded, known: Known) -> Telling:
+    return Telling(
+        title=f"halt lifted {payload.text('where')} by {payload.text('caller')}: new runs may begin",
+        tone=Tone.GOOD,
+        lines=lines(Line(label="reason", text=payload.text("reason"))),
+    )
+
+
+def _run(payload: Recorded, known: Known) -> str:
+    return f"{'dry run' if known.dry else 'run'} of {known.workflow(payload)}"
+
+
+def _place(payload: Recorded) -> str:
+    namespace = payload.text("namespace")
+    return payload.text("invocation_id") + (f" in namespace {namespace}" if namespace else "")
+
+
+def _object(reference: Recorded) -> str:
+    """`shop/Deployment/web`."""
+    return "/".join(part for name in ("namespace", "kind", "name") if (part := reference.text(name)))
+
+
+def _after(payload: Recorded, known: Known) -> str:
+    seconds = payload.number("duration_seconds")
+    took = known.ran_for if seconds is None else seconds
+    return f" after {spell_duration(took)}" if took is not None else ""
+
+
+RUN_TELLERS: Mapping[str, Callable[[Recorded, Known], Telling]] = {
+    "invocation.requested": _requested,
+    "invocation.decided": _decided,
+    "invocation.approved": _approved,
+    "invocation.rejected": _rejected,
+    "invocation.started": _started,
+    "invocation.finished": _finished,
+    "invocation.cancelled": _cancelled,
+    "invocation.refused": _refused,
+    "halt.begun": _halt_begun,
+    "halt.lifted": _halt_lifted,
+}

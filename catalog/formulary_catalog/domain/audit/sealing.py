@@ -1,0 +1,74 @@
+"""The constraints of an incident as a trace keeps them: a sealed copy for few readers, keyed digests for all others."""
+
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+from formulary_catalog.domain.incidents import RequestContext
+
+_NOTHING: Mapping[str, tuple[str, ...]] = {}
+_METHOD = "hmac-sha256"
+_FIELDS = tuple(each.name for each in fields(RequestContext))
+_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
+"""Canonical JSON in ASCII: what no database could store otherwise has a form that it can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """Constraints as they are stored beside a trace, never in its events.
+
+    Reading `content`, canonical JSON, takes the right to use the incidents of `namespace`. An empty namespace means all
+    namespaces: the custom labels are those that a caller gave without an incident.
+    """
+
+    namespace: str
+    content: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedDigest:
+    """Digests that are equal for equal values. Without the key, they do not reveal the values."""
+
+    key: bytes = field(repr=False)
+
+    def of(self, text: str) -> str:
+        """`hmac-sha256:` and 64 hexadecimal digits."""
+        return f"{_METHOD}:{hmac.digest(self.key, text.encode('utf-8', 'surrogatepass'), 'sha256').hex()}"
+
+    def of_labels(self, labels: Mapping[str, frozenset[str]]) -> str:
+        """The digest of custom labels, in whatever order they come."""
+        return self.of(_json({key: sorted(values) for key, values in labels.items()}))
+
+
+def seal(
+    context: RequestContext | None,
+    *,
+    strict_keys: frozenset[str],
+    custom_labels: Mapping[str, tuple[str, ...]] = _NOTHING,
+) -> Sealed | None:
+    """What the incident of a call demands, to be sealed; None where there is nothing of the kind.
+
+    `strict_keys` are those of the settings, `custom_labels` those that the caller was allowed to give itself.
+    """
+    if context is None and not custom_labels:
+        return None
+    incident = context or RequestContext(namespace="", name="", remediation_id="")
+    stored = {
+        **{name: getattr(incident, name) for name in _FIELDS},
+        "custom_labels": {key: sorted(values) for key, values in {**custom_labels, **incident.custom_labels}.items()},
+        "strict_keys": sorted(incident.strict_keys | strict_keys),
+        "detected_labels": dict(incident.detected_labels),
+    }
+    return Sealed(namespace=incident.namespace, content=_json(stored))
+
+
+def unseal(content: str) -> RequestContext:
+    """The incident as it was when the content was sealed, with everything that was demanded on top of it."""
+    stored = json.loads(content)
+    incident = RequestContext(**{name: stored[name] for name in _FIELDS if name in stored})
+    return replace(
+        incident,
+        custom_labels={key: tuple(values) for key, values in incident.custom_labels.items()},
+        strict_keys=frozenset(incident.strict_keys),
+    )

@@ -1,0 +1,1 @@
+"""What a run is, and what decides whether it may start. Pure."""

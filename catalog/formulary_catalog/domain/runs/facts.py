@@ -1,0 +1,66 @@
+"""The facts of a run that is asked for, from what the server and the operator know alike."""
+
+from formulary_catalog.domain.governance.commands import destructive_steps
+from formulary_catalog.domain.governance.gate import RunFacts
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.runs.run import Target, duration_seconds
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+
+_TEKTON = "tekton"
+
+
+def target_of(context: RequestContext | None) -> Target:
+    """The object that the incident is about, as far as it says."""
+    if context is None:
+        return Target()
+    return Target(
+        api_version=context.target_api_version,
+        kind=context.target_kind,
+        name=context.target_name,
+        namespace=context.target_namespace,
+    )
+
+
+def run_facts(
+    workflow: RemediationWorkflow,
+    *,
+    workflow_namespace: str,
+    namespace: str,
+    target: Target,
+    context: RequestContext | None,
+    caller: str,
+    caller_may_target: bool,
+    allowed_here: bool,
+    timeout_seconds: float,
+    foreign: bool = False,
+    unproven: bool = False,
+    tekton_bundles: bool = False,
+) -> RunFacts:
+    """What is known before the database is asked for selections and earlier failures.
+
+    `namespace` is that of the run. `caller_may_target`: the caller may run workflows where the target is.
+    `allowed_here`: the labels of the incident allow the workflow. `foreign`: it belongs to another team's namespace.
+    `unproven`: nobody proved who asks. `tekton_bundles`: a bundle of Tekton needs no approval for being one.
+    """
+    spec = workflow.spec
+    return RunFacts(
+        workflow_name=workflow.metadata.name,
+        workflow_namespace=workflow_namespace,
+        action_type=spec.action_type,
+        namespace=namespace,
+        caller=caller,
+        target_namespace=target.namespace,
+        risk_level=spec.risk_level or "",
+        environment=context.environment if context is not None else "",
+        priority=context.priority if context is not None else "",
+        has_steps=any(step.command for step in spec.steps),
+        has_rollback=bool(spec.rollback_steps),
+        destructive=destructive_steps(spec.steps),
+        caller_may_target=caller_may_target,
+        allowed_here=allowed_here,
+        foreign=foreign,
+        unproven=unproven,
+        bundled=spec.execution.engine == _TEKTON and bool(spec.execution.bundle) and not tekton_bundles,
+        timeout_seconds=timeout_seconds,
+        estimated_seconds=duration_seconds(spec.estimated_duration),
+    )

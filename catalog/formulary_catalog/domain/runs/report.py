@@ -1,0 +1,66 @@
+"""A stored run as its caller reads it. Inputs, and with them all that is sensitive, stay out."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
+
+
+def invocation_answer(run: Invocation, *, notes: Iterable[str] = ()) -> InvocationAnswer:
+    """Where a run stands, with what to do next; `notes` come first."""
+    return InvocationAnswer(
+        invocation_id=run.id,
+        state=run.phase.state,
+        phase=run.phase,
+        reason=run.reason,
+        message=run.message,
+        workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
+        version=run.workflow_version,
+        version_id=run.version_id,
+        namespace=run.namespace,
+        dry_run=not run.runs_for_real,
+        output=dict(run.outputs),
+        manifest=dict(run.manifest),
+        requester=run.shown_requester,
+        content=dict(run.content) if run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) else {},
+        trace_id=run.trace_id,
+        revision=run.revision,
+        created_at=_time(run.created_at),
+        started_at=_time(run.started_at),
+        finished_at=_time(run.finished_at),
+        duration_seconds=run.duration_seconds if run.runs_for_real else None,
+        notes=[*notes, *_advice(run)],
+    )
+
+
+def taken_for_running(answer: InvocationAnswer) -> InvocationAnswer:
+    """The same in the words of callers that know no other state of a run that is under way."""
+    under_way = answer.phase == Phase.PENDING
+    return answer.model_copy(update={"state": Phase.RUNNING.state}) if under_way else answer
+
+
+def _advice(run: Invocation) -> Iterable[str]:
+    if run.phase is Phase.AWAITING_APPROVAL:
+        yield (
+            f"nothing runs until a person approves it, with `formulary approve {run.id} --reason …`, or in the cluster "
+            f"with an InvocationApproval in namespace {run.namespace}: kubectl create -f - <<< "
+            f'\'{{"apiVersion": "formulary.dev/v1alpha1", "kind": "InvocationApproval", "metadata": {{"name": '
+            f'"{run.id}", "namespace": "{run.namespace}"}}, "spec": {{"invocationId": "{run.id}", "decision": '
+            f'"Approve", "reason": "…"}}}}\''
+        )
+    if not run.phase.is_final:
+        yield (
+            f"follow it with get_invocation_status, invocation_id {run.id}, after_revision {run.revision}, "
+            "wait_ms 30000"
+        )
+    if run.degraded and not run.dry_run:
+        yield f"nothing is changed: {run.decision.get('message', 'a rule turned it into a dry run')}"
+    elif run.reason == Reason.DRY_RUN:
+        yield "nothing was changed; manifest is what a real run would create"
+        if (decided := run.decision.get("message", run.message)) != run.message:
+            yield f"the rules: {decided}"
+
+
+def _time(moment: datetime | None) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment is not None else ""

@@ -1,0 +1,91 @@
+"""Whether what a run was accepted for still holds when it starts: its workflow, their labels and its incident."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.incidents import RequestContext, constraints_of, target_parts
+from formulary_catalog.domain.runs.run import Invocation, Reason, Target
+from formulary_catalog.domain.workflows.invocable import hidden_from_readers
+from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.errors import InvalidManifest
+
+_AGAIN = "nothing was run; search again for what fits now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """What a run refers to, as it is now.
+
+    `deleted`: the version of the run is. `suspended`: the workflow is, in whatever version. `served` is the document
+    of the version that is served now. `incident` is the context of the AIAnalysis of the run.
+    """
+
+    deleted: bool
+    suspended: bool
+    served: Mapping[str, Any] | None = field(repr=False)
+    incident: RequestContext | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """Why a run that was accepted must not start any more."""
+
+    reason: Reason
+    message: str
+
+
+def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str]) -> Mapping[str, Any] | Withdrawn:
+    """The facts of a run, as the rules judge them, with what its incident says now; or why it must not start.
+
+    `strict_keys` are the custom label keys of the settings that a workflow must declare.
+    """
+    workflow = f"workflow {run.workflow_namespace}/{run.workflow_name}@{run.workflow_version}"
+    if present.deleted:
+        return Withdrawn(reason=Reason.WORKFLOW_NOT_FOUND, message=f"{workflow} was deleted meanwhile; {_AGAIN}")
+    if present.suspended:
+        return Withdrawn(reason=Reason.NOT_INVOCABLE, message=f"{workflow} was suspended meanwhile; {_AGAIN}")
+    if problem := hidden_from_readers(run.document.get("spec", {})):
+        message = f"{workflow} cannot be invoked: {problem}; nothing was run"
+        return Withdrawn(reason=Reason.NOT_INVOCABLE, message=message)
+    if not run.analysis:
+        return run.facts
+    incident = present.incident
+    if incident is None:
+        return Withdrawn(
+            reason=Reason.INPUT_INVALID,
+            message=f"the AIAnalysis {run.analysis} is not known any more, so its constraints cannot be applied; "
+            "nothing was run",
+        )
+    if incident.remediation_id != run.remediation_id or _is_about_another(incident, run.target):
+        return Withdrawn(
+            reason=Reason.INPUT_INVALID,
+            message=f"the AIAnalysis {run.analysis} is about another incident or target by now; nothing was run, ask "
+            "for a run of what it is about",
+        )
+    if not _all_allowed([run.document, present.served], constraints_of(incident, strict_keys=strict_keys)):
+        return Withdrawn(
+            reason=Reason.DENIED,
+            message=f"the labels of {workflow}, or of its version that is served now, do not fit what the incident "
+            f"demands now; {_AGAIN}",
+        )
+    return {**run.facts, "environment": incident.environment, "priority": incident.priority}
+
+
+def _is_about_another(incident: RequestContext, target: Target) -> bool:
+    """Whether the incident names a target, and it is not this one. Where it names none, the request may name one."""
+    known = (target.api_version, target.kind, target.name, target.namespace)
+    return bool(incident.target_name) and target_parts(incident) != known
+
+
+def _all_allowed(documents: list[Mapping[str, Any] | None], constraints: Constraints) -> bool:
+    """Whether the constraints allow each of these versions. What cannot be read is not allowed."""
+    try:
+        entries = [
+            catalog_entry(each, source="catalog", default_namespace="default") for each in documents if each is not None
+        ]
+    except InvalidManifest:
+        return False
+    return all(allowed(entry.labels, constraints) for entry in entries)

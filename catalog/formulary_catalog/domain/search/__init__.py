@@ -1,0 +1,1 @@
+"""What a search asks, and how candidates are scored and shown. Pure."""

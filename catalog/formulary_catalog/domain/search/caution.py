@@ -1,0 +1,71 @@
+"""A warning where the author of a workflow says that it is not for what the query describes.
+
+`search.pipeline` asks for the workflows of a page. A model does not understand the negation in `whenNotToUse`; that the
+words of the query are in there, and fewer in the texts that speak for the workflow, can be counted.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from formulary_catalog.domain.search.confidence import CONFIDENCE_DIGITS
+from formulary_catalog.domain.search.fit import Wanted
+from formulary_catalog.domain.search.synonyms import folded
+from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.text import split_camel_case, words
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+
+CAUTION_WEIGHT = 2.0
+"""What a caution takes from the confidence, in log odds: of the first answers to judged queries that carry one, hardly
+any is right (`docs/search.md`)."""
+_LEAST_SHARE, _LEAST_WORDS = 0.3, 2
+"""The share of what is telling in the query that `whenNotToUse` has to hold, by rarity, and in how many words."""
+_MOST_SHOWN = 6
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,}")
+"""What workflows are called: other ones that the author refers to."""
+_LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
+
+
+class Indications(NamedTuple):
+    """The stems of what a workflow's author says that it is for, and that it is not for."""
+
+    against: frozenset[str]
+    in_favour: frozenset[str]
+
+
+def indications(workflow: RemediationWorkflow) -> Indications:
+    """What the texts of a workflow say; names of other workflows do not count."""
+    description = workflow.spec.description
+    return Indications(
+        against=_stems(_NAME.sub(" ", description.when_not_to_use)),
+        in_favour=_stems(f"{workflow.metadata.name} {description.when_to_use} {description.what}"),
+    )
+
+
+def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> str:
+    """What `whenNotToUse` says of the query: its telling words, if they are less in the texts for the workflow.
+
+    Words count as they are in the query, not their synonyms or pieces.
+    """
+    if not indicated.against:
+        return ""
+    written = {word.casefold(): word for word in words(query)}
+    telling = {written[term]: part.rarity for part in wanted.telling if (term := terms[part.terms[0]].word) in written}
+    held = {word: rarity for word, rarity in telling.items() if folded(word) in indicated.against}
+    found = sum(held.values())
+    rival = sum(rarity for word, rarity in telling.items() if folded(word) in indicated.in_favour)
+    if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(telling.values()) or found <= rival:
+        return ""
+    return f"its when_not_to_use speaks of: {' '.join([*held][:_MOST_SHOWN])}"
+
+
+def cautioned(confidence: float) -> float:
+    """The confidence of a workflow that carries a caution, 0..1."""
+    likely = min(max(confidence, _LEAST_CONFIDENCE), 1 - _LEAST_CONFIDENCE)
+    log_odds = math.log(likely / (1 - likely)) - CAUTION_WEIGHT
+    return round(1 / (1 + math.exp(-log_odds)), CONFIDENCE_DIGITS)
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(folded(part) for word in words(text) for part in (word, *split_camel_case(word)))

@@ -1,0 +1,50 @@
+"""How likely a workflow is right: a logistic regression on judged queries; `docs/search.md` explains it."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.search.fit import Wanted
+
+CONFIDENCE_DIGITS = 4
+OF_LABELS_ONLY = 0.1
+"""The confidence where nothing but labels chose."""
+
+
+class Calibration(NamedTuple):
+    """Coefficients.
+
+    `score`: of the log odds of a fit. `length`: of the logarithm of how rare the words of the query are together.
+    `known`: of the cosine of the query and the nearest known problem (`embedding.known_problems`): the nearer a problem
+    that none of the candidates may be for, the more it takes to believe in one of them.
+    """
+
+    constant: float
+    score: float
+    length: float
+    known: float = 0.0
+
+
+# Written by scripts/calibrate.py.
+BY_MEANING = Calibration(constant=-4.543, score=0.659, length=0.969, known=-10.969)
+BY_MEANING_ALONE = Calibration(constant=-5.076, score=0.416, length=0.396, known=0.0)
+BY_WORDS = Calibration(constant=-8.787, score=0.744, length=1.487, known=0.0)
+
+
+def confidences(
+    log_odds: npt.NDArray[np.float64], *, wanted: Wanted, by_meaning: bool, nearest_known: float | None
+) -> npt.NDArray[np.float64]:
+    """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds.
+
+    `nearest_known` is None for a model whose vectors of the known problems are not there.
+    """
+    alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
+    calibration = alone if by_meaning else BY_WORDS
+    of_query = (
+        calibration.constant
+        + calibration.length * math.log1p(wanted.rarity)
+        + calibration.known * (nearest_known or 0.0)
+    )
+    return (1 / (1 + np.exp(-(of_query + calibration.score * log_odds)))).round(CONFIDENCE_DIGITS)

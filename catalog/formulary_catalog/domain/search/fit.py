@@ -1,0 +1,119 @@
+"""How well workflows meet a query: their evidence, added up in log odds (`docs/search.md`).
+
+The sum of one workflow depends on the query and on this workflow alone. Which others are allowed changes nothing, so no
+rival and no constraint of the incident can move it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
+from formulary_catalog.domain.search.rarity import rarity
+from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.text import PLACE_WEIGHTS
+
+MEANING_WEIGHT = 14.73
+"""What a cosine of 1 counts. Written by scripts/calibrate.py."""
+WORDS_WEIGHT = 9.53
+"""What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by
+scripts/calibrate.py."""
+USUAL_RARITY = 4.0
+"""How rare two usual words are together. The share is taken of so much more than the query has: to hold the one word of
+a short query is little evidence."""
+_PLACE_WEIGHTS = np.array(PLACE_WEIGHTS)
+_TELLING_SHARE, _TELLING_RARITY = 0.6, 2.4
+"""A part is telling if it is at least this share as rare as the rarest part of the query, or this rare: about as rare
+as "memory". Names of pods, which no text holds, are rarer than all that says what happened."""
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the query: how rare its word is, and the terms that stand for it, by their position among all."""
+
+    rarity: float
+    terms: tuple[int, ...]
+
+    def found(self, places: bytes) -> bool:
+        """Whether a workflow holds it, in whatever words."""
+        return any(places[number] for number in self.terms)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The parts of a query that the index can hold, and how rare they are together."""
+
+    parts: tuple[Part, ...]
+    rarity: float
+
+    @classmethod
+    def of(cls, terms: Sequence[Term], *, usable: Sequence[bool]) -> "Wanted":
+        """`usable` says for each term whether the index can hold it."""
+        numbers: dict[str, list[int]] = {}
+        for number, (term, held) in enumerate(zip(terms, usable, strict=True)):
+            if held:
+                numbers.setdefault(term.origin, []).append(number)
+        parts = tuple(Part(rarity(terms[each[0]].word), tuple(each)) for each in numbers.values())
+        return cls(parts, sum(part.rarity for part in parts))
+
+    @cached_property
+    def telling(self) -> tuple[Part, ...]:
+        """The parts that tell what the query is about."""
+        least = min(_TELLING_SHARE * max((part.rarity for part in self.parts), default=0.0), _TELLING_RARITY)
+        return tuple(part for part in self.parts if part.rarity >= least)
+
+
+class Fits(NamedTuple):
+    """How well each candidate meets the query, float64 and bool of shape (candidates,).
+
+    `log_odds`: the sum of its evidence, by which candidates are ordered. `telling`: whether it holds a telling part of
+    the query.
+    """
+
+    log_odds: _Floats
+    telling: npt.NDArray[np.bool_]
+
+
+def fits(evidence: Sequence[Evidence], *, wanted: Wanted, by_meaning: bool, severity_inferred: bool = False) -> Fits:
+    """How well each candidate meets the query. An unknown cosine counts as 0; none counts without `by_meaning`."""
+    count = len(evidence)
+    found = _found(evidence, wanted=wanted)
+    words = _share(found, wanted=wanted)
+    cosines = np.array([one.cosine or 0.0 for one in evidence]) if by_meaning else np.zeros(count)
+    labels = np.array([one.labels for one in evidence])
+    severity = np.array([one.severity for one in evidence]) * (SEVERITY_WEIGHT if severity_inferred else 0.0)
+    telling = [number for number, part in enumerate(wanted.parts) if part in wanted.telling]
+    return Fits(
+        log_odds=MEANING_WEIGHT * cosines + WORDS_WEIGHT * words + labels + severity,
+        telling=np.asarray((found[:, telling] > 0).any(axis=1), bool),
+    )
+
+
+def words_held(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+    """The share of the query's words that each candidate holds, by rarity and place; above 1 if in better places."""
+    return _share(_found(evidence, wanted=wanted), wanted=wanted)
+
+
+def _share(found: _Floats, *, wanted: Wanted) -> _Floats:
+    rare = np.array([part.rarity for part in wanted.parts])
+    # Not a product of matrices: the sum of one candidate must not depend, in its last bits, on how many there are.
+    share: _Floats = (found * rare).sum(axis=1) / (wanted.rarity + USUAL_RARITY)
+    return share
+
+
+def _found(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+    """What the place counts where each part is found best, of shape (candidates, parts)."""
+    shape = len(evidence), len(evidence[0].places) if evidence else 0
+    places = np.frombuffer(b"".join(one.places for one in evidence), np.uint8).reshape(shape)
+    best = np.empty((len(evidence), len(wanted.parts)), np.uint8)
+    if evidence:
+        for number, part in enumerate(wanted.parts):
+            best[:, number] = places[:, part.terms].max(axis=1)
+    found: _Floats = _PLACE_WEIGHTS[best]
+    return found

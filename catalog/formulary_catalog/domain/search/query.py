@@ -1,0 +1,74 @@
+"""The query grammar: `<signal_type> <severity> [keywords]`, or natural language (DESIGN section 5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulary_catalog.domain.search.synonyms import with_names
+from formulary_catalog.domain.text import split_camel_case, with_split_words
+from formulary_catalog.domain.workflows.labels import WILDCARD, fold
+
+CANONICAL_SIGNAL_TYPES = (
+    "OOMKilled",
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "Evicted",
+    "NodeNotReady",
+    "PodPending",
+    "FailedScheduling",
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedMount",
+)
+SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
+_NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
+"""Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
+MAX_QUERY_LENGTH = 4000
+_TRAILING_PUNCTUATION = ":,;"
+_CANONICAL = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """A query taken apart.
+
+    `signal` is the first word, which may name a signal type: it does if it is canonical or if an allowed workflow
+    declares it. `severity` is the second word if it is one, folded. Both are empty where there is none. `text` is what
+    ranks.
+    """
+
+    signal: str
+    severity: str
+    text: str
+
+    def inferred(self, *, signal_declared: bool) -> dict[str, str]:
+        """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
+        if not signal_declared and fold(self.signal) not in _CANONICAL:
+            return {}
+        read = {"signal_type": self.signal, "severity": self.severity}
+        return {dimension: value for dimension, value in read.items() if value}
+
+
+def parse_query(query: str) -> ParsedQuery:
+    """Take a query apart.
+
+    A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
+    compound name of an alert, only those are that cannot be adjectives.
+    """
+    parts = query.split()
+    signal = _signal(parts)
+    second = fold(parts[1].rstrip(_TRAILING_PUNCTUATION)) if signal and len(parts) > 1 else ""
+    severity = second if second in SEVERITIES else ""
+    compound = len(split_camel_case(with_names(signal))) > 1
+    left_out = severity and (fold(signal) in _CANONICAL or (compound and severity in _NEVER_ADJECTIVES))
+    text = _readable(parts[:1] + parts[2:] if left_out else parts)
+    return ParsedQuery(signal=signal, severity=severity, text=text)
+
+
+def _signal(parts: Sequence[str]) -> str:
+    """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
+    word = parts[0].rstrip(_TRAILING_PUNCTUATION) if parts else ""
+    return "" if word == WILDCARD else _CANONICAL.get(fold(word), word)
+
+
+def _readable(parts: Sequence[str]) -> str:
+    return with_split_words(with_names(" ".join(parts)))

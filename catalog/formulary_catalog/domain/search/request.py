@@ -1,0 +1,134 @@
+"""What a caller may ask, checked once for all edges."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.errors import InvalidInput
+
+DEFAULT_TOP_K = 10
+MAX_TOP_K = 50
+MAX_LABEL_LENGTH = 253
+MAX_REASONING_LENGTH = 4000
+MAX_LABEL_VALUES = 50
+MAX_EXCLUDED_KEYWORDS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextReference:
+    """How a call names its incident; empty parts were not sent (DESIGN section 6)."""
+
+    remediation_id: str = ""
+    analysis: str = ""
+    meta_remediation_id: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.remediation_id or self.analysis or self.meta_remediation_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRequest:
+    """A checked search. `labels` maps a dimension to the values as given, any of which satisfies.
+
+    Without `top_k` the answer holds at most `DEFAULT_TOP_K` workflows, and none that fits nothing in the query.
+    `max_bytes`: how long the answer may be as compact JSON; None for any length.
+    """
+
+    query: str
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exclude_keywords: tuple[str, ...] = ()
+    min_confidence: float = 0.0
+    top_k: int | None = None
+    max_bytes: int | None = None
+    embedding: tuple[float, ...] | None = None
+    custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    context: ContextReference = field(default_factory=ContextReference)
+
+
+def search_request(
+    *,
+    query: str,
+    labels: Mapping[str, Iterable[str]] | None = None,
+    exclude_keywords: Iterable[str] = (),
+    min_confidence: float = 0.0,
+    top_k: int | None = None,
+    max_bytes: int | None = None,
+    embedding: tuple[float, ...] | None = None,
+    custom_labels: Mapping[str, tuple[str, ...]] | None = None,
+    context: ContextReference | None = None,
+) -> SearchRequest:
+    """Check the bounds of DESIGN section 7 and drop what is empty.
+
+    Raises:
+        InvalidInput: the message names the bad value, the rule and the next step.
+    """
+    query = _text(query, field_name="query", limit=MAX_QUERY_LENGTH)
+    if not query.strip():
+        raise InvalidInput(
+            "query is empty; give '<signal_type> <severity> [keywords]', such as 'OOMKilled critical'", field="query"
+        )
+    if top_k is not None and not 1 <= top_k <= MAX_TOP_K:
+        raise InvalidInput(f"top_k {top_k} is out of bounds; give 1 to {MAX_TOP_K}", field="top_k")
+    if not 0 <= min_confidence <= 1:
+        raise InvalidInput(f"min_confidence {min_confidence} is out of bounds; give 0 to 1", field="min_confidence")
+    return SearchRequest(
+        query=query,
+        labels=_labels(labels or {}),
+        exclude_keywords=_keywords(exclude_keywords),
+        min_confidence=min_confidence,
+        top_k=top_k,
+        max_bytes=max_bytes,
+        embedding=embedding,
+        custom_labels={key: values for key, values in (custom_labels or {}).items() if values},
+        context=context or ContextReference(),
+    )
+
+
+def wire_name(dimension: str) -> str:
+    """`signal_type` as it is spelled on the wire: `signal-type`."""
+    return dimension.replace("_", "-")
+
+
+def _labels(labels: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    checked: dict[str, tuple[str, ...]] = {}
+    for dimension, values in labels.items():
+        if dimension not in DIMENSIONS:
+            known = ", ".join(wire_name(name) for name in DIMENSIONS)
+            raise InvalidInput(f"label {dimension!r} is unknown; known labels: {known}", field=dimension)
+        name = f"label.{wire_name(dimension)}"
+        given = tuple(
+            stripped for value in values if (stripped := _text(value, field_name=name, limit=MAX_LABEL_LENGTH).strip())
+        )
+        if len(given) > MAX_LABEL_VALUES:
+            raise InvalidInput(f"{name} has {len(given)} values; give at most {MAX_LABEL_VALUES}", field=name)
+        if given:
+            checked[dimension] = given
+    return checked
+
+
+def _keywords(keywords: Iterable[str]) -> tuple[str, ...]:
+    given = tuple(
+        stripped
+        for keyword in keywords
+        if (stripped := _text(keyword, field_name="exclude_keywords", limit=MAX_LABEL_LENGTH).strip())
+    )
+    if len(given) > MAX_EXCLUDED_KEYWORDS:
+        raise InvalidInput(
+            f"exclude_keywords has {len(given)} entries; give at most {MAX_EXCLUDED_KEYWORDS}", field="exclude_keywords"
+        )
+    return given
+
+
+def _text(value: str, *, field_name: str, limit: int) -> str:
+    if len(value) > limit:
+        raise InvalidInput(
+            f"{field_name} has {len(value)} characters; give at most {limit}, the essential words first",
+            field=field_name,
+        )
+    if not storable(value):
+        raise InvalidInput(
+            f"{field_name} contains a NUL or an unpaired surrogate character; send plain text", field=field_name
+        )
+    return value

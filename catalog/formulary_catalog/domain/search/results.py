@@ -1,0 +1,252 @@
+"""From stored manifests to answers. Custom labels never pass through here (DESIGN section 6)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from formulary_catalog.domain.answers import (
+    MAX_HIT_DESCRIPTION,
+    WorkflowDetails,
+    WorkflowHit,
+    WorkflowSummary,
+    WorkflowVersion,
+)
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.search.rarity import rarity
+from formulary_catalog.domain.search.request import wire_name
+from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.text import PLACE_WEIGHTS, Place
+from formulary_catalog.domain.workflows.inputs import input_schema
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, title_of
+from formulary_catalog.domain.workflows.visible import visible
+
+MADE_FOR_THESE_LABELS = "made for this incident's labels"
+_SHOWN_WORDS = 6
+_PLACE_NAMES = {  # headings: name, title, keywords, action type
+    Place.NAME: "words in headings",
+    Place.WHEN_TO_USE: "words in when to use",
+    Place.WHAT: "words in description",
+}
+_SHOWN_TITLE = 120
+_SHOWN_DURATION = 40
+_SHOWN_VALUES = 20
+_SHOWN_NAMES = 3
+"""Bounds of one line of an answer, so that no single workflow can crowd out the others."""
+
+
+def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
+    """The MCP resource of a workflow, pinned where a version is given."""
+    return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
+
+
+def workflow_id(*, namespace: str, name: str, ambiguous: bool) -> str:
+    """What the caller should call the workflow: its name, with the namespace where others have the same name."""
+    return f"{namespace}/{name}" if ambiguous else name
+
+
+def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
+    """Declared labels under their wire names; those that match everything say nothing and are left out."""
+    declared = {dimension: getattr(workflow.spec.labels, dimension) for dimension in DIMENSIONS}
+    return {
+        wire_name(dimension): list(values)
+        for dimension, values in declared.items()
+        if values and WILDCARD not in values and dimension != "signal_type"
+    }
+
+
+def match_reasons(
+    workflow: RemediationWorkflow,
+    *,
+    constraints: Constraints,
+    inferred: Mapping[str, str],
+    terms: Sequence[Term],
+    places: bytes,
+    cosine: float | None,
+) -> list[str]:
+    """Why a workflow is in the answer: labels, generic labels, words and where they occur, similarity. All facts.
+
+    Of the words, the answer names those that count most; `places` says where each term was found. It says that custom
+    labels match, and never which.
+    """
+    reasons = [
+        *_label_reasons(workflow, constraints=constraints, inferred=inferred),
+        *_word_reasons(terms, places=places),
+    ]
+    return reasons if cosine is None else [*reasons, f"meaning: cosine {cosine:.2f}"]
+
+
+def _label_reasons(
+    workflow: RemediationWorkflow, *, constraints: Constraints, inferred: Mapping[str, str]
+) -> list[str]:
+    exact, wildcard, generic = [], [], []
+    for dimension in DIMENSIONS:
+        wanted = constraints.values.get(dimension)
+        if not wanted:
+            continue
+        declared: list[str] = getattr(workflow.spec.labels, dimension)
+        if hits := [value for value in declared if fold(value) in wanted]:
+            exact.append(f"{wire_name(dimension)} {'/'.join(hits)}")
+        elif WILDCARD in declared:
+            wildcard.append(wire_name(dimension))
+        elif not declared:
+            generic.append(wire_name(dimension))
+    for dimension, value in inferred.items():
+        declared = getattr(workflow.spec.labels, dimension)
+        if dimension not in constraints.values:
+            exact += [f"{wire_name(dimension)} {each}" for each in declared if fold(each) == fold(value)]
+    observed = constraints.detected
+    detected = [visible(f"{key} {observed[key]}") for key in workflow.spec.detected_labels if key in observed]
+    found = {
+        "declared for ": exact,
+        "any ": wildcard,
+        "not limited by ": generic,
+        "requires what was detected: ": detected,
+    }
+    reasons = [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
+    return [*reasons, MADE_FOR_THESE_LABELS] if _declares_custom(workflow, constraints=constraints) else reasons
+
+
+def _declares_custom(workflow: RemediationWorkflow, *, constraints: Constraints) -> bool:
+    declared = workflow.spec.custom_labels
+    return any(not wanted.isdisjoint(declared.get(key, ())) for key, wanted in constraints.custom.items())
+
+
+def _word_reasons(terms: Sequence[Term], *, places: bytes) -> list[str]:
+    best: dict[str, tuple[float, int, str]] = {}
+    for term, place in zip(terms, places, strict=True):
+        found = (rarity(term.word) * PLACE_WEIGHTS[place], place, term.word)
+        if place in _PLACE_NAMES and found[0] > best.get(term.origin, (0.0,))[0]:
+            best[term.origin] = found
+    shown = sorted(best.values(), key=lambda each: -each[0])[:_SHOWN_WORDS]
+    return [
+        f"{said}: {', '.join(word for _, where, word in shown if where == place)}"
+        for place, said in _PLACE_NAMES.items()
+        if any(where == place for _, where, _ in shown)
+    ]
+
+
+def workflow_hit(
+    workflow: RemediationWorkflow,
+    *,
+    namespace: str,
+    version_id: str,
+    ambiguous: bool,
+    cosine: float | None,
+    confidence: float,
+    reasons: list[str],
+    caution: str,
+    outcome: Outcome,
+) -> WorkflowHit:
+    """One line of a search answer."""
+    spec = workflow.spec
+    return WorkflowHit(
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
+        version=spec.version,
+        version_id=version_id,
+        namespace=namespace,
+        title=shortened(title_of(workflow), limit=_SHOWN_TITLE),
+        description=shortened(spec.description.what, limit=MAX_HIT_DESCRIPTION),
+        action_type=spec.action_type,
+        signal_types=spec.labels.signal_type[:_SHOWN_VALUES],
+        labels=shown_labels(workflow),
+        similarity_score=None if cosine is None else round(min(max(cosine, 0.0), 1.0), 4),
+        confidence=confidence,
+        match_reasons=reasons,
+        estimated_duration=shortened(spec.estimated_duration, limit=_SHOWN_DURATION),
+        success_rate=outcome.success_rate,
+        median_duration_seconds=outcome.median_duration_seconds,
+        risk_level=spec.risk_level or "unknown",
+        caution=caution,
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+    )
+
+
+def workflow_details(
+    workflow: RemediationWorkflow,
+    *,
+    namespace: str,
+    version_id: str,
+    ambiguous: bool,
+    status: str,
+    outcome: Outcome,
+    not_invocable_because: str,
+    versions: Sequence[WorkflowVersion],
+) -> WorkflowDetails:
+    """The full answer about one version."""
+    spec = workflow.spec
+    notes = [f"can be read and followed, but not invoked: {not_invocable_because}"] if not_invocable_because else []
+    if status != "Active":
+        notes.append(f"this version is {status.lower()}; searches do not return it")
+    return WorkflowDetails(
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
+        version=spec.version,
+        version_id=version_id,
+        namespace=namespace,
+        title=title_of(workflow),
+        status=status,
+        description=spec.description.what,
+        when_to_use=spec.description.when_to_use,
+        when_not_to_use=spec.description.when_not_to_use,
+        preconditions=spec.description.preconditions,
+        action_type=spec.action_type,
+        signal_types=list(spec.labels.signal_type),
+        labels=shown_labels(workflow),
+        risk_level=spec.risk_level or "unknown",
+        estimated_duration=spec.estimated_duration,
+        success_rate=outcome.success_rate,
+        median_duration_seconds=outcome.median_duration_seconds,
+        invocable=not not_invocable_because,
+        not_invocable_because=not_invocable_because,
+        prerequisites=list(spec.prerequisites),
+        steps=[_filled(step.model_dump(include={"name", "description", "command"})) for step in spec.steps],
+        rollback_steps=[
+            _filled(step.model_dump(include={"name", "description", "command"})) for step in spec.rollback_steps
+        ],
+        parameters=[
+            parameter.model_dump(include={"name", "type", "required", "description"}) for parameter in spec.parameters
+        ],
+        input_schema=input_schema(spec.parameters),
+        execution=_filled(spec.execution.model_dump(by_alias=True, mode="json")),
+        related=[link.model_dump(include={"name", "relation"}) for link in spec.related],
+        versions=list(versions),
+        notes=notes,
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name, version=spec.version),
+    )
+
+
+def workflow_summary(
+    workflow: RemediationWorkflow, *, namespace: str, version_id: str, ambiguous: bool, invocable: bool
+) -> WorkflowSummary:
+    """One line of a listing."""
+    return WorkflowSummary(
+        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
+        namespace=namespace,
+        version=workflow.spec.version,
+        version_id=version_id,
+        title=title_of(workflow),
+        action_type=workflow.spec.action_type,
+        signal_types=list(workflow.spec.labels.signal_type),
+        risk_level=workflow.spec.risk_level or "unknown",
+        invocable=invocable,
+        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+    )
+
+
+def not_invocable_notes(workflow_ids: Sequence[str]) -> list[str]:
+    """A warning that these can be read and not run; nothing without any."""
+    if not workflow_ids:
+        return []
+    more = f" and {len(workflow_ids) - _SHOWN_NAMES} more" if len(workflow_ids) > _SHOWN_NAMES else ""
+    return [f"not invocable: {', '.join(workflow_ids[:_SHOWN_NAMES])}{more}; get_workflow_details says why"]
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """The text within `limit` characters, cut at a word."""
+    flat = " ".join(text.split())
+    if len(flat) <= limit:
+        return flat
+    return flat[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + "…"
+
+
+def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in ("", None)}

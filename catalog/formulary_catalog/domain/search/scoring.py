@@ -1,0 +1,56 @@
+"""The order of the candidates and their confidence; `docs/search.md` explains both."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
+from formulary_catalog.domain.search.fit import Wanted, fits
+
+WEAK_CONFIDENCE = 0.5
+"""Below it the first answer is more likely wrong than right, and a note says that perhaps nothing fits."""
+NOISE = 0.25
+"""The cosine that texts without anything in common may have."""
+SCORE_DIGITS = 6
+"""Scores are rounded before they are compared, so that the order does not hang on the last bits of a float."""
+
+
+class Scored(NamedTuple):
+    """A candidate in its place: the score, in log odds, orders; the confidence, 0..1, says how likely it is right.
+
+    `fits_nothing`: it has no telling word of the query, and its meaning is as far away as that of any text.
+    """
+
+    evidence: Evidence
+    score: float
+    confidence: float
+    fits_nothing: bool
+
+
+def rank(
+    evidence: Sequence[Evidence],
+    *,
+    wanted: Wanted,
+    mode: SearchMode,
+    severity_inferred: bool = False,
+    nearest_known: float | None = None,
+) -> list[Scored]:
+    """The candidates in order: highest score, name, namespace. Confidence never rises along the list.
+
+    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model.
+    """
+    by_meaning = mode is SearchMode.HYBRID
+    fitting = fits(evidence, wanted=wanted, by_meaning=by_meaning, severity_inferred=severity_inferred)
+    scores = fitting.log_odds.round(SCORE_DIGITS)
+    if mode is SearchMode.LABELS_ONLY:
+        confident = np.full(len(evidence), OF_LABELS_ONLY)
+        unfit = np.zeros(len(evidence), bool)
+    else:
+        confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+        near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
+        unfit = ~fitting.telling & ~near
+    scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())
+    return sorted(scored, key=lambda each: (-each.score, each.evidence.name, each.evidence.namespace))

@@ -1,0 +1,1 @@
+"""What a workflow is: its manifest, labels, identity and input. Pure."""

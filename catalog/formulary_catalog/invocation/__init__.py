@@ -1,1 +1,0 @@
-"""Runs: asked for, decided, followed and approved."""

@@ -1,0 +1,1 @@
+"""Runs for every edge: prepared, submitted, followed and approved."""

@@ -1,0 +1,152 @@
+"""From what a caller asks for to a request that can be decided upon: everything that can be refused is refused here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulary_catalog.domain.access import INVOKE, Caller
+from formulary_catalog.domain.audit.sealing import seal
+from formulary_catalog.domain.runs.facts import run_facts, target_of
+from formulary_catalog.domain.runs.run import (
+    NewInvocation,
+    Source,
+    duration_seconds,
+    id_of_request,
+    idempotency_digest,
+)
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.workflows.inputs import check_input
+from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
+from formulary_catalog.runs.engines import manifest_of
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.lookup import Found, WorkflowFinder, own_search
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.runs.executors import ExecutorReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run that can be asked for, of the workflow that was found."""
+
+    new: NewInvocation
+    found: Found
+
+
+class Preparation:
+    """Turns requests into runs."""
+
+    def __init__(
+        self,
+        *,
+        finder: WorkflowFinder,
+        traces: TraceStore,
+        executors: ExecutorReader,
+        shared_namespace: str,
+        runs_namespace: str,
+        tekton_bundles: bool,
+        strict_keys: frozenset[str],
+        max_timeout_seconds: float,
+    ) -> None:
+        self._finder = finder
+        self._traces = traces
+        self._executors = executors
+        self._shared_namespace = shared_namespace
+        self._runs_namespace = runs_namespace
+        self._tekton_bundles = tekton_bundles
+        self._strict_keys = strict_keys
+        self._max_timeout_seconds = max_timeout_seconds
+
+    async def prepare(
+        self, request: InvocationRequest, *, reference: ContextReference, caller: Caller, record: Record
+    ) -> Prepared:
+        """The run that is asked for, found and checked under the constraints of the incident.
+
+        Raises:
+            NotFound, ContextError: as `WorkflowFinder.find`.
+            NotAllowed: the caller may not run workflows in the namespace.
+            NotInvocable: the workflow cannot be run by anybody.
+            InvalidInput: the input, the timeout or the search is not what it must be.
+            Unavailable: the database does not answer.
+        """
+        found = await self._finder.find(
+            request.workflow_id, version=request.version, reference=reference, caller=caller, record=record
+        )
+        context, stored, workflow = found.scope.context, found.stored, found.parsed.workflow
+        target = target_of(context)
+        namespace = target.namespace or self._runs_namespace
+        await caller.require(INVOKE, namespace=namespace)
+        if because := found.parsed.not_invocable_because:
+            raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
+        values = check_input(workflow.spec.parameters, request.input)
+        timeout_seconds = request.timeout_seconds(
+            estimated=duration_seconds(workflow.spec.estimated_duration), most=self._max_timeout_seconds
+        )
+        search_id = await own_search(
+            self._traces, request.search_id, caller=caller.name, remediation_id=record.remediation_id
+        )
+        invocation_id = id_of_request(caller=caller.name, idempotency_key=request.idempotency_key)
+        facts = run_facts(
+            workflow,
+            workflow_namespace=stored.namespace,
+            namespace=namespace,
+            target=target,
+            context=context,
+            caller=caller.name,
+            caller_may_target=True,  # it runs where the target is, which the caller had to be allowed
+            allowed_here=True,  # else it had not been found
+            foreign=stored.namespace not in (self._shared_namespace, namespace),
+            tekton_bundles=self._tekton_bundles,
+            timeout_seconds=timeout_seconds,
+        )
+        new = NewInvocation(
+            id=invocation_id,
+            source=Source.SERVER,
+            namespace=namespace,
+            object_name=invocation_id,
+            version_id=stored.version_id,
+            workflow_namespace=stored.namespace,
+            workflow_name=stored.name,
+            workflow_version=stored.version,
+            document=stored.document,
+            values=values.plain,
+            secret=values.secret,
+            target=target,
+            facts=facts.as_json(),
+            remediation_id=record.remediation_id if context is not None else "",
+            analysis=record.analysis if context is not None else "",
+            search_id=search_id,
+            requester=caller.name,
+            timeout_seconds=timeout_seconds,
+            idempotency_key=idempotency_digest(caller=caller.name, idempotency_key=request.idempotency_key),
+            dry_run=request.dry_run,
+            sealed=seal(context, strict_keys=self._strict_keys),
+        )
+        return Prepared(new=new, found=found)
+
+    async def own_manifest(self, prepared: Prepared) -> Mapping[str, Any] | None:
+        """What a dry run would create, where there is no executor to ask; None where there is one.
+
+        Raises:
+            NoExecutor: nothing runs workflows here, or nothing with the engine of this one.
+            Unavailable: the executor or the database does not answer.
+        """
+        new, found = prepared.new, prepared.found
+        executors = await self._executors.present()
+        engine = found.parsed.workflow.spec.execution.engine
+        if engine in executors.engines:
+            return None
+        if executors.alive:
+            raise NoExecutor(
+                f"no executor for the engine {engine}, which workflow {found.workflow_id} needs: here is "
+                f"{', '.join(sorted(executors.engines)) or 'none'}; choose another workflow, or ask whoever runs the "
+                "operator to enable it"
+            )
+        if new.dry_run:
+            return manifest_of(new, found.parsed.workflow)
+        if executors.known:
+            raise Unavailable("the executor has not been heard of for a minute, nothing was run; retry in a minute")
+        raise NoExecutor(
+            "no executor: nothing here runs workflows, since no operator is connected to this catalog; ask with "
+            "dry_run true for what would run, or install the operator into a cluster"
+        )

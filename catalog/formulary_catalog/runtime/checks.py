@@ -1,0 +1,194 @@
+"""What `formulary doctor` looks at: each check says what it found and, where that is not good, the way out."""
+
+import asyncio
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import httpx
+
+from formulary_catalog.embedding.endpoint import is_remote
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.runtime import databases
+from formulary_catalog.runtime.listening import is_loopback
+from formulary_catalog.runtime.model_loading import load_model
+from formulary_catalog.runtime.terminal import counted
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.audit.publishing import place_of
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.database.migrate import HEAD, describe, works_with
+from formulary_catalog.store.embedded.server import default_data_dir
+from formulary_catalog.store.health import Health, Preparing, RefusedSweep, health
+
+_MIN_PYTHON = (3, 11)
+_MIN_PGVECTOR = (0, 8)
+_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One finding. `way_out` is empty where all is well."""
+
+    name: str
+    detail: str
+    way_out: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.way_out
+
+
+async def checks(settings: Settings, *, url: str) -> list[Check]:
+    """All findings, those about what everything else needs first. Never raises for what it finds."""
+    model_id, model = await asyncio.to_thread(_model, settings)
+    found = [_python(), *model, _place(settings)]
+    try:
+        async with databases.existing_database(settings) as dsn:
+            state = await health(dsn)
+            found += _database(state, model_id=model_id)
+            if works_with(state.revision):
+                found.append(await _trail(settings, dsn=dsn))
+    except FormularyError as error:
+        found.append(Check(name="database", detail="not available", way_out=str(error)))
+    found.append(await _server(url))
+    return found
+
+
+def _python() -> Check:
+    recent = tuple(int(part) for part in platform.python_version_tuple()[:2]) >= _MIN_PYTHON
+    way_out = "" if recent else "install Python 3.11 or newer"
+    return Check(name="python", detail=platform.python_version(), way_out=way_out)
+
+
+def _model(settings: Settings) -> tuple[str, list[Check]]:
+    """The id of the model, empty if it does not load, and what there is to say about it."""
+    try:
+        model_id = load_model(settings.embedding_model, settings=settings).model_id
+    except FormularyError as error:
+        detail = "not usable: searches would rank by words alone"
+        return "", [Check(name="model", detail=detail, way_out=str(error))]
+    by = "at an endpoint" if is_remote(settings.embedding_model) else f"run by {settings.embedding_backend}"
+    return model_id, [Check(name="model", detail=f"{model_id}, {by}")]
+
+
+def _place(settings: Settings) -> Check:
+    if settings.database_url:
+        return Check(name="data", detail=describe(settings.database_url))
+    data_dir = settings.data_dir or default_data_dir()
+    way_out = "" if data_dir.exists() else "it is made by `formulary up`"
+    return Check(
+        name="data", detail=f"directory {data_dir}" + (" is not there yet" if way_out else ""), way_out=way_out
+    )
+
+
+def _database(state: Health, *, model_id: str) -> Iterator[Check]:
+    old = tuple(int(part) for part in state.pgvector.split(".")[:2] if part.isdigit()) < _MIN_PGVECTOR
+    if not state.revision:
+        way_out = "run `formulary migrate`, which makes it or says what is in the way"
+        yield Check(name="schema", detail=f"none in PostgreSQL {state.postgres}", way_out=way_out)
+        return
+    way_out = "install pgvector 0.8 or newer and run `alter extension vector update`" if old else ""
+    yield Check(name="postgresql", detail=f"{state.postgres}, pgvector {state.pgvector or 'missing'}", way_out=way_out)
+    if not works_with(state.revision):
+        yield Check(name="schema", detail=state.revision or "none", way_out=f"run `formulary migrate` to get to {HEAD}")
+        return
+    yield Check(name="schema", detail=f"revision {state.revision}")
+    yield _row_security(state)
+    yield Check(name="catalog", detail=_contents(state))
+    yield _runs(state)
+    yield _vectors(state, model_id=state.serving or model_id)
+    if model_id and state.serving not in ("", model_id):
+        yield Check(
+            name="model in use",
+            detail=f"{state.serving}, not that of the settings",
+            way_out="change the catalog with `formulary reembed`, or the setting FORMULARY_EMBEDDING_MODEL",
+        )
+    if state.preparing is not None:
+        yield _preparing(state.preparing)
+    yield from map(_refused_sweep, state.refused_sweeps)
+
+
+def _row_security(state: Health) -> Check:
+    problems = [f"not forced on {table}" for table in state.exposed]
+    problems += [f"the server's role {privilege}" for privilege in state.privileges]
+    way_out = "somebody changed what the migrations set up: restore the tables and roles, or migrate a new database"
+    return Check(
+        name="row security",
+        detail="; ".join(problems) or "forced, and the server's role cannot get round it",
+        way_out=way_out if problems else "",
+    )
+
+
+async def _trail(settings: Settings, *, dsn: str) -> Check:
+    """A short look; `formulary trace verify` reads all of it."""
+    try:
+        place = place_of(settings.audit_published)
+        published = await place.read() if place is not None else ()
+        async with TraceReader.open(dsn) as reader:
+            findings = await reader.doubts(published=published)
+    except FormularyError as error:
+        return Check(name="trail", detail="not looked at", way_out=str(error))
+    if findings:
+        detail = "; ".join(" ".join(part for part in (each.place, each.message) if part) for each in findings)
+        way_out = "run `formulary trace verify`, and read docs/runbooks/FormularyTraceBroken.md"
+        return Check(name="trail", detail=detail, way_out=way_out)
+    compared = "compared with what was published of it" if published else "nothing was published of it"
+    return Check(name="trail", detail=f"protected as the migrations define it; {compared}")
+
+
+def _runs(state: Health) -> Check:
+    return Check(
+        name="runs",
+        detail="; ".join(map(str, state.halts)) or "not halted",
+        way_out="; ".join(halt.way_out for halt in state.halts),
+    )
+
+
+def _contents(state: Health) -> str:
+    return f"{counted(state.workflows, 'workflow')}, {counted(state.contexts, 'context')}"
+
+
+def _vectors(state: Health, *, model_id: str) -> Check:
+    present = state.vectors.get(model_id, 0)
+    missing = state.workflows - present
+    return Check(
+        name="vectors",
+        detail=f"{present} of {state.workflows} workflows by {model_id or 'the model'}",
+        way_out="the operator embeds them at its next resync, `formulary up` when it loads the manifests again"
+        if missing
+        else "",
+    )
+
+
+def _preparing(preparing: Preparing) -> Check:
+    return Check(
+        name="re-embedding",
+        detail=f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows",
+        way_out=""
+        if preparing.at_work
+        else "nobody works on it: `formulary reembed` goes on with it, `formulary reembed --cancel` gives it up",
+    )
+
+
+def _refused_sweep(sweep: RefusedSweep) -> Check:
+    return Check(
+        name="sweep",
+        detail=f"refused: {sweep.missing} of {sweep.served} served workflows are missing from the cluster",
+        way_out="if they were really deleted, run "
+        f"`formulary-operator sweep --allow {sweep.id}`; else see docs/runbooks/FormularySweepRefused.md",
+    )
+
+
+async def _server(url: str) -> Check:
+    start = "start one with `formulary up`, or name another with --url"
+    try:
+        trust_env = not is_loopback(httpx.URL(url).host)
+        async with httpx.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
+            answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
+        state, mode = str(answer["status"]), str(answer["mode"])
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return Check(name="server", detail=f"none at {url}", way_out=start)
+    except (ValueError, LookupError, TypeError):
+        return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)
+    way_out = "" if state == "ready" else f"look at {url.rstrip('/')}/readyz and at the server's log"
+    return Check(name="server", detail=f"{state} at {url}, mode {mode}", way_out=way_out)

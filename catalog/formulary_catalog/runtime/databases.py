@@ -1,0 +1,73 @@
+"""The database that a command works on: the one that was named, or the one in a data directory."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from formulary_catalog.errors import StartupError, Unavailable
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.database.migrate import require_current_schema
+from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
+from formulary_catalog.store.runs.input_keys import local_key_file
+
+
+def embedded(settings: Settings) -> EmbeddedPostgres:
+    """The PostgreSQL of the data directory, not started."""
+    return EmbeddedPostgres(data_dir=settings.data_dir or default_data_dir())
+
+
+def with_local_key(settings: Settings) -> Settings:
+    """The settings of who serves an embedded database: without a key file of their own, with that of its directory.
+
+    Raises:
+        StartupError: the file cannot be written.
+    """
+    if settings.database_url or settings.input_key_file is not None:
+        return settings
+    path = local_key_file(settings.data_dir or default_data_dir())
+    return settings.model_copy(update={"input_key_file": path})
+
+
+async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:
+    """Start it, and stop it with the stack, even if it is interrupted while it starts.
+
+    Raises:
+        StartupError: it cannot start.
+    """
+    stack.push_async_callback(asyncio.to_thread, postgres.stop)
+    await asyncio.to_thread(postgres.start)
+
+
+async def answers(postgres: EmbeddedPostgres) -> bool:
+    """Whether another process, such as a `formulary up`, runs it and has set up its schema.
+
+    Raises:
+        StartupError: its schema is not ours.
+    """
+    try:
+        await require_current_schema(postgres.dsn())
+    except Unavailable:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def existing_database(settings: Settings, *, role: str = "") -> AsyncIterator[str]:
+    """The DSN of a database that should hold a catalog; an embedded one that nobody runs is run meanwhile.
+
+    An embedded one is entered as `role`, without one as its owner; a named one as the user of its DSN.
+
+    Raises:
+        StartupError: there is no such data directory, or it cannot be used.
+    """
+    if settings.database_url:
+        yield settings.database_url
+        return
+    data_dir = settings.data_dir or default_data_dir()
+    if not data_dir.exists():
+        raise StartupError(f"there is no catalog in {data_dir}; make one with `formulary up --data-dir {data_dir}`")
+    postgres = embedded(settings)
+    async with AsyncExitStack() as stack:
+        if not await answers(postgres):
+            await start(postgres, stack=stack)
+        yield postgres.dsn(user=role) if role else postgres.dsn()

@@ -1,0 +1,199 @@
+"""A catalog that needs nothing else: its own PostgreSQL, its model, its manifests. What `up` and `stdio` run on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.embedding.endpoint import is_remote
+from formulary_catalog.embedding.finding import source_to_keep
+from formulary_catalog.errors import EmbedderUnavailable, FormularyError
+from formulary_catalog.loading.files import find_manifests, starter_catalog
+from formulary_catalog.loading.loader import Loader
+from formulary_catalog.loading.report import LoadReport
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.runtime import databases
+from formulary_catalog.runtime.backfill import Filling
+from formulary_catalog.runtime.background import background
+from formulary_catalog.runtime.display import Display
+from formulary_catalog.runtime.model_loading import Loaded, start_loading
+from formulary_catalog.runtime.model_registry import LOOK_SECONDS, Embedders, change_model
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
+from formulary_catalog.store.audit.keys import signing_key
+from formulary_catalog.store.audit.publishing import keep_publishing, place_of
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.writer import CatalogWriter
+
+_WRITE_SECONDS = 60.0
+_SUPERVISION_SECONDS = 1.0
+_CHECKPOINT_SECONDS = 60.0
+_OWNER = "postgres"
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standalone:
+    """A catalog that can be served; it holds what an earlier run left until it is loaded."""
+
+    service: CatalogService
+    metrics: Metrics
+    loader: Loader
+    filling: Filling
+    model: Awaitable[Loaded]
+    writing: Database
+    writer_dsn: str = field(repr=False)
+    settings: Settings
+    beside: AsyncExitStack
+
+    async def load(self, *, display: Display) -> LoadReport:
+        """Wait for the model and load the manifests for the first time.
+
+        The catalog stays with the model that it has, and changes to that of the settings later, beside the serving.
+
+        Raises:
+            StartupError, Unavailable: something needed is not to be had.
+        """
+        own = await self.model
+        if not isinstance(own, EmbedderUnavailable):
+            await ModelStore(self.writing).adopt(own.model_id, source=self._source)
+        embedders = Embedders(self.service, settings=self.settings, own=self.model)
+        await embedders.refresh()
+        if embedders.problem is not None:
+            display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
+        report = await self.loader.load(embedder=self.service.embedder, progress=display.progress)
+        display.report(report)
+        self.metrics.set_contexts(report.contexts)
+        await self.beside.enter_async_context(background(embedders.keep_fresh()))
+        self.filling.problem = report.unembedded
+        await self.beside.enter_async_context(background(self.filling.keep_filling()))
+        if not isinstance(own, EmbedderUnavailable):
+            await self._change_to(own, display=display)
+        elif is_remote(self.settings.embedding_model):
+            await self.beside.enter_async_context(background(self._use_late_model(embedders)))
+        return report
+
+    @property
+    def _source(self) -> str:
+        return source_to_keep(self.settings.embedding_model)
+
+    async def _use_late_model(self, embedders: Embedders) -> None:
+        """Use the endpoint of the settings when it answers at last."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            own = await start_loading(self.settings)
+            if isinstance(own, EmbedderUnavailable):
+                continue
+            embedders.use_own(own)
+            try:
+                await ModelStore(self.writing).adopt(own.model_id, source=self._source)
+                await embedders.refresh()
+            except FormularyError as error:
+                _log.warning("model_waits", reason=str(error))
+                continue
+            _log.info("model_loaded", model=own.model_id)
+            if not self.settings.database_url:
+                await change_model(self.writer_dsn, embedder=own, source=self._source)
+            return
+
+    async def _change_to(self, own: Embedder, *, display: Display) -> None:
+        """Have the catalog changed to the model of the settings, if it is ours to change."""
+        serving = self.service.models.serving
+        if serving is None or serving.model_id == own.model_id:
+            return
+        if self.settings.database_url:
+            display.problem(
+                f"the catalog is served with {serving.model_id}, not with {own.model_id} of the settings; "
+                "`formulary reembed` changes that"
+            )
+            return
+        display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz tells how far that is")
+        change = change_model(self.writer_dsn, embedder=own, source=self._source)
+        await self.beside.enter_async_context(background(change))
+
+
+@asynccontextmanager
+async def standalone(
+    settings: Settings, *, manifests: Sequence[Path], display: Display, metrics: Metrics | None = None
+) -> AsyncIterator[Standalone]:
+    """Start everything up to the load of the manifests, and stop what was started.
+
+    Raises:
+        StartupError, Unavailable: something needed is not to be had.
+    """
+    roots = list(manifests) or [starter_catalog()]
+    await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
+    key = signing_key(settings)
+    async with AsyncExitStack() as stack:
+        model = start_loading(settings)
+        dsn_of = await _database(settings, stack=stack, display=display)
+        await asyncio.to_thread(migrate, dsn_of(_OWNER))
+        writing = await Database.open(dsn_of(Role.WRITER), role=Role.WRITER, size=2, deadline=_WRITE_SECONDS)
+        stack.push_async_callback(writing.close)
+        vouched = CheckpointStore(writing)
+        vouching = keep_checkpointing(vouched, every_seconds=_CHECKPOINT_SECONDS, key=key)
+        await stack.enter_async_context(background(vouching))
+        if (place := place_of(settings.audit_published)) is not None:
+            publishing = keep_publishing(vouched, place, every_seconds=_CHECKPOINT_SECONDS)
+            await stack.enter_async_context(background(publishing))
+        loader = Loader(
+            roots,
+            catalog=CatalogWriter(writing),
+            contexts=ContextWriter(writing),
+            contracts=ContractWriter(writing, shared_namespace=settings.catalog_namespace),
+            default_namespace=settings.catalog_namespace,
+            owns_contexts=not settings.database_url,
+        )
+        metrics = metrics or Metrics()
+        service = await CatalogService.create(
+            dsn=dsn_of(Role.SERVER),
+            settings=settings,
+            policy=settings.request_context or ContextPolicy.OPTIONAL,
+            metrics=metrics,
+        )
+        stack.push_async_callback(service.close)
+        beside = await stack.enter_async_context(AsyncExitStack())
+        yield Standalone(
+            service=service,
+            metrics=metrics,
+            loader=loader,
+            filling=Filling(service, writing=writing),
+            model=model,
+            writing=writing,
+            writer_dsn=dsn_of(Role.WRITER),
+            settings=settings,
+            beside=beside,
+        )
+
+
+async def _database(settings: Settings, *, stack: AsyncExitStack, display: Display) -> Callable[[str], str]:
+    """The DSN for each user. A named database has one user for all, who then takes on the roles."""
+    if settings.database_url:
+        return lambda _: settings.database_url
+    postgres = databases.embedded(settings)
+    display.step("starting PostgreSQL")
+    await databases.start(postgres, stack=stack)
+    await stack.enter_async_context(background(_supervise(postgres)))
+    return lambda user: postgres.dsn(user=user)
+
+
+async def _supervise(postgres: EmbeddedPostgres) -> None:
+    """Start PostgreSQL again whenever it dies under us."""
+    while True:
+        await asyncio.sleep(_SUPERVISION_SECONDS)
+        try:
+            if await asyncio.to_thread(postgres.restart_if_dead):
+                _log.warning("postgres_restarted")
+        except FormularyError as error:
+            _log.error("postgres_does_not_start", reason=str(error))

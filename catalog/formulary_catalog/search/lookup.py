@@ -1,0 +1,129 @@
+"""The one workflow that a name means in a call: visible to its caller and allowed by the labels of its incident."""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.incidents import constraints_of
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import workflow_id as qualified_id
+from formulary_catalog.domain.stored import HistoryLine, StoredVersion
+from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
+from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
+from formulary_catalog.search.visibility import Scope, Scoping
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.workflows.reader import WorkflowReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One version of a workflow, with the allowed part of its history, and the scope of the call that found it."""
+
+    stored: StoredVersion
+    parsed: ParsedWorkflow
+    history: tuple[HistoryLine, ...]
+    scope: Scope
+
+    @property
+    def workflow_id(self) -> str:
+        """What the caller should call it."""
+        stored = self.stored
+        return qualified_id(namespace=stored.namespace, name=stored.name, ambiguous=stored.ambiguous)
+
+
+class WorkflowFinder:
+    """Finds workflows by name, under the constraints of the incident."""
+
+    def __init__(
+        self, *, workflows: WorkflowReader, scoping: Scoping, parsed: ParsedWorkflows, strict_keys: frozenset[str]
+    ) -> None:
+        self._workflows = workflows
+        self._scoping = scoping
+        self._parsed = parsed
+        self._strict_keys = strict_keys
+
+    async def find(
+        self,
+        workflow_id: str,
+        *,
+        version: str,
+        reference: ContextReference,
+        caller: Caller,
+        record: Record,
+        browsing: bool = False,
+    ) -> Found:
+        """The workflow that a name in any form of DESIGN section 3 means; `record` and `browsing` as `Scoping.of`.
+
+        Raises:
+            NotFound: no visible, allowed workflow has that name.
+            InvalidInput: the name is malformed, or needs a namespace.
+            ContextError, NotAllowed, Unavailable: as `Scoping.of`.
+        """
+        wanted = parse_reference(workflow_id, version=version)
+        scope = await self._scoping.of(reference, caller=caller, record=record, browsing=browsing)
+        constraints = self.constraints(scope)
+        found = [
+            Found(
+                stored=stored,
+                parsed=parsed,
+                history=tuple(each for each in history if self.allowed(each, constraints) is not None),
+                scope=scope,
+            )
+            for stored, history in await self._workflows.find(wanted, namespaces=scope.namespaces)
+            if (parsed := self.allowed(stored, constraints)) is not None
+        ]
+        if not found:
+            raise _not_found(wanted)
+        if len(found) > 1:
+            names = ", ".join(f"{each.stored.namespace}/{each.stored.name}" for each in found)
+            raise InvalidInput(
+                f"workflow_id {workflow_id!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
+            )
+        return found[0]
+
+    def constraints(self, scope: Scope) -> Constraints:
+        """What the incident of a call demands."""
+        context = scope.context
+        return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
+
+    def allowed(self, stored: StoredVersion | HistoryLine, constraints: Constraints) -> ParsedWorkflow | None:
+        """The workflow, if it can be read and the constraints allow it."""
+        parsed = self._parsed.get(stored.version_id, stored.document)
+        return parsed if parsed is not None and allowed(parsed.labels, constraints) else None
+
+
+def _not_found(reference: WorkflowReference) -> NotFound:
+    return NotFound(
+        f"workflow {str(reference)!r} is not found among the workflows allowed here; take workflow_id from a search "
+        "result, retrying unchanged will fail again",
+        reference=str(reference),
+    )
+
+
+async def own_search(traces: TraceStore, search_id: str, *, caller: str, remediation_id: str) -> UUID | None:
+    """The search of this id; None where none is named.
+
+    Raises:
+        InvalidInput: it is none of this caller's for this incident.
+        Unavailable: the database does not answer.
+    """
+    if not search_id:
+        return None
+    known = _uuid(search_id)
+    if known is None or not await traces.search_recorded(known, caller=caller, remediation_id=remediation_id):
+        raise InvalidInput(
+            "search_id names no recorded search; copy the search_id of the answer you chose from, or leave it out",
+            field="search_id",
+        )
+    return known
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

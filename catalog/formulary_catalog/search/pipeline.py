@@ -1,0 +1,293 @@
+"""One search from request to answer: scope, plan, vectors, candidates, ranking, page, answer.
+
+`search.service` calls it for every edge. Each step takes what the step before returned; nothing calls back. What the
+caller may see and what the incident allows is decided in the first statement, so no later step can widen it.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import structlog
+from opentelemetry import trace
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answer_size import within
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowHit
+from formulary_catalog.domain.audit.sealing import KeyedDigest
+from formulary_catalog.domain.search.caution import caution, cautioned
+from formulary_catalog.domain.search.disambiguation import what_to_check
+from formulary_catalog.domain.search.fit import Wanted
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
+from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
+from formulary_catalog.domain.search.scoring import Scored, rank
+from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.embedding.known_problems import nearest_known
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
+from formulary_catalog.search.notes import Halted, halted_notes, search_notes
+from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
+from formulary_catalog.search.vectors import QueryVectors, VectorsByModel
+from formulary_catalog.search.visibility import Scoping
+from formulary_catalog.store.search.page import PageReader, PageRow
+from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+
+_LOOKED_AT = 20
+"""So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
+_READS = 2
+"""Once more if the catalog changed between two statements."""
+_tracer = trace.get_tracer("formulary")
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Hit:
+    """A candidate of the page with its workflow and its row."""
+
+    scored: Scored
+    parsed: ParsedWorkflow
+    row: PageRow
+    caution: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ranked:
+    """The candidates of a search in order, and how they were ranked."""
+
+    candidates: Candidates
+    wanted: Wanted
+    mode: SearchMode
+    inferred: Mapping[str, str]
+    order: Sequence[Scored]
+    first: Sequence[Scored]
+    """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
+
+
+class Searcher:
+    """Runs searches. Without an embedder it ranks by words and says so."""
+
+    def __init__(
+        self,
+        *,
+        candidates: CandidateReader,
+        pages: PageReader,
+        scoping: Scoping,
+        vectors: QueryVectors,
+        parsed: ParsedWorkflows,
+        halted: Halted,
+        strict_keys: frozenset[str],
+        metrics: Metrics,
+    ) -> None:
+        self._candidates = candidates
+        self._halted = halted
+        self._pages = pages
+        self._scoping = scoping
+        self._vectors = vectors
+        self._parsed = parsed
+        self._strict_keys = strict_keys
+        self._metrics = metrics
+
+    async def search(
+        self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record, digest: KeyedDigest
+    ) -> SearchAnswer:
+        """The answer to a search; `record` is filled for the audit trail on the way.
+
+        Raises:
+            ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
+        """
+        with self._phase("context"):
+            scope = await self._scoping.of(request.context, caller=caller, record=record)
+        plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
+        with self._phase("embed"):
+            vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        with self._phase("sql"):
+            ranked, found = await self._find(request, plan=plan, vectors=vectors, namespaces=scope.namespaces)
+            unfamiliar = await self._candidates.unfamiliar(
+                {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
+                constraints=plan.imposed,
+                namespaces=scope.namespaces,
+            )
+        hits = found[: _limit(request)]
+        shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
+        kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
+        answer = SearchAnswer(
+            workflows=[each for each, _ in kept],
+            total_results=ranked.candidates.total - (len(ranked.first) - len(found)),
+            search_mode=ranked.mode,
+            notes=[
+                *halted_notes(await self._halted.of(scope.context)),
+                *plan.notes,
+                *search_notes(
+                    ranked.candidates,
+                    plan=plan,
+                    request=request,
+                    mode=ranked.mode,
+                    unfamiliar=unfamiliar,
+                    order=ranked.order,
+                    hits=[each for each, _ in shown],
+                ),
+                *what_to_check([(each, hit.parsed.workflow) for each, hit in kept]),
+                *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
+            ],
+            search_id=str(search_id),
+            **({"inferred": dict(ranked.inferred)} if ranked.inferred else {}),
+        )
+        if request.max_bytes is not None:
+            answer = within(answer, limit=request.max_bytes)
+        record.mode = ranked.mode
+        record.constraints = applied_constraints(
+            request,
+            context=scope.context,
+            constraints=plan.constraints,
+            inferred=ranked.inferred,
+            notes=answer.notes,
+            digest=digest,
+        )
+        record.result = _audited(
+            shown, plan=plan, models=sorted(vectors), returned={each.version_id for each in answer.workflows}, of=answer
+        )
+        return answer
+
+    async def _find(
+        self, request: SearchRequest, *, plan: SearchPlan, vectors: VectorsByModel, namespaces: frozenset[str] | None
+    ) -> tuple[_Ranked, list[_Hit]]:
+        """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
+        question = Question(
+            constraints=plan.constraints,
+            words=[term.word for term in plan.terms],
+            vectors=vectors,
+            signal=fold(plan.parsed.signal),
+            severity=plan.parsed.severity,
+            asked=plan.asked,
+        )
+        serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
+        nearest = nearest_known(vectors.get(serving), model_id=serving)
+        for _ in range(_READS):
+            candidates = await self._candidates.read(question, namespaces=namespaces)
+            ranked = _ranked(candidates, plan=plan, request=request, nearest=nearest)
+            ids = [scored.evidence.version_id for scored in ranked.first]
+            known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
+            rows = candidates.rows
+            if not rows or len(known) < len(ids):
+                rows = await self._pages.read(ids, known=known, namespaces=namespaces)
+            if candidates.whole and rows.keys() >= set(ids):
+                break
+        workflows = self._workflows(ranked.first, rows=rows, known=known)
+        hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
+        return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
+
+    def _workflows(
+        self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
+    ) -> Iterator[tuple[Scored, ParsedWorkflow, PageRow]]:
+        """Those with an active version that this release can read."""
+        for scored in first:
+            version_id = scored.evidence.version_id
+            if (row := rows.get(version_id)) is None:
+                _log.warning("served_workflow_without_version", version_id=version_id)
+                continue
+            parsed = known[version_id] if row.document is None else self._parsed.get(version_id, row.document)
+            if parsed is not None:
+                yield scored, parsed, row
+
+    @contextmanager
+    def _phase(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            with _tracer.start_as_current_span(f"formulary.search.{name}"):
+                yield
+        finally:
+            self._metrics.observe_phase(name, time.perf_counter() - started)
+
+
+def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> _Ranked:
+    """The candidates in order. Without `top_k` only those that fit the query are first."""
+    inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
+    wanted = Wanted.of(plan.terms, usable=candidates.usable)
+    mode = _mode(candidates)
+    order = rank(
+        candidates.evidence,
+        wanted=wanted,
+        mode=mode,
+        severity_inferred="severity" in inferred and "severity" not in plan.constraints.values,
+        nearest_known=nearest,
+    )
+    fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
+    first = fitting[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
+    return _Ranked(candidates=candidates, wanted=wanted, mode=mode, inferred=inferred, order=order, first=first)
+
+
+def _limit(request: SearchRequest) -> int:
+    return DEFAULT_TOP_K if request.top_k is None else request.top_k
+
+
+def _hit(
+    scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, query: str, terms: Sequence[Term], wanted: Wanted
+) -> _Hit:
+    warning = caution(parsed.indicated, query=query, terms=terms, wanted=wanted)
+    if warning:
+        scored = scored._replace(confidence=cautioned(scored.confidence))
+    return _Hit(scored=scored, parsed=parsed, row=row, caution=warning)
+
+
+def _mode(candidates: Candidates) -> SearchMode:
+    if not any(candidates.usable):
+        return SearchMode.LABELS_ONLY
+    return SearchMode.LEXICAL if candidates.compared is None else SearchMode.HYBRID
+
+
+def _shown(hit: _Hit, *, plan: SearchPlan, ranked: _Ranked) -> WorkflowHit:
+    evidence, workflow = hit.scored.evidence, hit.parsed.workflow
+    cosine = evidence.cosine if ranked.mode is SearchMode.HYBRID else None
+    return workflow_hit(
+        workflow,
+        namespace=evidence.namespace,
+        version_id=evidence.version_id,
+        ambiguous=hit.row.ambiguous,
+        cosine=cosine,
+        confidence=hit.scored.confidence,
+        outcome=hit.row.outcome,
+        caution=hit.caution,
+        reasons=match_reasons(
+            workflow,
+            constraints=plan.constraints,
+            inferred=ranked.inferred,
+            terms=plan.terms,
+            places=evidence.places,
+            cosine=cosine,
+        ),
+    )
+
+
+def _audited(
+    shown: Sequence[tuple[WorkflowHit, _Hit]],
+    *,
+    plan: SearchPlan,
+    models: Sequence[str],
+    returned: Collection[str],
+    of: SearchAnswer,
+) -> dict[str, Any]:
+    return {
+        "total": of.total_results,
+        "terms": [term.word for term in plan.terms],
+        "models": models,
+        "candidates": [
+            {
+                "workflow": f"{hit.scored.evidence.namespace}/{hit.scored.evidence.name}@{each.version}",
+                "version_id": each.version_id,
+                "labels": hit.scored.evidence.labels,
+                "severity": hit.scored.evidence.severity,
+                "cosine": hit.scored.evidence.cosine,
+                "places": "".join(f"{place:d}" for place in hit.scored.evidence.places),
+                "score": hit.scored.score,
+                "confidence": each.confidence,
+                "match_reasons": each.match_reasons,
+                "returned": each.version_id in returned,
+            }
+            for each, hit in shown
+        ],
+    }

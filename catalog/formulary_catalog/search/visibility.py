@@ -1,0 +1,64 @@
+"""What one call is about and what it may see: the one place where the rights of callers decide (DESIGN section 9)."""
+
+import asyncio
+from dataclasses import dataclass
+
+from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import NotAllowed
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.incidents import ContextResolver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The incident of a call, if it has one, and the namespaces whose workflows are visible; None for all."""
+
+    context: RequestContext | None
+    namespaces: frozenset[str] | None
+
+
+class Scoping:
+    """Finds the scope of each call."""
+
+    def __init__(self, *, contexts: ContextResolver, shared_namespace: str) -> None:
+        self._contexts = contexts
+        self._shared_namespace = shared_namespace
+
+    async def of(self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False) -> Scope:
+        """The scope of a call, whose incident goes into `record`. `browsing` is reading by a person, who needs none.
+
+        Raises:
+            ContextError: the incident is required and missing, unknown or contradictory.
+            NotAllowed: the caller may not use the incident, or may see none of the namespaces that it could.
+            Unavailable: the database does not answer, or the rights cannot be checked.
+        """
+        context = await self._contexts.resolve(reference, caller=caller, browsing=browsing)
+        record.belongs_to(context)
+        relevant = {self._shared_namespace}
+        if context is not None:
+            relevant |= {context.namespace, context.target_namespace}
+        return Scope(context=context, namespaces=await visible_namespaces(caller, among=frozenset(relevant - {""})))
+
+
+async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozenset[str] | None:
+    """Those in which the caller may list workflows; None if it may list them everywhere.
+
+    Raises:
+        NotAllowed: there is none, so that the answer could only be empty.
+        Unavailable: the rights cannot be checked.
+    """
+    names = sorted(among)
+    everywhere, *allowed = await asyncio.gather(
+        *(caller.access.allows(SEE_WORKFLOWS, namespace=name) for name in (None, *names))
+    )
+    if everywhere:
+        return None
+    visible = frozenset(name for name, may in zip(names, allowed, strict=True) if may)
+    if not visible:
+        raise NotAllowed(
+            f"{caller.name} may not {SEE_WORKFLOWS} in any namespace that this call could see ({', '.join(names)}); "
+            "ask whoever administers one of them for a RoleBinding that allows it; retrying unchanged will fail again"
+        )
+    return visible

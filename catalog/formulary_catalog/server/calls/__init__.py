@@ -1,0 +1,1 @@
+"""What MCP and REST share: parameters, arguments, the incident of a call, failures."""

@@ -1,0 +1,60 @@
+"""What comes before the catalog is asked: the incident and the arguments of a call, and a trace if they are refused."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import structlog
+from starlette.datastructures import Headers
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.server.calls.incident import context_reference
+from formulary_catalog.server.calls.readiness import Readiness
+
+if TYPE_CHECKING:
+    from formulary_catalog.search.service import CatalogService
+
+_T = TypeVar("_T")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
+
+
+async def checked(
+    read: Callable[[ContextReference], _T],
+    *,
+    action: str,
+    given: Mapping[str, Any],
+    headers: Headers | None,
+    meta: Mapping[str, Any] | None = None,
+    service: "CatalogService",
+    readiness: Readiness,
+    caller: Caller,
+) -> tuple[ContextReference, _T]:
+    """The incident that the call names, and what `read` makes of the `given` arguments under it.
+
+    From here on each line that the call logs carries the ids of its incident and of its trace.
+
+    Raises:
+        FormularyError: either is refused, or the catalog is not loaded; the audit trail then holds it as a refused
+            `action`.
+    """
+    context = ContextReference()
+    try:
+        context = context_reference(headers=headers, meta=meta)
+        structlog.contextvars.bind_contextvars(**_log_ids(context, headers=headers))
+        readiness.require_loaded()
+        return context, read(context)
+    except FormularyError as error:
+        await service.refused(action, arguments=given, context=context, caller=caller, error=error)
+        raise
+
+
+def _log_ids(context: ContextReference, *, headers: Headers | None) -> dict[str, str]:
+    traced = _TRACEPARENT.fullmatch(headers.get("traceparent", "")) if headers is not None else None
+    ids = {
+        "remediation_id": context.remediation_id or context.meta_remediation_id,
+        "analysis": context.analysis,
+        "trace_id": traced.group(1) if traced else "",
+    }
+    return {name: value for name, value in ids.items() if value}

@@ -1,0 +1,54 @@
+"""Which incident a call says it belongs to (DESIGN section 6). Only calls read this, never a listing or a handshake."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import Headers
+
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import ContextError
+
+REMEDIATION_HEADER = "X-Remediation-Id"
+ANALYSIS_HEADER = "X-AIAnalysis"
+META_KEY = "kubernaut.ai/remediation-id"
+MAX_LENGTH = 253
+
+
+def context_reference(*, headers: Headers | None, meta: Mapping[str, Any] | None = None) -> ContextReference:
+    """The references of one call; blank ones count as absent, since clients send them empty at start-up.
+
+    Raises:
+        ContextError: a reference is too long, holds odd characters, or a header is repeated with other values.
+    """
+    return ContextReference(
+        remediation_id=_header(headers, name=REMEDIATION_HEADER),
+        analysis=_header(headers, name=ANALYSIS_HEADER),
+        meta_remediation_id=reference_text((meta or {}).get(META_KEY), source=f"_meta {META_KEY}"),
+    )
+
+
+def reference_text(value: object, *, source: str) -> str:
+    """A reference as given by `source`, without the blanks around it; empty if there is none.
+
+    Raises:
+        ContextError: it is no text, too long, or holds characters that no identifier has.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ContextError(f"{source} is not text; send the remediation id as a string")
+    text = value.strip()
+    if len(text) > MAX_LENGTH:
+        raise ContextError(f"{source} has {len(text)} characters; an identifier has at most {MAX_LENGTH}")
+    if not (text.isascii() and text.isprintable()):
+        raise ContextError(f"{source} holds characters other than printable ASCII; send the identifier alone")
+    return text
+
+
+def _header(headers: Headers | None, *, name: str) -> str:
+    if headers is None:
+        return ""
+    given = {text for value in headers.getlist(name) if (text := reference_text(value, source=name))}
+    if len(given) > 1:
+        raise ContextError(f"{name} is sent {len(given)} times with different values; send it once")
+    return given.pop() if given else ""

@@ -1,0 +1,304 @@
+"""The parameters that callers may give: the source of tool schemas, of the OpenAPI document and of the checks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import (
+    DEFAULT_TOP_K,
+    MAX_LABEL_LENGTH,
+    MAX_REASONING_LENGTH,
+    MAX_TOP_K,
+    wire_name,
+)
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.runs.request import (
+    MAX_KEY_LENGTH,
+    MAX_REASON_LENGTH,
+    MAX_TIMEOUT_MS,
+    MAX_WAIT_MS,
+    MIN_TIMEOUT_MS,
+)
+from formulary_catalog.settings import LabelSpelling
+
+LABEL_PREFIX = "label."
+
+
+class Kind(StrEnum):
+    """What a value must be, under its JSON Schema name."""
+
+    TEXT = "string"
+    INTEGER = "integer"
+    NUMBER = "number"
+    OBJECT = "object"
+    LIST = "array"
+    BOOLEAN = "boolean"
+
+    @property
+    def is_nested(self) -> bool:
+        return self in (Kind.OBJECT, Kind.LIST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One parameter.
+
+    `suggested` values guide a model; others are taken too. `many`: a list of texts is taken too, and a text is split
+    at the `separator` if there is one. `quoted`: the text of a number is taken too, since models quote numbers.
+    `shape` is the JSON Schema of what is nested, for the listing; whoever takes it checks it. What is not `recorded`
+    may be secret: the trail keeps names at most.
+    """
+
+    name: str
+    description: str
+    examples: tuple[Any, ...]
+    kind: Kind = Kind.TEXT
+    required: bool = False
+    many: bool = False
+    separator: str = ""
+    quoted: bool = True
+    max_length: int = MAX_LABEL_LENGTH
+    bounds: tuple[int, int] = (0, 1)
+    suggested: tuple[str, ...] = ()
+    shape: Mapping[str, Any] = field(default_factory=dict)
+    recorded: bool = True
+
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema with a single plain type: no null, no default, nothing nested but by a `shape`."""
+        schema: dict[str, Any] = {"type": self.kind.value, "description": self.description}
+        if self.kind is Kind.TEXT:
+            schema |= {"maxLength": self.max_length}
+        elif self.kind.is_nested:
+            schema |= self.shape
+        elif self.kind is not Kind.BOOLEAN:
+            schema |= {"minimum": self.bounds[0], "maximum": self.bounds[1]}
+        if self.suggested:
+            schema |= {"enum": list(self.suggested)}
+        return schema | {"examples": list(self.examples)}
+
+
+def input_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+    """The JSON Schema of an object with these members and no others."""
+    return {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema() for parameter in parameters},
+        "required": [parameter.name for parameter in parameters if parameter.required],
+        "additionalProperties": False,
+    }
+
+
+def label_name(dimension: str) -> str:
+    """The parameter of a label dimension in its canonical spelling, such as `label.signal-type`."""
+    return LABEL_PREFIX + wire_name(dimension)
+
+
+def spelled(parameter: Parameter, *, spelling: LabelSpelling) -> Parameter:
+    """The parameter under the name that the tool list shows."""
+    if spelling is LabelSpelling.DOTTED or not parameter.name.startswith(LABEL_PREFIX):
+        return parameter
+    return replace(parameter, name=parameter.name.replace(".", "_").replace("-", "_"))
+
+
+def accepted(parameters: Sequence[Parameter], *, spelling: LabelSpelling) -> tuple[Parameter, ...]:
+    """All of them, under the names that messages show."""
+    return tuple(spelled(parameter, spelling=spelling) for parameter in parameters)
+
+
+def listed(parameters: Sequence[Parameter], *, spelling: LabelSpelling, with_clusters: bool) -> tuple[Parameter, ...]:
+    """Those that the tool list shows, under its names. A catalog without clusters does not list theirs."""
+    shown = [parameter for parameter in parameters if parameter is not CLUSTER or with_clusters]
+    return accepted(shown, spelling=spelling)
+
+
+QUERY = Parameter(
+    name="query",
+    description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
+    examples=("OOMKilled critical", "CrashLoopBackOff high missing configmap"),
+    required=True,
+    max_length=MAX_QUERY_LENGTH,
+)
+_LABELS = {
+    "signal_type": Parameter(
+        name=label_name("signal_type"),
+        description="Kubernetes event reason or alert name the workflow must answer.",
+        examples=("OOMKilled",),
+    ),
+    "severity": Parameter(
+        name=label_name("severity"),
+        description="Severity by your own root cause assessment.",
+        examples=("critical",),
+        suggested=("critical", "high", "medium", "low"),
+    ),
+    "environment": Parameter(
+        name=label_name("environment"),
+        description="Environment of the workload; leave out if unknown.",
+        examples=("production",),
+        suggested=("production", "staging", "development", "test"),
+    ),
+    "priority": Parameter(
+        name=label_name("priority"),
+        description="Business priority of the incident; leave out if unknown.",
+        examples=("P0",),
+        suggested=("P0", "P1", "P2", "P3"),
+    ),
+    "risk_tolerance": Parameter(
+        name=label_name("risk_tolerance"),
+        description="Risk that is acceptable here; leave out if unknown.",
+        examples=("low",),
+        suggested=("low", "medium", "high"),
+    ),
+    "business_category": Parameter(
+        name=label_name("business_category"),
+        description="Business category of the workload; leave out if unknown.",
+        examples=("payments",),
+    ),
+    "component": Parameter(
+        name=label_name("component"),
+        description="Kind of the object to act on, bare or with its API group.",
+        examples=("Deployment", "apps/v1/StatefulSet"),
+    ),
+    "cluster": Parameter(
+        name=label_name("cluster"),
+        description="Cluster the incident is in; only workflows made for it are returned.",
+        examples=("eu-west-1",),
+    ),
+}
+LABELS = tuple(_LABELS.values())
+CLUSTER = _LABELS["cluster"]
+DIMENSION_OF = {label_name(dimension): dimension for dimension in DIMENSIONS}
+EXCLUDE_KEYWORDS = Parameter(
+    name="exclude_keywords",
+    description="Workflows with one of these words are left out; separate them by commas.",
+    examples=("restart, delete",),
+    many=True,
+    separator=",",
+    max_length=1000,
+)
+MIN_CONFIDENCE = Parameter(
+    name="min_confidence",
+    description="Results below this confidence are left out; 0 without it.",
+    examples=(0.5,),
+    kind=Kind.NUMBER,
+)
+TOP_K = Parameter(
+    name="top_k",
+    description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
+    examples=(3,),
+    kind=Kind.INTEGER,
+    bounds=(1, MAX_TOP_K),
+)
+WORKFLOW_ID = Parameter(
+    name="workflow_id",
+    description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
+    examples=("oom-raise-memory-limit",),
+    required=True,
+    max_length=400,
+)
+VERSION = Parameter(
+    name="version",
+    description="Semantic version; the latest active one without it.",
+    examples=("1.0.0",),
+)
+REASONING = Parameter(
+    name="reasoning",
+    description="Why this workflow fits the root cause better than the others.",
+    examples=("Memory grows with load and the limit is the only cap; the change is reversible.",),
+    required=True,
+    max_length=MAX_REASONING_LENGTH,
+)
+SEARCH_ID = Parameter(
+    name="search_id",
+    description="search_id of the search that found it.",
+    examples=("0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",),
+)
+CONFIDENCE = Parameter(
+    name="confidence",
+    description="How sure you are of the choice, 0 to 1.",
+    examples=(0.9,),
+    kind=Kind.NUMBER,
+)
+INPUT_EXAMPLE = {
+    "NAMESPACE": "shop",
+    "WORKLOAD": "deployment/checkout",
+    "SELECTOR": "app=checkout",
+    "CONTAINER": "app",
+    "MEMORY_LIMIT": "512Mi",
+}
+INPUT = Parameter(
+    name="input",
+    description="Values of the workflow's parameters by name, as input_schema of get_workflow_details asks for.",
+    examples=(INPUT_EXAMPLE,),
+    kind=Kind.OBJECT,
+    recorded=False,
+)
+TIMEOUT_MS = Parameter(
+    name="timeout_ms",
+    description=(
+        f"Deadline of the run in milliseconds; up to {MAX_WAIT_MS} the call waits for its end. {MAX_WAIT_MS} without "
+        "it, and then a run that needs longer goes on."
+    ),
+    examples=(30000,),
+    kind=Kind.INTEGER,
+    bounds=(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS),
+)
+IDEMPOTENCY_KEY = Parameter(
+    name="idempotency_key",
+    description="Any text of your own; the same request with the same key is the same run.",
+    examples=("checkout-oom-1",),
+    max_length=MAX_KEY_LENGTH,
+    recorded=False,
+)
+DRY_RUN = Parameter(
+    name="dry_run",
+    description="true: change nothing, return what would be created.",
+    examples=(True,),
+    kind=Kind.BOOLEAN,
+)
+INVOCATION_ID = Parameter(
+    name="invocation_id",
+    description="invocation_id of an answer of invoke_workflow.",
+    examples=("inv-0123456789abcdef0123",),
+    required=True,
+)
+WAIT_MS = Parameter(
+    name="wait_ms",
+    description="How long to wait for a change, in milliseconds; 0 without it.",
+    examples=(30000,),
+    kind=Kind.INTEGER,
+    bounds=(0, MAX_WAIT_MS),
+)
+AFTER_REVISION = Parameter(
+    name="after_revision",
+    description="revision of the last answer: returns at once if there is a newer one.",
+    examples=(2,),
+    kind=Kind.INTEGER,
+    bounds=(0, 2**53 - 1),
+)
+DECISION = Parameter(
+    name="decision",
+    description="Approve or Reject.",
+    examples=("Approve",),
+    required=True,
+    suggested=("Approve", "Reject"),
+)
+REASON = Parameter(
+    name="reason",
+    description="Why, for whoever reads the trail.",
+    examples=("Checked with the team that owns it.",),
+    max_length=MAX_REASON_LENGTH,
+)
+DIGEST = Parameter(
+    name="digest",
+    description="content.digest of the run; an approval with it counts for that content alone.",
+    examples=("sha256:" + "0" * 64,),
+    max_length=100,
+)
+
+SEARCH = (QUERY, *LABELS, EXCLUDE_KEYWORDS, MIN_CONFIDENCE, TOP_K)
+DETAILS = (WORKFLOW_ID, VERSION)
+SELECTION = (WORKFLOW_ID, VERSION, REASONING, SEARCH_ID, CONFIDENCE)
+INVOCATION = (WORKFLOW_ID, VERSION, INPUT, TIMEOUT_MS, IDEMPOTENCY_KEY, DRY_RUN, SEARCH_ID)
+INVOCATION_STATUS = (INVOCATION_ID, WAIT_MS, AFTER_REVISION)
+APPROVAL = (DECISION, REASON, DIGEST)

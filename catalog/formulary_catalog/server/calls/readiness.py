@@ -1,0 +1,178 @@
+"""Whether this process can answer, and how well (DESIGN section 12)."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import structlog
+from pydantic import BaseModel, Field
+
+from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
+
+if TYPE_CHECKING:
+    from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.store.workflows.models import Model
+
+_DATABASE_SECONDS = 0.8
+_HALTED_SECONDS = 0.15
+_CALLERS_SECONDS = 1.0
+_RETRY_SECONDS = 2.0
+_log = structlog.get_logger(__name__)
+
+
+class Status(StrEnum):
+    """Ready and degraded take calls; starting and broken do not."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DEGRADED = "degraded"
+    BROKEN = "broken"
+
+
+class ReadinessReport(BaseModel):
+    """The body of `/readyz`."""
+
+    status: Status
+    database: str = Field(description="ok or unavailable")
+    catalog: str = Field(description="loaded or loading")
+    model: str = Field(description="the embedding model in use, or unavailable")
+    mode: str = Field(
+        description="what the model lets searches be ranked by now: hybrid or lexical; each answer tells its own"
+    )
+    reembedding: str | None = Field(
+        default=None, description="the embedding model that is being prepared, and how far that is; absent without one"
+    )
+    callers: str | None = Field(
+        default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
+    )
+    halted: str | None = Field(
+        default=None, description="everywhere, while a halt keeps all runs from beginning; searches go on"
+    )
+    detail: str | None = Field(
+        default=None,
+        description="why the database or the embedding model cannot be used, or was not when workflows were loaded",
+    )
+
+    @property
+    def takes_calls(self) -> bool:
+        return self.status in (Status.READY, Status.DEGRADED)
+
+
+class Readiness:
+    """What `/readyz` reports. Whoever loads the catalog says when the first load is done.
+
+    `callers_checked` is None where nobody is asked who calls. `database_problem` says why the database has not been
+    usable since the start; it is empty from when it is. `unembedded` tells how many workflows have no vector because
+    the model failed when they were loaded, and why; empty where that is none.
+    """
+
+    def __init__(
+        self,
+        *,
+        catalog_loaded: bool = True,
+        callers_checked: bool | None = None,
+        database_problem: str = "",
+        unembedded: Callable[[], str] = str,
+    ) -> None:
+        self.catalog_loaded = catalog_loaded
+        self.callers_checked = callers_checked
+        self.database_problem = database_problem
+        self._unembedded = unembedded
+        self._asking: asyncio.Task[bool] | None = None
+
+    def require_loaded(self) -> None:
+        """Keep calls away from a catalog that is half loaded.
+
+        Raises:
+            Unavailable: the first load is not done, or cannot begin.
+        """
+        if self.database_problem:
+            raise Unavailable("the database cannot be used yet; retry in a few seconds")
+        if not self.catalog_loaded:
+            raise Unavailable("the catalog is still loading; retry in a few seconds")
+
+    async def until_database_is_usable(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `check` until it passes, as long as waiting may help; each new reason to wait is logged.
+
+        Raises:
+            StartupError: what `check` raised, if waiting does not cure it.
+        """
+        while True:
+            try:
+                await check()
+            except (Unavailable, NotMigrated) as error:
+                if str(error) != self.database_problem:
+                    self.database_problem = str(error)
+                    _log.warning("waiting_for_database", reason=self.database_problem)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self.database_problem = ""
+                return
+
+    async def until_callers_are_checked(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Repeat `check` until it raises no `Unavailable`. From then on, that it fails makes the process unready no
+        more: calls go on with what is known of their callers, and the others are told to retry."""
+        while not self.callers_checked:
+            try:
+                await check()
+            except Unavailable:
+                await asyncio.sleep(_CALLERS_SECONDS)
+            else:
+                self.callers_checked = True
+
+    async def report(self, service: "CatalogService") -> ReadinessReport:
+        """The state now; asks the database and waits less than a second for it."""
+        reachable = not self.database_problem and await self._database_answers(service)
+        embedder, unembedded = service.embedder, self._unembedded()
+        return ReadinessReport(
+            status=self._status(reachable=reachable, embedding=service.ranks_by_meaning and not unembedded),
+            database="ok" if reachable else "unavailable",
+            catalog="loaded" if self.catalog_loaded else "loading",
+            model=embedder.model_id if embedder is not None else "unavailable",
+            mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
+            reembedding=_progress(service.models.preparing, problem=service.preparing_problem),
+            callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
+            halted="everywhere" if reachable and await _halted_everywhere(service) else None,
+            detail=self.database_problem or service.embedder_problem or unembedded or None,
+        )
+
+    async def _database_answers(self, service: "CatalogService") -> bool:
+        """Asked once for all probes that come meanwhile: each question is a connection of its own."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(_database_answers(service))
+        return await asyncio.shield(self._asking)
+
+    def _status(self, *, reachable: bool, embedding: bool) -> Status:
+        if self.database_problem:
+            return Status.STARTING
+        if not reachable:
+            return Status.BROKEN
+        if not self.catalog_loaded or self.callers_checked is False:
+            return Status.STARTING
+        return Status.READY if embedding else Status.DEGRADED
+
+
+def _progress(preparing: "Model | None", *, problem: str) -> str | None:
+    if preparing is None:
+        return None
+    progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"
+    return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
+
+
+async def _halted_everywhere(service: "CatalogService") -> bool:
+    try:
+        async with asyncio.timeout(_HALTED_SECONDS):
+            return bool(await service.halted.of(None))
+    except (FormularyError, TimeoutError):
+        return False  # the next probe asks again
+
+
+async def _database_answers(service: "CatalogService") -> bool:
+    try:
+        async with asyncio.timeout(_DATABASE_SECONDS):
+            await service.check_database()
+    except (FormularyError, TimeoutError):
+        return False
+    return True

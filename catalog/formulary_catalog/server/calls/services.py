@@ -1,0 +1,83 @@
+"""The services that the edges call, together, and the time until they are there."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+from formulary_catalog.settings import Settings
+
+if TYPE_CHECKING:
+    from formulary_catalog.governance.service import GovernanceService
+    from formulary_catalog.runs.service import InvocationService
+    from formulary_catalog.search.service import CatalogService
+
+OPENING_SECONDS = 45.0
+"""How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """The services of one application, on one database."""
+
+    catalog: "CatalogService"
+    invocations: "InvocationService"
+    governance: "GovernanceService"
+
+    @classmethod
+    def on(cls, catalog: "CatalogService", *, settings: Settings) -> "Services":
+        """All services, on the database of the catalog."""
+        # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
+        from formulary_catalog.governance.service import GovernanceService
+        from formulary_catalog.runs.service import InvocationService
+
+        return cls(
+            catalog=catalog,
+            invocations=InvocationService(catalog=catalog, settings=settings),
+            governance=GovernanceService(catalog, harmless=settings.harmless_environments),
+        )
+
+
+class Opening:
+    """Services that may still be on their way. A server answers `initialize` and `tools/list` meanwhile."""
+
+    def __init__(self, services: Services | None = None) -> None:
+        self.services = services
+        """None until they are open."""
+        self._failure: Exception | None = None
+        self._settled = asyncio.Event()
+
+    def opened(self, services: Services) -> None:
+        """The services are there."""
+        self.services = services
+        self._settled.set()
+
+    def failed(self, failure: Exception) -> None:
+        """There will be no services."""
+        self._failure = failure
+        self._settled.set()
+
+    async def until_open(self) -> Services:
+        """The services, waited for as long as a call may wait.
+
+        Raises:
+            Unavailable: they are not there yet.
+            StartupError: they could not be opened.
+        """
+        if self.services is None:
+            await self._until_settled()
+        if isinstance(self._failure, FormularyError):
+            raise StartupError(
+                f"the catalog could not be opened: {self._failure}; correct that and start the server again"
+            )
+        if self._failure is not None:
+            raise self._failure
+        assert self.services is not None
+        return self.services
+
+    async def _until_settled(self) -> None:
+        try:
+            async with asyncio.timeout(OPENING_SECONDS):
+                await self._settled.wait()
+        except TimeoutError:
+            raise Unavailable("the catalog is still being opened; retry in a few seconds") from None

@@ -1,0 +1,1 @@
+"""The HTTP application: middleware, authentication, concurrency, probes."""

@@ -1,0 +1,114 @@
+"""Finding out who calls, before anything else of a call is looked at (DESIGN section 9)."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import Scope
+
+from formulary_catalog.domain.access import Access, Authenticator, Caller, Right
+from formulary_catalog.errors import NotAuthenticated, Unavailable
+from formulary_catalog.log import Throttle
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.failures import secret_failure_of
+from formulary_catalog.server.http.errors import error_reply
+
+_CHECK = "token"
+_CHALLENGE = 'Bearer realm="formulary"'
+_NOT_IN_A_CHALLENGE = re.compile(r"[^ !#-\[\]-~]")
+"""What RFC 6750, section 3 keeps out of an error description."""
+_log = structlog.get_logger(__name__)
+
+
+class Identification:
+    """Says who sends a request, or why nobody can be held to it.
+
+    A refusal leaves a line in the log, one of its kind in ten seconds, and no row in the database: strangers could fill
+    both otherwise.
+    """
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+        self._throttle = Throttle()
+
+    async def of(self, scope: Scope) -> Caller | JSONResponse:
+        """The caller, or the refusal to send."""
+        authorization = Headers(scope=scope).getlist("authorization")
+        address = (scope.get("client") or ("",))[0]
+        try:
+            return await self._authenticator.authenticate(authorization, address=address)
+        except Exception as error:
+            failure = secret_failure_of(error)
+            headers = None
+            if isinstance(error, NotAuthenticated):
+                headers = {"WWW-Authenticate": _challenge(error) if any(authorization) else _CHALLENGE}
+        self._log(scope, status=failure.status, reason="internal error" if failure.unexpected else failure.message)
+        return error_reply(
+            path=scope["path"], status=failure.status, code=failure.code, message=failure.message, headers=headers
+        )
+
+    def _log(self, scope: Scope, *, status: int, reason: str) -> None:
+        count = self._throttle.admit((status, reason))
+        if count:
+            address = (scope.get("client") or ("",))[0]
+            _log.warning("caller_unknown", status=status, reason=reason, client=address, count=count)
+
+
+def _challenge(error: NotAuthenticated) -> str:
+    """RFC 6750, section 3."""
+    description = _NOT_IN_A_CHALLENGE.sub("'", str(error))
+    return f'{_CHALLENGE}, error="{error.problem}", error_description="{description}"'
+
+
+class Anybody:
+    """Asks for nothing: everyone who can connect is the local caller."""
+
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
+        return LOCAL
+
+    async def check(self) -> None:
+        return
+
+
+class Counted:
+    """An authenticator whose every decision, and every decision on the rights of its callers, is counted."""
+
+    def __init__(self, authenticator: Authenticator, *, metrics: Metrics) -> None:
+        self._authenticator = authenticator
+        self._metrics = metrics
+
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
+        try:
+            caller = await self._authenticator.authenticate(authorization, address=address)
+        except NotAuthenticated:
+            self._metrics.count_auth_decision(_CHECK, "denied")
+            raise
+        except Exception:
+            self._metrics.count_auth_decision(_CHECK, "undecided")
+            raise
+        self._metrics.count_auth_decision(_CHECK, "allowed")
+        return replace(caller, access=_CountedAccess(caller.access, metrics=self._metrics))
+
+    async def check(self) -> None:
+        await self._authenticator.check()
+
+
+class _CountedAccess:
+    def __init__(self, access: Access, *, metrics: Metrics) -> None:
+        self._access = access
+        self._metrics = metrics
+
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        try:
+            allowed = await self._access.allows(right, namespace=namespace)
+        except Unavailable:
+            self._metrics.count_auth_decision(str(right), "undecided")
+            raise
+        # That it is not given everywhere takes nothing from the caller: each namespace is asked for as well.
+        if allowed or namespace is not None:
+            self._metrics.count_auth_decision(str(right), "allowed" if allowed else "denied")
+        return allowed

@@ -1,0 +1,258 @@
+"""The outermost layer: what is refused before any framework looks at a request (DESIGN section 8)."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from formulary_catalog.domain.access import Authenticator, Caller
+from formulary_catalog.errors import InvalidInput, Overloaded
+from formulary_catalog.server.calls.caller import with_caller
+from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
+from formulary_catalog.server.http.authentication import Anybody, Identification
+from formulary_catalog.server.http.concurrency import Admission
+from formulary_catalog.server.http.errors import (
+    INVOKE_PATH,
+    MCP_PATH,
+    SEARCH_PATH,
+    SELECTIONS_PATH,
+    busy_reply,
+    error_reply,
+)
+
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+_AUTHORITY = re.compile(r"(?:https?://)?(?:\[([^\]\s]+)\]|([^:/@?#\\\s\[\]]+))(?::\d{1,5})?", re.IGNORECASE)
+
+
+class HostRule:
+    """Loopback names, the names from the settings and the address listened on; ports do not matter."""
+
+    def __init__(self, *, allowed: Iterable[str], listening_on: str) -> None:
+        names = {name.casefold().strip("[]") for name in (*allowed, listening_on)}
+        self._names = _LOOPBACK_NAMES | {name for name in names if name and not _is_wildcard(name)}
+
+    def allows_host(self, header: str) -> bool:
+        """Whether a `Host` header, with or without a port, names this server."""
+        return _hostname(header) in self._names
+
+    def allows_origin(self, header: str) -> bool:
+        """Whether a browser page of this `Origin` may call; an empty header means no browser page."""
+        return not header or _hostname(header) in self._names
+
+
+def _hostname(authority: str) -> str:
+    matched = _AUTHORITY.fullmatch(authority)
+    return (matched.group(1) or matched.group(2)).casefold() if matched else ""
+
+
+def _is_wildcard(name: str) -> bool:
+    try:
+        return ip_address(name).is_unspecified
+    except ValueError:
+        return False
+
+
+MAX_BODY_BYTES = 64 * 1024
+POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
+"""These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
+
+_WELL_KNOWN = "/.well-known/"
+"""Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
+_BODY_SECONDS = 10.0
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
+_INPUT_INVALID = -32002
+_ANYBODY = Anybody()
+
+
+class Edge:
+    """Checks Host, Origin, method and size, then who calls; reads the body, and waits until the call may begin.
+
+    Header values lose the spaces around them: httptools keeps them, and the MCP SDK compares some values exactly.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: HostRule, admission: Admission, authenticator: Authenticator = _ANYBODY
+    ) -> None:
+        self._app = app
+        self._hosts = hosts
+        self._identification = Identification(authenticator)
+        self._admission = admission
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope = {**scope, "headers": [(name, value.strip(b" \t")) for name, value in scope["headers"]]}
+        refusal = self._refusal(scope)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        if scope["path"] in PROBES or scope["path"].startswith(_WELL_KNOWN):
+            await self._app(scope, receive, send)
+            return
+        # Before the body is read: strangers are not worth the memory.
+        caller = await self._identification.of(scope)
+        if isinstance(caller, Caller):
+            await self._call(with_caller(scope, caller), receive, send, caller=caller.name)
+        else:
+            await caller(scope, receive, send)
+
+    async def _call(self, scope: Scope, receive: Receive, send: Send, *, caller: str) -> None:
+        path = scope["path"]
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                body = await _read_body(receive)
+        except TimeoutError:
+            await _late(path)(scope, receive, send)
+            return
+        if body is None:
+            return
+        message = _message(path, body)
+        if isinstance(message, JSONResponse):
+            await message(scope, receive, send)
+            return
+        try:
+            async with self._admission.lane(path, message).slot(caller) as waited:
+                if not (waited and await _has_left(receive)):
+                    await self._app(scope, _replay(body, receive), send)
+        except Overloaded as busy:
+            await busy_reply(path=path, message=message, busy=busy)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        path, headers = scope["path"], Headers(scope=scope)
+        if len(headers.getlist("host")) > 1:
+            return error_reply(
+                path=path, status=400, code=_INPUT_INVALID, message="Host is sent more than once; send it once"
+            )
+        if path not in PROBES and not self._hosts.allows_host(headers.get("host", "")):
+            return error_reply(
+                path=path,
+                status=421,
+                code=_INPUT_INVALID,
+                message="this Host is not served; use a loopback name or add the name to FORMULARY_ALLOWED_HOSTS",
+            )
+        if not self._hosts.allows_origin(headers.get("origin", "")):
+            return error_reply(
+                path=path,
+                status=403,
+                code=_INPUT_INVALID,
+                message="pages of this Origin may not call; add its host to FORMULARY_ALLOWED_HOSTS",
+            )
+        if path in POSTED and scope["method"] != "POST":
+            return error_reply(
+                path=path,
+                status=405,
+                code=_INVALID_REQUEST if path == MCP_PATH else _INPUT_INVALID,
+                message=f"{path} takes POST only",
+                headers={"Allow": "POST"},
+            )
+        declared = headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+            return _too_large(path)
+        return None
+
+
+async def _read_body(receive: Receive) -> bytes | None:
+    """The body, or its beginning just past the limit; None if the client has gone."""
+    body = bytearray()
+    while len(body) <= MAX_BODY_BYTES:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            break
+    return bytes(body)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    def once() -> Iterator[Message]:
+        yield {"type": "http.request", "body": body, "more_body": False}
+
+    messages = once()
+
+    async def replayed() -> Message:
+        return next(messages, None) or await receive()
+
+    return replayed
+
+
+async def _has_left(receive: Receive) -> bool:
+    """Whether the client that waited is gone: nobody would read the answer."""
+    try:
+        async with asyncio.timeout(0):
+            message = await receive()
+    except TimeoutError:
+        return False
+    return bool(message["type"] == "http.disconnect")
+
+
+def _late(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=408,
+        code=_INPUT_INVALID,
+        message=f"the request body did not arrive within {_BODY_SECONDS:g} s; send the request again",
+        headers={"Connection": "close"},
+    )
+
+
+def _message(path: str, body: bytes) -> Mapping[str, Any] | JSONResponse:
+    """The JSON-RPC message of a body where the path is that of MCP, nothing elsewhere; or the refusal to send."""
+    if len(body) > MAX_BODY_BYTES:
+        return _too_large(path)
+    if nested_too_deep(body):
+        return _too_deep(path)
+    return _rpc_message(body) if path == MCP_PATH else {}
+
+
+def _too_large(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=413,
+        code=_INPUT_INVALID,
+        message=f"the request body is over {MAX_BODY_BYTES} bytes; send less, the essential words first",
+    )
+
+
+def _too_deep(path: str) -> JSONResponse:
+    return error_reply(
+        path=path,
+        status=400,
+        code=_INVALID_REQUEST if path == MCP_PATH else _INPUT_INVALID,
+        message=f"the request body is nested deeper than {MAX_DEPTH} levels; send plain values",
+        field="body",
+    )
+
+
+def _rpc_message(body: bytes) -> Mapping[str, Any] | JSONResponse:
+    """One clear line where the SDK would answer with the whole report of its validator."""
+    try:
+        message = parsed(body.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        return error_reply(path=MCP_PATH, status=400, code=_PARSE_ERROR, message="the body is not JSON")
+    except InvalidInput as twice:
+        return error_reply(path=MCP_PATH, status=400, code=_INVALID_REQUEST, message=str(twice))
+    well_formed = (
+        isinstance(message, dict)
+        and message.get("jsonrpc") == "2.0"
+        and isinstance(message.get("method"), str)
+        and type(message.get("id", 0)) in (int, str)  # true and false are numbers only to Python
+        and isinstance(message.get("params", {}), dict | None)
+    )
+    if well_formed:
+        return dict(message)
+    return error_reply(
+        path=MCP_PATH,
+        status=400,
+        code=_INVALID_REQUEST,
+        message="the body is not one JSON-RPC 2.0 request or notification (method, params, id)",
+    )

@@ -1,0 +1,80 @@
+"""What kubelets and scrapers ask: health, readiness and metrics (DESIGN sections 8 and 12)."""
+
+import asyncio
+import time
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
+
+_COUNT_SECONDS = 0.8
+_COUNTED_FOR_SECONDS = 5.0
+
+router = APIRouter(tags=["operations"])
+
+
+class CatalogSize:
+    """The size of the catalog, counted once for all scrapes of some seconds: anybody may scrape, however often."""
+
+    def __init__(self, service: CatalogService) -> None:
+        self._service = service
+        self._counting: asyncio.Task[dict[str, int]] | None = None
+        self._counted_at = 0.0
+
+    async def by_status(self) -> dict[str, int]:
+        """Workflow versions by status; empty while the database is away."""
+        if self._counting is None or (self._counting.done() and self._is_old()):
+            self._counting = asyncio.create_task(self._count())
+        return await asyncio.shield(self._counting)
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._counted_at > _COUNTED_FOR_SECONDS
+
+    async def _count(self) -> dict[str, int]:
+        try:
+            async with asyncio.timeout(_COUNT_SECONDS):
+                return await self._service.counts()
+        except (FormularyError, TimeoutError):
+            return {}
+        finally:
+            self._counted_at = time.monotonic()
+
+
+@router.get("/healthz", operation_id="health")
+async def healthz() -> dict[str, str]:
+    """Whether the process runs; nothing else is looked at."""
+    return {"status": "ok"}
+
+
+@router.get(
+    "/readyz",
+    operation_id="readiness",
+    response_model=ReadinessReport,
+    responses={503: {"model": ReadinessReport, "description": "Starting or broken: takes no calls."}},
+)
+async def readyz(request: Request) -> Response:
+    """Whether calls can be answered, and how well."""
+    readiness: Readiness = request.app.state.readiness
+    report = await readiness.report(request.app.state.service)
+    return JSONResponse(
+        report.model_dump(mode="json", exclude_none=True), status_code=200 if report.takes_calls else 503
+    )
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def prometheus(request: Request) -> Response:
+    """Metrics in the Prometheus text format; the size of the catalog is left out while the database is away."""
+    metrics: Metrics = request.app.state.metrics
+    size: CatalogSize = request.app.state.catalog_size
+    metrics.set_workflows(await size.by_status())
+    return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})

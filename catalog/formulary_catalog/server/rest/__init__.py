@@ -1,0 +1,1 @@
+"""The REST side, and its OpenAPI document."""

@@ -1,0 +1,158 @@
+"""What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import structlog
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.datastructures import QueryParams
+
+from formulary_catalog.domain.answers import Answer, SearchAnswer
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.calls.arguments import canonical
+from formulary_catalog.server.calls.audited_call import checked
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
+from formulary_catalog.server.calls.json_text import parsed, shown
+from formulary_catalog.server.calls.services import Services
+from formulary_catalog.server.http.errors import error_reply
+
+_T = TypeVar("_T")
+_log = structlog.get_logger(__name__)
+
+
+class Guarded(APIRoute):
+    """A route whose every failure leaves as the error body of this API, and whose every call is logged."""
+
+    seconds: float | None = None
+    """Deadline of a call; that of any call without it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handler = super().get_route_handler()
+
+        async def guarded(request: Request) -> Response:
+            if (refusal := unless_json(request)) is not None:
+                return refusal
+            try:
+                response = await within_deadline(handler(request), seconds=self.seconds)
+            except Exception as error:
+                failure = failure_of(_invalid(error) if isinstance(error, RequestValidationError) else error)
+                _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
+                return _refusal(request, failure)
+            _log.info("rest_call", operation=self.operation_id, outcome="ok")
+            return response
+
+        return guarded
+
+
+def unless_json(request: Request) -> Response | None:
+    """The refusal of a POST that is not said to be JSON, as the SDK does it for MCP.
+
+    What a page of another site may send without being asked about first is never JSON.
+    """
+    content_type = request.headers.get("content-type", "")
+    if request.method != "POST" or content_type.partition(";")[0].strip().casefold() == "application/json":
+        return None
+    return error_reply(
+        path=request.url.path,
+        status=415,
+        code=InvalidInput.rpc_code,
+        message="the body must be JSON; send it with the header `Content-Type: application/json`",
+    )
+
+
+async def checked_call(
+    request: Request,
+    action: str,
+    *,
+    given: Mapping[str, Any],
+    read: Callable[[ContextReference], _T],
+    query: Collection[str] = (),
+) -> tuple[ContextReference, _T]:
+    """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused.
+
+    A query string may hold the parameters of `query`: any other one would be answered as if it were not there.
+    """
+
+    def read_all(context: ContextReference) -> _T:
+        _check_query(request.query_params, known=query)
+        return read(context)
+
+    return await checked(
+        read_all,
+        action=action,
+        given=given,
+        headers=request.headers,
+        service=services_of(request).catalog,
+        readiness=request.app.state.readiness,
+        caller=caller_of(request),
+    )
+
+
+def services_of(request: Request) -> Services:
+    """What answers the calls of this application."""
+    services: Services = request.app.state.services
+    return services
+
+
+async def object_body(request: Request) -> dict[str, Any]:
+    """The body, which must be a JSON object.
+
+    Raises:
+        InvalidInput: it is none, or has a member twice.
+    """
+    try:
+        # Only as UTF-8: in another encoding the edge could not see how deep it is nested.
+        body = parsed((await request.body()).decode("utf-8-sig"))
+    except ValueError:
+        raise InvalidInput(
+            'the body is not JSON; send an object such as {"query": "OOMKilled"}', field="body"
+        ) from None
+    if not isinstance(body, dict):
+        raise InvalidInput("the body is not a JSON object; send one", field="body")
+    return body
+
+
+def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
+    for name, count in Counter(name for name, _ in given.multi_items()).items():
+        if not known:
+            raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
+        if count > 1:
+            raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
+    canonical(given, known={name: name for name in known})
+
+
+def answered(answer: Answer) -> Response:
+    """The answer as JSON."""
+    # What was not set is left out: `inferred` of a search, where nothing was.
+    return Response(
+        answer.model_dump_json(exclude_unset=isinstance(answer, SearchAnswer)), media_type="application/json"
+    )
+
+
+def _refusal(request: Request, failure: Failure) -> Response:
+    return error_reply(
+        path=request.url.path,
+        status=failure.status,
+        code=failure.code,
+        message=failure.message,
+        field=failure.field,
+        headers=retry_headers(failure),
+    )
+
+
+def retry_headers(failure: Failure) -> dict[str, str] | None:
+    """When to come back, for a caller that asked for more than it may."""
+    return {"Retry-After": str(math.ceil(failure.retry_after))} if failure.retry_after is not None else None
+
+
+def _invalid(error: RequestValidationError) -> InvalidInput:
+    """One line in place of the framework's list."""
+    problem = error.errors()[0]
+    field = str(problem["loc"][-1])
+    return InvalidInput(f"{field} is {shown(problem['input'])}; {problem['msg'].lower()}", field=field)

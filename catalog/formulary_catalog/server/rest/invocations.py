@@ -1,0 +1,197 @@
+"""Running workflows over REST: JSON-RPC to ask for a run, plain resources to follow and approve it."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.governance.decision import ApprovalDecision
+from formulary_catalog.domain.runs.report import taken_for_running
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
+from formulary_catalog.server.calls.arguments import canonical, read_arguments, recordable, without_nulls
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.failures import failure_of, within_deadline
+from formulary_catalog.server.calls.json_text import shown
+from formulary_catalog.server.calls.parameters import APPROVAL, INVOCATION
+from formulary_catalog.server.http.errors import INVOKE_PATH
+from formulary_catalog.server.mcp.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
+from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of, unless_json
+from formulary_catalog.server.rest.jsonrpc import RpcRefused, read_call, rpc_failure, rpc_refusal, rpc_result
+from formulary_catalog.server.rest.openapi import error_responses
+from formulary_catalog.server.rest.openapi_invocations import (
+    APPROVAL_OPERATION,
+    INVOKE_OPERATION,
+    INVOKE_RESPONSES,
+    STATUS_OPERATION,
+    RpcAnswer,
+)
+
+METHODS = frozenset({"invoke_workflow", "workflow.invoke"})
+_STATUS_PATH = "/api/v1/invocations/{invocation_id}"
+_OLDER_STATUS_PATH = "/api/workflow/status/{invocation_id}"
+_OPTIONS = {"timeoutMs": "timeout_ms", "idempotencyKey": "idempotency_key", "dryRun": "dry_run"}
+_MEMBERS = {name: name for name in ("workflow_id", "version", "input", "search_id", "options")}
+
+_log = structlog.get_logger(__name__)
+
+_InvocationId = Annotated[str, Path(description="`invocation_id` of an answer.")]
+_WaitMs = Annotated[int, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait for a change, in milliseconds.")]
+_AfterRevision = Annotated[
+    int | None, Query(ge=0, le=2**53 - 1, description="`revision` of the last answer; the present one without it.")
+]
+
+
+class _Patient(Guarded):
+    """A route whose calls may wait for a run."""
+
+    seconds = WAITING_CALL_SECONDS
+
+
+router = APIRouter(route_class=_Patient, tags=["invocations"])
+rpc_router = APIRouter(tags=["invocations"])
+"""What is asked by JSON-RPC has errors of its own."""
+
+
+@rpc_router.post(
+    INVOKE_PATH,
+    operation_id="invoke_workflow",
+    summary="Run a workflow",
+    response_model=RpcAnswer,
+    responses=INVOKE_RESPONSES,
+    openapi_extra=INVOKE_OPERATION,
+)
+async def invoke(request: Request) -> Response:
+    """Ask for a run by JSON-RPC: waits for it up to 30 s, or answers at once where `timeoutMs` is above that."""
+    if (refusal := unless_json(request)) is not None:
+        return refusal
+    rpc_id, outcome = None, "refused"
+    try:
+        call = read_call(await request.body(), methods=METHODS)
+        rpc_id = call.id
+        answer = await within_deadline(_invoke(request, call.params), seconds=WAITING_CALL_SECONDS)
+        outcome = "ok"
+        return rpc_result(rpc_id, answer.model_dump(mode="json"))
+    except RpcRefused as refused:
+        return rpc_refusal(refused)
+    except Exception as error:
+        failure = failure_of(error)
+        outcome = failure.outcome
+        return rpc_failure(rpc_id, failure)
+    finally:
+        _log.info("rest_call", operation="invoke_workflow", outcome=outcome)
+
+
+@router.get(
+    _STATUS_PATH,
+    operation_id="get_invocation",
+    summary="Follow a run",
+    response_model=InvocationAnswer,
+    responses=error_responses(404),
+    openapi_extra=STATUS_OPERATION,
+)
+async def get_invocation(
+    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
+) -> Response:
+    """Where a run stands; waits for a change as long as `wait_ms` says."""
+    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
+    return answered(answer)
+
+
+@router.get(
+    _OLDER_STATUS_PATH,
+    operation_id="get_workflow_status",
+    summary="Follow a run, at its older path",
+    response_model=InvocationAnswer,
+    responses=error_responses(404),
+    openapi_extra=STATUS_OPERATION,
+)
+async def get_workflow_status(
+    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
+) -> Response:
+    """The same for clients that know no state but `running` of a run that is under way, so that it is `running` for
+    `pending` as well."""
+    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
+    return answered(taken_for_running(answer))
+
+
+@router.post(
+    _STATUS_PATH + "/approval",
+    operation_id="approve_invocation",
+    summary="Approve or reject a run",
+    response_model=InvocationAnswer,
+    responses=error_responses(404, 413, 415),
+    openapi_extra=APPROVAL_OPERATION,
+)
+async def approve_invocation(request: Request, invocation_id: _InvocationId) -> Response:
+    """Say yes or no to a run that waits for it, in the name of the caller."""
+    body = await object_body(request)
+    _, given = await checked_call(
+        request,
+        INVOKE_TOOL.action,
+        given={"invocation_id": invocation_id, **recordable(body, parameters=APPROVAL)},
+        read=lambda _: read_arguments(body, parameters=APPROVAL),
+    )
+    answer = await services_of(request).invocations.approve(
+        invocation_id,
+        decision=_decision(given["decision"]),
+        reason=given.get("reason", ""),
+        digest=given.get("digest", ""),
+        caller=caller_of(request),
+    )
+    return answered(answer)
+
+
+async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnswer:
+    context, arguments = await checked_call(
+        request,
+        INVOKE_TOOL.action,
+        given=recordable(_flat(params), parameters=INVOCATION),
+        read=lambda _: _read(params),
+    )
+    return await services_of(request).invocations.invoke(
+        InvocationRequest(**arguments), context=context, caller=caller_of(request)
+    )
+
+
+async def _status(
+    request: Request, invocation_id: str, *, wait_ms: int, after_revision: int | None
+) -> InvocationAnswer:
+    given = {"invocation_id": invocation_id, "wait_ms": wait_ms, "after_revision": after_revision}
+    await checked_call(
+        request, STATUS_TOOL.action, given=given, query=("wait_ms", "after_revision"), read=lambda _: None
+    )
+    return await services_of(request).invocations.status(
+        invocation_id, caller=caller_of(request), wait_seconds=wait_ms / 1000, after_revision=after_revision
+    )
+
+
+def _flat(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters and their options under the names of the tool's arguments."""
+    options = params.get("options")
+    named = (
+        {_OPTIONS.get(str(name), str(name)): value for name, value in options.items()}
+        if isinstance(options, dict)
+        else {}
+    )
+    return {name: value for name, value in params.items() if name != "options"} | named
+
+
+def _read(params: Mapping[str, Any]) -> dict[str, Any]:
+    options = canonical(params, known=_MEMBERS).get("options", {})
+    if not isinstance(options, Mapping):
+        raise InvalidInput(f"options is {shown(options)}, which is not an object; send one", field="options")
+    canonical(options, known={name: f"options.{name}" for name in _OPTIONS})
+    return read_arguments(without_nulls(_flat(params)), parameters=INVOCATION)
+
+
+def _decision(text: str) -> ApprovalDecision:
+    for decision in ApprovalDecision:
+        if text.casefold() == decision.value.casefold():
+            return decision
+    raise InvalidInput(
+        f"decision is {shown(text)}; give {' or '.join(decision.value for decision in ApprovalDecision)}",
+        field="decision",
+    )

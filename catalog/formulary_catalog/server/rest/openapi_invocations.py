@@ -1,0 +1,100 @@
+"""What the OpenAPI document says of running workflows beyond what the framework derives."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.server.calls.parameters import (
+    APPROVAL,
+    DRY_RUN,
+    IDEMPOTENCY_KEY,
+    INPUT_EXAMPLE,
+    INVOCATION,
+    TIMEOUT_MS,
+)
+from formulary_catalog.server.rest.openapi import Schema, closed_object, meaning, operation, parameter_schema
+
+_RpcId = str | int | float | None
+
+
+class RpcAnswer(BaseModel):
+    """A JSON-RPC 2.0 answer."""
+
+    jsonrpc: Literal["2.0"]
+    id: _RpcId
+    result: InvocationAnswer
+
+
+class RpcErrorDetail(BaseModel):
+    """What went wrong. `data` has `retry`; `problems` of the input; `invocation_id`, `decision` and the like."""
+
+    code: int = Field(examples=[-32002])
+    message: str
+    data: dict[str, Any]
+
+
+class RpcErrorAnswer(BaseModel):
+    """A JSON-RPC 2.0 error."""
+
+    jsonrpc: Literal["2.0"]
+    id: _RpcId
+    error: RpcErrorDetail
+
+
+_STATUSES = {
+    400: "-32002: the input breaks a rule, each one in data.problems; or the body is no JSON-RPC request.",
+    401: "-32000: no bearer token, or one that proves nothing.",
+    403: "-32000: the caller lacks a right; -32003: the rules forbid the run, data.decision says which.",
+    404: "-32001: no workflow of that name is allowed here; -32601: another method.",
+    408: "-32004: the run took longer than it may.",
+    429: "-32003: the caller has as many runs as it may have; Retry-After says when to come back.",
+    500: "-32003: the run failed, or nothing here runs workflows.",
+}
+INVOKE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": RpcErrorAnswer, "description": _STATUSES.get(status) or meaning(status)}
+    for status in (400, 401, 403, 404, 408, 413, 415, 421, 429, 500, 503)
+}
+
+
+def _invoke_body() -> Schema:
+    members = {
+        parameter.name: parameter_schema(parameter)
+        for parameter in INVOCATION
+        if parameter not in (TIMEOUT_MS, IDEMPOTENCY_KEY, DRY_RUN)
+    }
+    options = closed_object(
+        {
+            "timeoutMs": parameter_schema(TIMEOUT_MS),
+            "idempotencyKey": parameter_schema(IDEMPOTENCY_KEY),
+            "dryRun": parameter_schema(DRY_RUN),
+        }
+    ) | {"type": ["object", "null"]}
+    rpc_id = {"type": ["string", "number", "null"]}
+    method = {"type": "string", "enum": ["invoke_workflow", "workflow.invoke"]}
+    params = closed_object(members | {"options": options}, required=["workflow_id"])
+    return {
+        "type": "object",
+        "properties": {"jsonrpc": {"const": "2.0"}, "id": rpc_id, "method": method, "params": params},
+        "required": ["jsonrpc", "method", "params"],
+    }
+
+
+STATUS_OPERATION = operation()
+INVOKE_OPERATION = operation(
+    body=_invoke_body(),
+    example={
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "invoke_workflow",
+        "params": {
+            "workflow_id": "oom-raise-memory-limit",
+            "input": INPUT_EXAMPLE,
+            "options": {"timeoutMs": 30000, "idempotencyKey": "checkout-oom-1", "dryRun": True},
+        },
+    },
+)
+APPROVAL_OPERATION = operation(
+    body=closed_object({parameter.name: parameter.schema() for parameter in APPROVAL}, required=["decision"]),
+    example={"decision": "Approve", "reason": "Checked with the team that owns it."},
+)

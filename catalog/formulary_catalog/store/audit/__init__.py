@@ -1,0 +1,1 @@
+"""The audit trail: events, reading, checkpoints, retention and keys."""

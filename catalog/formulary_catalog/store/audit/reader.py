@@ -1,0 +1,281 @@
+"""The trail as it is read: one trace by whoever may name it, all of it by the owner of the database."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
+
+import asyncpg
+
+from formulary_catalog.domain.audit.chain import Finding, Head, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
+from formulary_catalog.domain.audit.verification import Replay, TraceCheck, verify_trace
+from formulary_catalog.store.audit.guards import guard_findings
+from formulary_catalog.store.audit.publishing import disagreement
+from formulary_catalog.store.database.connection import Connection
+from formulary_catalog.store.database.owner import OwnerConnection, owner_connection
+
+_EVENT = "trace_id, seq, kind, caller, coalesce(search_id::text, '') as search_id, body, hash"
+_AT_ONCE = 500
+"""Events that are fetched at a time: they may be large."""
+_BODIES_AT_ONCE = 4
+_AT = """to_char(changed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at"""
+_FIELDS = [field.name for field in fields(StoredEvent)]
+
+_LIST = f"""
+select head.trace_id, head.seq as events, head.changed_at, head.checkpointed, first.seq, first.kind, first.caller,
+       first.search_id, first.body, first.hash, last.kind as last_kind,
+       exists (select from trace_hold where trace_hold.trace_id = head.trace_id and released_at is null) as held
+from (
+    select * from trace_head where changed_at >= $2 order by changed_at desc, trace_id limit $1
+) as head
+left join lateral (
+    select {_EVENT} from trace_event where trace_event.trace_id = head.trace_id and month = head.month
+    order by seq limit 1) as first on true
+left join lateral (
+    select kind from trace_event where trace_event.trace_id = head.trace_id and month = head.month
+    order by seq desc limit 1) as last on true
+order by head.changed_at desc, head.trace_id
+"""
+# Every trace that has events, a head or a checkpoint: tampering may have left any one of them alone.
+_SUBJECTS = f"""
+select trace_id, head.seq, head.hash, {_AT}, head.checkpointed, mark.checkpoints, mark.seqs, mark.hashes, mark.expired,
+       exists (
+           select from trace_hold as hold
+           where hold.trace_id = coalesce(event.trace_id, head.trace_id) and released_at is null
+       ) as held
+from (select distinct trace_id from trace_event) as event
+full join trace_head as head using (trace_id)
+full join (
+    select trace_id, array_agg(checkpoint order by checkpoint) as checkpoints,
+           array_agg(seq order by checkpoint) as seqs, array_agg(hash order by checkpoint) as hashes,
+           array_agg(expired order by checkpoint) as expired
+    from trace_mark group by trace_id
+) as mark using (trace_id)
+order by trace_id
+"""
+_MARKS = """
+create temporary table trace_mark (
+    trace_id text collate "C" not null, checkpoint bigint not null, seq bigint not null, hash text not null,
+    expired boolean not null
+) on commit drop
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceSummary:
+    """A trace in a list. `caller` is who began it; `checkpointed` is how many events checkpoints vouch for."""
+
+    trace_id: str
+    began: datetime
+    changed: datetime
+    events: int
+    checkpointed: int
+    caller: str
+    first_kind: str
+    last_kind: str
+    held: bool
+
+
+async def head_of(connection: Connection | OwnerConnection, trace_id: str) -> Head | None:
+    """The head of one trace that the session may read."""
+    row = await connection.fetchrow(
+        f"select seq, hash, {_AT}, checkpointed from formulary.trace_head where trace_id = $1", trace_id
+    )
+    return Head(**row) if row is not None else None
+
+
+async def events_of(connection: Connection | OwnerConnection, trace_id: str) -> list[StoredEvent]:
+    """The events of one trace that the session may read, in order."""
+    rows = await connection.fetch(
+        f"select {_EVENT} from formulary.trace_event where trace_id = $1 order by seq", trace_id
+    )
+    return [StoredEvent(**row) for row in rows]
+
+
+async def replay_of(connection: Connection, trace_id: str) -> Replay:
+    """Verify one trace that the session may read, without the signatures of checkpoints."""
+    head = await head_of(connection, trace_id)
+    marks = await connection.fetch("select * from formulary.trace_marks($1)", trace_id)
+    events = await events_of(connection, trace_id)
+    bent = [
+        Finding(
+            problem=Problem.CHECKPOINT_EDITED,
+            message="text and hash do not belong together",
+            seq=row["checkpoint"],
+            last=row["checkpoint"],
+        )
+        for row in marks
+        if not row["sound"]
+    ]
+    sound = [Mark(row["checkpoint"], row["seq"], row["hash"], row["expired"]) for row in marks if row["sound"]]
+    findings = verify_trace(trace_id, events, head=head, marks=sound)
+    known = bool(events or head or marks)
+    return Replay(
+        findings=(*findings, *bent), event_count=len(events), trace_count=int(known), checkpoint_count=len(marks)
+    )
+
+
+async def name_trace(connection: Connection, trace_id: str) -> None:
+    """Let the transaction read this trace: row-level security hides every other."""
+    await connection.execute("select set_config('formulary.trace', $1, true)", trace_id)
+
+
+class TraceReader:
+    """The whole trail, as the owner of the database reads it."""
+
+    def __init__(self, connection: OwnerConnection) -> None:
+        self._connection = connection
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, dsn: str) -> "AsyncIterator[TraceReader]":
+        """Connect.
+
+        Raises:
+            StartupError, Unavailable: no connection could be made, or the schema is not the one this version needs.
+        """
+        async with owner_connection(dsn) as connection:
+            yield cls(connection)
+
+    async def summaries(self, *, limit: int, since: datetime | None = None) -> list[TraceSummary]:
+        """The traces that changed last, since a time if one is given, newest first."""
+        rows = await self._connection.fetch(_LIST, limit, since or datetime.fromtimestamp(0, UTC))
+        return [_summary(row) for row in rows]
+
+    async def count(self) -> int:
+        """How many events there are, as far as the heads of the traces tell."""
+        return int(await self._connection.fetchval("select coalesce(sum(seq), 0) from trace_head"))
+
+    async def events(self, trace_id: str) -> list[StoredEvent]:
+        """The events of a trace, in order; none where there is no such trace."""
+        return await events_of(self._connection, trace_id)
+
+    async def all_events(self) -> AsyncGenerator[StoredEvent, None]:
+        """Every event, trace by trace."""
+        async with self._connection.transaction(isolation="repeatable_read", readonly=True):
+            async for event in self._stream():
+                yield event
+
+    async def verify(
+        self,
+        trace_id: str | None = None,
+        *,
+        keys: Sequence[PublicKey] = (),
+        seen: Iterable[Seen] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> Replay:
+        """Whether one trace, or all of the trail, is as it was written, at one moment.
+
+        `keys` are those that checkpoints may be signed with; without any, signatures are only counted. Checkpoints
+        that were `seen` before must be there. `progress` is
+        told how many events were looked at since it was told last. Verifying all needs a database that can be written
+        to, no standby: what checkpoints say is sorted there.
+        """
+        async with self._connection.transaction(isolation="repeatable_read"):
+            check = CheckpointCheck(keys, seen=seen)
+            if trace_id is not None:
+                return await self._verify_one(trace_id, check=check)
+            return await self._verify_all(check=check, progress=progress or (lambda looked_at: None))
+
+    async def examine(
+        self,
+        *,
+        keys: Sequence[PublicKey] = (),
+        seen: Iterable[Seen] = (),
+        progress: Callable[[int], None] | None = None,
+    ) -> Replay:
+        """`verify` of all, and whether what protects the trail is as the migrations made it."""
+        replay = await self.verify(keys=keys, seen=seen, progress=progress)
+        return replace(replay, findings=(*await guard_findings(self._connection), *replay.findings))
+
+    async def doubts(self, *, published: Sequence[Seen] = ()) -> list[Finding]:
+        """What a short look finds: whatever protects the trail, and the newest of the published checkpoints."""
+        findings = await guard_findings(self._connection)
+        if published:
+            last = max(published, key=lambda seen: seen.id)
+            hash_ = await self._connection.fetchval("select hash from trace_checkpoint where id = $1", last.id)
+            if hash_ != last.hash:
+                findings.append(disagreement(last, found=Seen(last.id, hash_) if hash_ is not None else None))
+        return findings
+
+    async def _verify_one(self, trace_id: str, *, check: CheckpointCheck) -> Replay:
+        marks = [mark async for vouched in self._checkpoints(check) for trace, mark in vouched if trace == trace_id]
+        head = await head_of(self._connection, trace_id)
+        events = await events_of(self._connection, trace_id)
+        held = await self._connection.fetchval(
+            "select exists (select from trace_hold where trace_id = $1 and released_at is null)", trace_id
+        )
+        findings = verify_trace(trace_id, events, head=head, marks=marks, held=held)
+        known = bool(events or head or marks)
+        return _replay(check, findings, event_count=len(events), trace_count=int(known))
+
+    async def _verify_all(self, *, check: CheckpointCheck, progress: Callable[[int], None]) -> Replay:
+        await self._connection.execute(_MARKS)
+        async for vouched in self._checkpoints(check):
+            records = [(trace, mark.checkpoint, mark.seq, mark.hash, mark.expired) for trace, mark in vouched]
+            await self._connection.copy_records_to_table("trace_mark", records=records, schema_name="pg_temp")
+        findings: list[Finding] = []
+        trace_count = event_count = 0
+        events = self._stream()
+        event = await anext(events, None)
+        async for subject in self._connection.cursor(_SUBJECTS, prefetch=_AT_ONCE):
+            trace, before = TraceCheck(subject["trace_id"]), event_count
+            while event is not None and event.trace_id == subject["trace_id"]:
+                trace.add(event)
+                event_count += 1
+                event = await anext(events, None)
+            findings += trace.finish(head=_head(subject), marks=_marks(subject), held=subject["held"])
+            trace_count += 1
+            progress(event_count - before)
+        return _replay(check, findings, event_count=event_count, trace_count=trace_count)
+
+    async def _checkpoints(self, check: CheckpointCheck) -> AsyncIterator[list[tuple[str, Mark]]]:
+        """What each checkpoint vouches for; `check` sees them all."""
+        query = "select id, body, previous, hash, key_id, signature from trace_checkpoint order by id"
+        async for row in self._connection.cursor(query, prefetch=_BODIES_AT_ONCE):
+            yield check.add(Checkpoint(**row))
+
+    async def _stream(self) -> AsyncIterator[StoredEvent]:
+        query = f"select {_EVENT} from trace_event order by trace_event.trace_id, seq, month"
+        async for row in self._connection.cursor(query, prefetch=_AT_ONCE):
+            yield StoredEvent(**row)
+
+
+def _replay(check: CheckpointCheck, findings: Sequence[Finding], *, event_count: int, trace_count: int) -> Replay:
+    return Replay(
+        findings=(*check.finish(events=event_count), *findings),
+        event_count=event_count,
+        trace_count=trace_count,
+        checkpoint_count=check.count,
+        unsigned=check.unsigned,
+        unchecked=check.unchecked,
+    )
+
+
+def _head(subject: asyncpg.Record) -> Head | None:
+    if subject["seq"] is None:
+        return None
+    return Head(**{field: subject[field] for field in ("seq", "hash", "at", "checkpointed")})
+
+
+def _marks(subject: asyncpg.Record) -> list[Mark]:
+    if subject["seqs"] is None:
+        return []
+    columns = (subject["checkpoints"], subject["seqs"], subject["hashes"], subject["expired"])
+    return [Mark(*mark) for mark in zip(*columns, strict=True)]
+
+
+def _summary(row: asyncpg.Record) -> TraceSummary:
+    first = StoredEvent(**{name: row[name] for name in _FIELDS}) if row["body"] is not None else None
+    return TraceSummary(
+        trace_id=row["trace_id"],
+        began=first.at if first is not None else row["changed_at"],
+        changed=row["changed_at"],
+        events=row["events"],
+        checkpointed=row["checkpointed"],
+        caller=first.caller if first is not None else "",
+        first_kind=first.kind if first is not None else "",
+        last_kind=row["last_kind"] or "",
+        held=row["held"],
+    )

@@ -1,0 +1,1 @@
+"""Connections, roles, tenancy, migrations and health of the database."""

@@ -1,0 +1,1 @@
+"""PostgreSQL of our own, for `formulary up` without a database server."""

@@ -1,0 +1,27 @@
+"""What a run refers to, as it is at this moment: read in the transaction that lets it start."""
+
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.runs.start_checks import Present
+from formulary_catalog.store.database.connection import Connection
+from formulary_catalog.store.incidents import context_of
+
+
+async def present_of(connection: Connection, run: Invocation) -> Present:
+    """The workflow and the incident of a run, for the writer's role."""
+    rows = await connection.fetch(
+        """
+        select version_id, status, document from workflow_version
+        where namespace = $1 and name = $2 and (version_id = $3 or status in ('Active', 'Disabled'))
+        """,
+        run.workflow_namespace,
+        run.workflow_name,
+        run.version_id,
+    )
+    namespace, _, name = run.analysis.partition("/")
+    return Present(
+        # Versions stay in the catalog for good: of one that is not there nothing was withdrawn.
+        deleted=any(row["version_id"] == run.version_id and row["status"] == "Deleted" for row in rows),
+        suspended=any(row["status"] == "Disabled" for row in rows),
+        served=next((row["document"] for row in rows if row["status"] == "Active"), None),
+        incident=await context_of(connection, namespace=namespace, name=name) if run.analysis else None,
+    )

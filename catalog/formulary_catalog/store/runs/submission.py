@@ -1,0 +1,369 @@
+"""Runs as rows: asked for, decided upon and read. What the operator does with them is in `store/runs/lifecycle.py`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Any
+
+import asyncpg
+
+from formulary_catalog.domain.audit.sealing import Sealed
+from formulary_catalog.domain.governance.contract import Contract, contract
+from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision
+from formulary_catalog.domain.runs.admission_decision import (
+    REPEAT_HOURS,
+    Selection,
+    Situation,
+    Standing,
+    judge,
+    standing,
+)
+from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
+from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, Source, Target
+from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
+from formulary_catalog.store.audit.events import TraceEvent, append_event
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.halts import before_a_halt, halts_of
+
+_HOUR = 3600.0
+ACTIVE = "phase in ('Pending', 'AwaitingApproval', 'Running')"
+"""A condition on rows of runs: not over."""
+_UNDER_WAY = "phase in ('Pending', 'Running')"
+_REAL = "not dry_run and not degraded"
+_CONCURRENT_RETRY = 30.0
+COLUMNS = ", ".join(column.name for column in fields(Invocation))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one caller may have of real runs; 0 is no limit. What waits for a person is not `concurrent`."""
+
+    per_hour: int = 0
+    concurrent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted:
+    """The row of a request; `repeated` if it was there before, from the same request."""
+
+    invocation: Invocation
+    repeated: bool
+
+
+class InvocationStore:
+    """Takes requests for runs. All that belongs to one is written in one transaction, its trail included."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        shared_namespace: str,
+        keys: InputKeys = NO_KEYS,
+        harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+    ) -> None:
+        self._database = database
+        self._shared_namespace = shared_namespace
+        self._keys = keys
+        self._harmless = harmless
+
+    async def submit(
+        self, new: NewInvocation, *, limits: Limits = Limits(), manifest: Mapping[str, Any] | None = None
+    ) -> Submitted:
+        """Decide upon a request and keep it. With a `manifest` it is a dry run that is over already.
+
+        What the rules forbid is kept too, as a run that failed.
+
+        Raises:
+            InvalidInput: the idempotency key was used for another request.
+            NotInvocable: it has sensitive input, and there is no key to encrypt that with.
+            RateLimited: the caller has as many runs as it may have.
+            Unavailable: the database does not answer; nothing was written.
+        """
+
+        async def write(connection: Connection) -> Submitted:
+            await enter(
+                connection,
+                caller=new.requester,
+                invocation_id=new.id,
+                namespaces=(self._shared_namespace, new.namespace),
+            )
+            await before_a_halt(connection)
+            # One request of a caller at a time: what is counted and looked up here must still hold at the end.
+            await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 5))", new.requester)
+            if (known := await _repeated(connection, new, keys=self._keys)) is not None:
+                return Submitted(invocation=known, repeated=True)
+            if not new.dry_run:
+                await _check_limits(connection, caller=new.requester, limits=limits)
+            situation = await situation_of(connection, new, namespaces=(self._shared_namespace, new.namespace))
+            stands = standing(judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False)
+            row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
+            await _tell(connection, new, stands=stands)
+            if row.phase is Phase.SUCCEEDED:
+                ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
+                await tell(connection, row, kind="invocation.finished", payload=ended)
+            return Submitted(invocation=row, repeated=False)
+
+        return await self._database.write(write)
+
+    async def repeated(self, new: NewInvocation) -> Submitted | None:
+        """The run that the same request became before; None where it is a new one.
+
+        Raises:
+            InvalidInput: the idempotency key was used for another request.
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> Submitted | None:
+            await enter(connection, caller=new.requester, invocation_id=new.id, namespaces=())
+            known = await _repeated(connection, new, keys=self._keys)
+            return Submitted(invocation=known, repeated=True) if known is not None else None
+
+        return await self._database.read(read)
+
+    async def find(self, invocation_id: str) -> Invocation | None:
+        """One run by its id.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> Invocation | None:
+            await enter(connection, caller="", invocation_id=invocation_id, namespaces=())
+            row = await connection.fetchrow(f"select {COLUMNS} from invocation where id = $1", invocation_id)
+            return invocation_of(row) if row is not None else None
+
+        return await self._database.read(read)
+
+
+async def enter(connection: Connection, *, caller: str, invocation_id: str, namespaces: tuple[str, ...]) -> None:
+    """Name to row-level security what this transaction is about."""
+    await connection.execute(
+        "select set_config('formulary.caller', $1, true), set_config('formulary.invocation', $2, true), "
+        "set_config('formulary.namespaces', $3, true)",
+        caller,
+        invocation_id,
+        ",".join(namespaces),
+    )
+
+
+async def situation_of(
+    connection: Connection, run: NewInvocation | Invocation, *, namespaces: tuple[str, ...]
+) -> Situation:
+    """What a decision on a run turns on now.
+
+    Raises:
+        Unavailable: a contract that applies cannot be read.
+    """
+    contracts = await connection.fetch(
+        "select namespace, name, spec from governance_contract where namespace = any ($1) order by namespace, name",
+        list(namespaces),
+    )
+    approvals = await connection.fetch(
+        """
+        select decision, approver, reason, at, decision = 'Approve' and digest not in ('', $3) as of_other_content
+        from invocation_approval where invocation_id = $1 and namespace = $2 order by at, uid
+        """,
+        run.id,
+        run.namespace,
+        run.content_digest if isinstance(run, Invocation) else "",
+    )
+    selection = await connection.fetchrow("select * from selection_of($1, $2)", run.trace_id, run.version_id)
+    facts = await connection.fetchrow(
+        "select clock_timestamp() as now, recent_failures($1, $2, $3, $4) as failures",
+        run.workflow_namespace,
+        run.workflow_name,
+        run.target.as_json(),
+        timedelta(hours=REPEAT_HOURS),
+    )
+    assert facts is not None
+    return Situation(
+        contracts=tuple(map(_contract_of, contracts)),
+        approvals=tuple(_approval_of(row) for row in approvals if not row["of_other_content"]),
+        approved_other_content=any(row["of_other_content"] for row in approvals),
+        selection=Selection(**selection) if selection is not None else None,
+        recent_failures=facts["failures"] if run.target.name else 0,
+        now=facts["now"],
+        halts=await halts_of(connection, run.namespace),
+    )
+
+
+def _approval_of(row: asyncpg.Record) -> Approval:
+    return Approval(
+        decision=ApprovalDecision(row["decision"]), approver=row["approver"], reason=row["reason"], at=row["at"]
+    )
+
+
+def _contract_of(row: asyncpg.Record) -> Contract:
+    """A contract as it is stored; of a newer release perhaps. What cannot be understood may forbid anything."""
+    try:
+        return contract(row["spec"], name=row["name"], namespace=row["namespace"])
+    except InvalidInput as error:
+        raise Unavailable(
+            f"contract {row['namespace']}/{row['name']} holds rules that this release does not know, so nothing it "
+            "applies to is run; have whoever keeps it correct it, or update Formulary"
+        ) from error
+
+
+def invocation_of(row: asyncpg.Record) -> Invocation:
+    """A row as the domain has it."""
+    return Invocation(
+        **{
+            **{column.name: row[column.name] for column in fields(Invocation)},
+            "source": Source(row["source"]),
+            "phase": Phase(row["phase"]),
+            "target": Target.from_json(row["target"]),
+        }
+    )
+
+
+async def _repeated(connection: Connection, new: NewInvocation, *, keys: InputKeys) -> Invocation | None:
+    row = await connection.fetchrow(f"select {COLUMNS}, request_hash, salt from invocation where id = $1", new.id)
+    if row is None:
+        return None
+    if row["request_hash"] != new.request_hash(salt=opened_salt(keys, row["salt"], run=new.id)):
+        raise InvalidInput(
+            f"this idempotency_key was used for another request, which became {new.id}; use a new key for a new run, "
+            "or repeat the same request to hear of that one",
+            field="idempotency_key",
+        )
+    return invocation_of(row)
+
+
+async def _check_limits(connection: Connection, *, caller: str, limits: Limits) -> None:
+    if limits.concurrent:
+        running = await connection.fetchval(
+            f"select count(*) from invocation where requester = $1 and {_UNDER_WAY} and {_REAL}", caller
+        )
+        if running >= limits.concurrent:
+            raise RateLimited(
+                f"{caller} has {running} runs under way, and may have {limits.concurrent} at a time; wait for "
+                f"one to end, then retry in {_CONCURRENT_RETRY:.0f} s",
+                retry_after=_CONCURRENT_RETRY,
+            )
+    if limits.per_hour:
+        # The oldest of the last so many runs: when it is an hour old there is room again.
+        age = await connection.fetchval(
+            f"""
+            select extract(epoch from clock_timestamp() - created_at)::double precision from invocation
+            where requester = $1 and {_REAL} and created_at > clock_timestamp() - interval '1 hour'
+            order by created_at desc offset $2 limit 1
+            """,
+            caller,
+            limits.per_hour - 1,
+        )
+        if age is not None:
+            wait = max(1.0, _HOUR - age)
+            raise RateLimited(
+                f"{caller} has asked for {limits.per_hour} runs within an hour, which is all it may; retry in "
+                f"{wait:.0f} s",
+                retry_after=wait,
+            )
+
+
+async def _insert(
+    connection: Connection,
+    new: NewInvocation,
+    *,
+    stands: Standing,
+    manifest: Mapping[str, Any] | None,
+    keys: InputKeys,
+) -> Invocation:
+    has_secret = bool(new.secret) and not new.dry_run
+    over = manifest is not None and not stands.phase.is_final
+    phase, reason = (Phase.SUCCEEDED, Reason.DRY_RUN) if over else (stands.phase, stands.reason)
+    row = await connection.fetchrow(
+        f"""
+        insert into invocation (
+            id, source, namespace, object_name, object_uid, workflow_namespace, workflow_name, workflow_version,
+            version_id, document, input, target, facts, remediation_id, analysis, search_id, requester,
+            timeout_seconds, idempotency_key, request_hash, trace_id, dry_run, degraded, phase, reason, message,
+            decision, manifest, salt, finished_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+                $23, $24, $25, $26, $27, $28, $29, case when $30 then clock_timestamp() end)
+        returning {COLUMNS}
+        """,
+        new.id,
+        new.source,
+        new.namespace,
+        new.object_name,
+        new.object_uid,
+        new.workflow_namespace,
+        new.workflow_name,
+        new.workflow_version,
+        new.version_id,
+        dict(new.document),
+        new.recorded_input,
+        new.target.as_json(),
+        dict(new.facts),
+        new.remediation_id,
+        new.analysis,
+        new.search_id,
+        new.requester,
+        new.timeout_seconds,
+        new.idempotency_key,
+        new.request_hash(salt=new.salt),
+        new.trace_id,
+        new.dry_run,
+        stands.degraded,
+        phase,
+        reason,
+        stands.decision.message,
+        stands.decision.as_json(),
+        dict(manifest or {}),
+        sealed_salt(keys, new.salt, run=new.id) if has_secret else new.salt,
+        phase.is_final,
+    )
+    assert row is not None
+    if has_secret and not stands.degraded and not phase.is_final:
+        await connection.execute(
+            "insert into invocation_secret (invocation_id, sealed) values ($1, $2)",
+            new.id,
+            sealed_values(keys, new.secret, run=new.id),
+        )
+    return invocation_of(row)
+
+
+async def _tell(connection: Connection, new: NewInvocation, *, stands: Standing) -> None:
+    requested = {
+        "invocation_id": new.id,
+        "workflow_id": f"{new.workflow_namespace}/{new.workflow_name}",
+        "version": new.workflow_version,
+        "version_id": new.version_id,
+        "namespace": new.namespace,
+        "target": new.target.as_json(),
+        "input": new.recorded_input,
+        "timeout_seconds": new.timeout_seconds,
+        "dry_run": new.dry_run,
+        "analysis": new.analysis,
+    }
+    await tell(connection, new, kind="invocation.requested", payload=requested, sealed=new.sealed)
+    await tell(connection, new, kind="invocation.decided", payload=decided(stands))
+
+
+def decided(stands: Standing) -> dict[str, Any]:
+    """What the trail keeps of a decision."""
+    return {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
+
+
+async def tell(
+    connection: Connection,
+    run: NewInvocation | Invocation,
+    *,
+    kind: str,
+    payload: Mapping[str, Any],
+    caller: str = "",
+    sealed: Sealed | None = None,
+) -> None:
+    """Write into the trail of a run, in the transaction of what is written about."""
+    await append_event(
+        connection,
+        TraceEvent(
+            trace_id=run.trace_id,
+            kind=kind,
+            caller=caller or run.requester,
+            payload={"invocation_id": run.id, **payload},
+            search_id=run.search_id,
+            sealed=sealed,
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The statement of a search: filters, candidates, distances, words and the page."""

@@ -1,0 +1,91 @@
+"""What came of earlier runs, read beside the workflow versions that they were of."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import asyncpg
+
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.tenancy import Arguments, entered_table
+
+
+def outcome_column(version_id: str) -> str:
+    """The value of a column for `outcome_of`; `version_id` is the SQL of a version's id."""
+    return (
+        "(select array[counted.succeeded, counted.failed, counted.median_seconds] from workflow_outcome as counted "
+        f"where counted.version_id = {version_id})"
+    )
+
+
+def outcome_of(column: Sequence[float | None] | None) -> Outcome:
+    """The outcome that such a column has."""
+    if column is None:
+        return Outcome()
+    succeeded, failed, median_seconds = column
+    return Outcome(succeeded=int(succeeded or 0), failed=int(failed or 0), median_seconds=median_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRow:
+    """What an answer needs of one workflow beside its rank; `document` is None where the caller knows it.
+
+    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    """
+
+    document: Mapping[str, Any] | None = field(repr=False)
+    ambiguous: bool
+    outcome: Outcome
+
+    @classmethod
+    def of(cls, row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> "PageRow":
+        """From a row with the columns of `page_columns`."""
+        return cls(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
+
+
+def page_columns(row: str) -> str:
+    """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name."""
+    return f"""
+        exists (
+            select from workflow_version other
+            where other.name = {row}.name and other.namespace <> {row}.namespace and other.status = 'Active'
+        ) as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
+
+
+class PageReader:
+    """Reads what an answer needs of the workflows on its page."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(
+        self, version_ids: Sequence[str], *, known: Container[str], namespaces: frozenset[str] | None
+    ) -> dict[str, PageRow]:
+        """The rows of these workflows by version id, with the documents of those that are not `known`.
+
+        There is no row of a workflow that is no longer served.
+
+        Raises:
+            Unavailable: the database does not answer in time.
+        """
+        if not version_ids:
+            return {}
+        arguments = Arguments()
+        entering = entered_table(arguments, namespaces=namespaces)
+        wanted = arguments.add(list(version_ids), "text[]")
+        unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")
+        rows = await self._database.fetch(
+            f"""
+            with {entering}
+            select page.* from entered, lateral (
+                select version_id, case when version_id = any ({unknown}) then document end as document,
+                       {page_columns("version")}
+                from workflow_version version
+                where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
+                offset 0
+            ) as page
+            """,
+            *arguments.values,
+        )
+        return {row["version_id"]: PageRow.of(row, document=row["document"]) for row in rows}

@@ -1,0 +1,196 @@
+"""The filter of a search and the evidence that it ranks by: one statement over the search table.
+
+The label rules of `filters` decide which workflows are allowed, `candidates` which of them are ranked, and `lexemes`
+says where the words of the query occur in those. Each constrained label adds a condition, so there is one prepared
+statement for each shape of request. `search.pipeline` calls it, and ranks what it returns.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from formulary_catalog.domain.search.candidates import Evidence, places
+from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, entered_table
+from formulary_catalog.store.search.candidates import Allowed, by_words, nearest, nearest_of_visible
+from formulary_catalog.store.search.distances import Distances, Vectors
+from formulary_catalog.store.search.filters import column_of, label_conditions
+from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
+from formulary_catalog.store.search.page import PageRow, page_columns
+
+FEW = 24
+"""Up to so many allowed workflows, the statement reads the rows of the page too: that saves a round trip."""
+_LOOKED_AT = 10_000
+"""How many workflows are searched for a label value that no allowed one declares, to note a misspelt one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What to look for.
+
+    `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
+    them: two while the catalog changes its model. `signal` and `severity` are folded words of the query that may name
+    one; empty where none can. `asked` are those values of the constraints that the caller gave, folded.
+    """
+
+    constraints: Constraints
+    words: Sequence[str] = ()
+    vectors: Vectors = field(default_factory=dict, repr=False)
+    signal: str = ""
+    severity: str = ""
+    asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The candidates to rank, in no particular order, out of `total` allowed workflows.
+
+    `compared`: how many of the allowed ones have a cosine; None if the question had no vector. `usable`: for each word
+    whether the index can hold it; it holds no stop words. `undeclared`: the asked dimensions in which no allowed
+    workflow declares what was asked. `signal_declared`: whether an allowed workflow declares the `signal` of the
+    question. `rows`: the rows of the page by version id where few are allowed, else empty. `whole` is False if a
+    candidate was withdrawn before its text was read.
+    """
+
+    evidence: tuple[Evidence, ...]
+    whole: bool
+    total: int
+    compared: int | None
+    usable: tuple[bool, ...]
+    undeclared: tuple[str, ...]
+    signal_declared: bool
+    rows: Mapping[str, PageRow] = field(default_factory=dict, repr=False)
+
+    @property
+    def mostly_compared(self) -> bool:
+        """Whether cosines can decide: more than half of what is allowed has one, or none was asked for."""
+        return self.compared is None or self.total == 0 or 2 * self.compared > self.total
+
+
+class CandidateReader:
+    """Reads candidates under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._stems = Stems()
+        self._texts = Texts()
+
+    async def read(self, question: Question, *, namespaces: frozenset[str] | None) -> Candidates:
+        """The candidates among what the caller may see: `namespaces`, None for all.
+
+        Where at most half of the allowed workflows have a vector, none is compared.
+
+        Raises:
+            Unavailable: the database does not answer in time.
+        """
+
+        return await self._database.read_apart(partial(self._read, question=question, namespaces=namespaces))
+
+    async def unfamiliar(
+        self, asked: Mapping[str, frozenset[str]], *, constraints: Constraints, namespaces: frozenset[str] | None
+    ) -> tuple[str, ...]:
+        """The dimensions in which visible workflows that `constraints` allow declare something, but nothing asked for.
+
+        None of them where there are too many workflows to look through. Where nobody declares anything, a value is not
+        misspelt: upstream's CRD knows no signal types. `cluster` counts always, since it excludes those workflows.
+        `constraints` are those of the incident: what they forbid must not show, not even by a note that is missing.
+
+        Raises:
+            Unavailable: the database does not answer in time.
+        """
+        unknown = []
+        for dimension, values in asked.items():
+            arguments = Arguments()
+            column = column_of(dimension)
+            entering = entered_table(arguments, namespaces=namespaces)
+            given = arguments.add(sorted(values), "text[]")
+            allowed = " and ".join(label_conditions(constraints, arguments).allowed)
+            # The search ends at the first workflow that declares it, or at the limit.
+            rows = await self._database.fetch(
+                f"""
+                with {entering}
+                select familiar, used from entered, lateral (
+                    select exists (
+                        select from (
+                            select {column} && {given} as declares, row_number() over () as position
+                            from workflow_search where {allowed} and entered.word_in_use is not null
+                        ) as workflow where declares or position > {_LOOKED_AT}
+                    ) as familiar, exists (
+                        select from workflow_search
+                        where {allowed} and entered.word_in_use is not null and not {column} <@ array['{WILDCARD}']
+                    ) as used offset 0
+                ) as look
+                """,
+                *arguments.values,
+            )
+            if not rows[0]["familiar"] and (rows[0]["used"] or dimension in EXCLUDING_WHEN_ABSENT):
+                unknown.append(dimension)
+        return tuple(unknown)
+
+    async def _read(
+        self, connection: Connection, *, question: Question, namespaces: frozenset[str] | None
+    ) -> Candidates:
+        stems = await self._stems.of(connection, question.words)
+        arguments = Arguments()
+        entering = entered_table(arguments, namespaces=namespaces)
+        statement = candidates_statement(question, entering=entering, stems=stems, arguments=arguments)
+        rows = await connection.fetch(statement, *arguments.values)
+        head = rows[0]
+        found = {row["version_id"]: row for row in rows if row["version_id"] is not None}
+        terms = [stems[word].lexemes for word in question.words]
+        texts = await self._texts.of(connection, found, terms=terms, revision=head["revision"], namespaces=namespaces)
+        candidates = Candidates(
+            evidence=tuple(
+                Evidence(
+                    version_id=version_id,
+                    namespace=text.namespace,
+                    name=text.name,
+                    labels=found[version_id]["labels"],
+                    severity=found[version_id]["severity"],
+                    cosine=found[version_id]["cosine"],
+                    places=where,
+                )
+                for (version_id, text), where in zip(texts.items(), places([*texts.values()], terms=terms), strict=True)
+            ),
+            whole=len(texts) == len(found),
+            total=head["total"],
+            compared=head["compared"] if question.vectors else None,
+            usable=tuple(map(bool, terms)),
+            undeclared=tuple(head["undeclared"]),
+            signal_declared=head["signal_declared"],
+            rows={id_: PageRow.of(row) for id_, row in found.items() if row["ambiguous"] is not None},
+        )
+        if candidates.mostly_compared:
+            return candidates
+        return await self._read(connection, question=replace(question, vectors={}), namespaces=namespaces)
+
+
+def candidates_statement(question: Question, *, entering: str, stems: Mapping[str, Stem], arguments: Arguments) -> str:
+    """The statement, which begins with the common table `entering`; adds its arguments."""
+    query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
+    severities = question.constraints.values.get("severity")
+    allowed = Allowed(
+        rules=label_conditions(question.constraints, arguments),
+        distances=Distances(question.vectors, arguments),
+        signal=arguments.add(question.signal, "text") if question.signal else None,
+        # Whether it is declared counts nothing beside a severity that was asked for.
+        severity=arguments.add(question.severity, "text") if question.severity and not severities else None,
+        asked=sorted(question.asked),
+    )
+    if not query or not question.vectors:
+        tables = by_words(allowed, query=arguments.add(query, "text") if query else None)
+    elif allowed.rules.narrow:
+        tables = nearest(allowed)
+    else:
+        tables = nearest_of_visible(allowed)
+    return f"""
+with {entering}, {tables}
+select (select revision from word_revision), summary.*, pool.version_id, pool.labels, pool.severity,
+       1 - pool.distance as cosine, page.*
+from summary left join pool on true left join lateral (
+    -- OFFSET makes it one look-up for each row of the pool, whatever the planner thinks of how many there are.
+    select {page_columns("version")} from workflow_version version
+    where version_id = pool.version_id and status = 'Active' and summary.total <= {FEW} offset 0
+) as page on true
+"""

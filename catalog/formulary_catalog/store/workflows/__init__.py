@@ -1,0 +1,1 @@
+"""Workflow versions, their search rows, vectors and models."""

@@ -1,0 +1,1 @@
+"""The admission webhook, its validator and its certificates."""

@@ -1,0 +1,155 @@
+"""What may be stored in the cluster, kind by kind: says at apply time what reconciling would say later, in its words.
+
+For most of that it is a help and no gate: what passes because it could not be told, reconciling judges. Who creates an
+invocation or an approval, however, is known here alone: either that is recorded, or the object is kept out.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.governance.contract import contract, hidden_in_contract
+from formulary_catalog.domain.governance.halting import halt_reason
+from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
+from formulary_operator.admission.review import (
+    Denied,
+    Question,
+    Submission,
+    allowed,
+    denied,
+    require_own_name,
+    require_unchanged,
+)
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+from formulary_operator.governance.status import author_key
+from formulary_operator.workflows.translate import entry_of
+from formulary_operator.workflows.validation_result import Reason, refused
+
+_MAX_UID, _MAX_NAME, _MAX_USER = 64, 253, 1024
+_SECONDS = 2.0
+_NOT_ASKED = "the catalog does not answer, so spec.version was not checked; the status will tell"
+
+Check = Callable[[CatalogEntry], Awaitable[None]]
+"""Raises VersionImmutable if the catalog would not take the entry, Unavailable if it cannot tell."""
+Warnings = Sequence[str]
+
+_log = structlog.get_logger(__name__)
+
+
+class Records(Protocol):
+    """Where it is noted who created an object; `store.workflows.authors.AdmissionRecords`."""
+
+    async def record(
+        self, *, resource: str, namespace: str, name: str, uid: str, username: str, identity: Mapping[str, Any]
+    ) -> None:
+        """Note it. Raises Unavailable if it was not noted."""
+
+    async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
+        """Note who wrote a version of a workflow. Raises Unavailable if it was not noted."""
+
+
+class Judge:
+    """Answers for every kind of ours. `operator_user` alone may create invocations in the name of others."""
+
+    def __init__(self, *, check: Check, records: Records, operator_user: str) -> None:
+        self._check = check
+        self._records = records
+        self._operator_user = operator_user
+        self._judges: dict[Resource, Callable[[Submission], Awaitable[Warnings]]] = {
+            WORKFLOWS: self._workflow,
+            INVOCATIONS: self._invocation,
+            APPROVALS: self._approval,
+            CONTRACTS: self._contract,
+        }
+
+    async def answer(self, question: Question) -> dict[str, Any]:
+        """The AdmissionReview that answers a question.
+
+        Raises:
+            InvalidInput: what is asked about is no object of an API server.
+        """
+        if question.submission is None:
+            return allowed(question.uid)
+        try:
+            warnings = await self._judges[question.submission.resource](question.submission)
+        except Denied as denial:
+            return denied(question.uid, denial)
+        return allowed(question.uid, warnings=warnings)
+
+    async def _workflow(self, submission: Submission) -> Warnings:
+        try:
+            entry = entry_of(submission.document)
+            # A new object cannot change a version. If the catalog has it, the object before it was deleted just now.
+            if submission.is_update:
+                async with asyncio.timeout(_SECONDS):
+                    await self._check(entry)
+            if not submission.dry_run:
+                async with asyncio.timeout(_SECONDS):
+                    await self._records.record_author(
+                        namespace=submission.namespace, version_id=entry.version_id, identity=submission.user
+                    )
+        except InvalidManifest as error:
+            finding = refused(error, current=None)
+            raise Denied(finding.message, reason=finding.reason) from error
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("version not checked", error=str(error) or "no answer in time")
+            return [_NOT_ASKED]
+        return ()
+
+    async def _invocation(self, submission: Submission) -> Warnings:
+        require_unchanged(submission)
+        require_own_name(submission, operator_user=self._operator_user)
+        await self._record(submission)
+        return ()
+
+    async def _approval(self, submission: Submission) -> Warnings:
+        require_unchanged(submission)
+        await self._record(submission)
+        return ()
+
+    async def _contract(self, submission: Submission) -> Warnings:
+        try:
+            read = contract(submission.spec, name=submission.name, namespace=submission.namespace)
+        except InvalidInput as error:
+            raise Denied(str(error), reason=Reason.INVALID) from error
+        if hidden := hidden_in_contract(submission.spec):
+            raise Denied(f"{hidden.field}: {hidden.problem}", reason=Reason.INVALID)
+        if halt_reason(read):
+            try:
+                await self._record(submission, key=author_key(submission.document["metadata"]))
+            except Denied as unrecorded:
+                # Nobody is kept from the emergency stop: the trail then names the contract alone.
+                return [str(unrecorded)]
+        return ()
+
+    async def _record(self, submission: Submission, *, key: str = "") -> None:
+        """Note who creates the object, unless it is a rehearsal; under its uid, where there is no other `key`.
+
+        Raises:
+            Denied: it was not noted, so later nobody could tell.
+        """
+        if submission.dry_run:
+            return
+        if len(submission.uid) > _MAX_UID or len(submission.name) > _MAX_NAME or len(submission.username) > _MAX_USER:
+            raise Denied("its uid, name or creator is longer than any real one", reason=Reason.INVALID)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                await self._records.record(
+                    resource=submission.resource.plural,
+                    namespace=submission.namespace,
+                    name=submission.name,
+                    uid=key or submission.uid,
+                    username=submission.username,
+                    identity=submission.user,
+                )
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("creator not recorded", error=str(error) or "no answer in time")
+            raise Denied(
+                "who creates this cannot be recorded now, because the database does not answer; try again in a few "
+                "seconds",
+                reason="NotRecorded",
+                code=503,
+            ) from error

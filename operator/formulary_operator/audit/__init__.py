@@ -1,0 +1,1 @@
+"""The audit trail watched over by the operator."""

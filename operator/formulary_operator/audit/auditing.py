@@ -1,0 +1,134 @@
+"""The audit trail watched over: checkpoints while it grows, and a proof now and then that nothing was bent."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from formulary_catalog.domain.audit.chain import Finding
+from formulary_catalog.domain.audit.checkpoint import Seen
+from formulary_catalog.domain.audit.verification import Replay
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
+from formulary_catalog.store.audit.keys import public_keys, signing_key
+from formulary_catalog.store.audit.publishing import Place, place_of, publish
+from formulary_catalog.store.audit.reader import TraceReader
+from formulary_catalog.store.database.connection import Database
+from formulary_operator.audit.publishing import ConfigMapPlace
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.settings import OperatorSettings
+
+_MAX_TOLD = 20
+_SOON_SECONDS = 300.0
+"""Until the first verification, and after one that did not come to an end."""
+_log = structlog.get_logger(__name__)
+
+
+class Auditing:
+    """Writes checkpoints, publishes them outside the database, and verifies the whole trail every few hours.
+
+    They are published in `config_map` and where the settings name a place; Events are about the former.
+
+    Raises:
+        StartupError: a key that the settings name cannot be read.
+    """
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        *,
+        database: Database,
+        metrics: OperatorMetrics,
+        config_map: ConfigMapPlace | None = None,
+    ) -> None:
+        self._settings = settings
+        self._metrics = metrics
+        self._checkpoints = CheckpointStore(database)
+        self._signing = signing_key(settings)
+        self._keys = public_keys(settings)
+        self._config_map = config_map
+        named = place_of(settings.audit_published)
+        self._places: list[Place] = [place for place in (config_map, named) if place is not None]
+        self._verified: tuple[Finding, ...] = ()
+        self._disagreeing: tuple[Finding, ...] = ()
+        self._warned: tuple[Finding, ...] = ()
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to be done all the time."""
+        works = [
+            keep_checkpointing(self._checkpoints, every_seconds=self._settings.checkpoint_seconds, key=self._signing)
+        ]
+        if self._places:
+            works.append(self._keep_publishing())
+        if self._settings.verify_seconds:
+            works.append(self._keep_verifying())
+        return works
+
+    async def _keep_publishing(self) -> None:
+        """Publish what is new, and compare what was published with what is there."""
+        while True:
+            found: list[Finding] = []
+            for place in self._places:
+                try:
+                    found += await publish(self._checkpoints, place)
+                except FormularyError as error:
+                    _log.warning("trace_not_published", reason=str(error))
+            if (disagreeing := tuple(found)) != self._disagreeing:
+                self._disagreeing = disagreeing
+                await self._tell(disagreeing)
+            await asyncio.sleep(self._settings.checkpoint_seconds)
+
+    async def _keep_verifying(self) -> None:
+        self._metrics.trail_watched()
+        pause = min(_SOON_SECONDS, self._settings.verify_seconds)  # replicas may come and go faster than it is due
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                seen = [*self._checkpoints.written, *await self._published()]
+                async with TraceReader.open(self._settings.database_url) as reader:
+                    replay = await reader.examine(keys=self._keys, seen=seen)
+                pause = self._settings.verify_seconds
+            except FormularyError as error:
+                # The alert on the age of the last verification tells if this goes on.
+                _log.warning("trail_not_verified", reason=str(error))
+                pause = min(_SOON_SECONDS, self._settings.verify_seconds)
+            else:
+                await self._take(replay)
+
+    async def _published(self) -> list[Seen]:
+        """What was published; a place that cannot be read is told of, and the others count."""
+        published: list[Seen] = []
+        for place in self._places:
+            try:
+                published += await place.read()
+            except FormularyError as error:
+                _log.warning("trace_published_unread", reason=str(error))
+        return published
+
+    async def _take(self, replay: Replay) -> None:
+        self._metrics.trail_verified()
+        self._verified = replay.findings
+        if replay.passed:
+            _log.info("trail_verified", events=replay.event_count, traces=replay.trace_count)
+        await self._tell(replay.findings)
+
+    async def _tell(self, findings: Sequence[Finding]) -> None:
+        """Metric and log; an Event where the findings are others than the last time."""
+        self._metrics.trail_findings(len(self._verified) + len(self._disagreeing))
+        for finding in findings[:_MAX_TOLD]:
+            _log.error(
+                "trail_broken",
+                trace=finding.trace_id,
+                seq=finding.seq,
+                problem=finding.problem,
+                reason=finding.message,
+            )
+        if findings and self._config_map is not None and tuple(findings) != self._warned:
+            self._warned = tuple(findings)
+            first = findings[0]
+            where = f"trace {first.trace_id}" if first.trace_id else first.place or "the database"
+            message = f"the audit trail is not as it was written: {where}: {first.message}"
+            if len(findings) > 1:
+                message += f"; and {len(findings) - 1} more, see `formulary trace verify`"
+            await self._config_map.warn(message)

@@ -1,1 +1,0 @@
-"""What the operator decides, without input or output."""

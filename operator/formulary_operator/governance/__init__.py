@@ -1,0 +1,1 @@
+"""GovernanceContract objects: reconciled into the rules in force."""

@@ -1,0 +1,55 @@
+"""One AIAnalysis: from the cluster's object to the stored request context (DESIGN section 6)."""
+
+import structlog
+from cachetools import LRUCache
+
+from formulary_catalog.errors import InvalidManifest
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_operator.api.names import ANALYSES
+from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.events import EventRecorder
+from formulary_operator.workflows.translate import context_of
+
+_MAX_TOLD = 1024
+_log = structlog.get_logger(__name__)
+
+
+class ContextReconciler:
+    """Keeps the stored contexts in step with the AIAnalysis objects, which are never written."""
+
+    def __init__(self, *, client: KubeClient, contexts: ContextWriter, events: EventRecorder) -> None:
+        self._client = client
+        self._contexts = contexts
+        self._events = events
+        self._told: LRUCache[str, str] = LRUCache(_MAX_TOLD)
+
+    async def reconcile(self, *, namespace: str, name: str) -> str:
+        """Bring one object in step. What became of it: `Stored`, `Invalid` or `Gone`.
+
+        Of an object that cannot be read no context is kept: calls for its incident fail rather than widen.
+
+        Raises:
+            Unavailable: the catalog or the API server does not answer; try again later.
+        """
+        document = await self._client.get(ANALYSES.path(namespace=namespace, name=name))
+        if document is None or "deletionTimestamp" in document["metadata"]:
+            await self._contexts.mark_gone(namespace=namespace, name=name)
+            return "Gone"
+        try:
+            context = context_of(document)
+        except InvalidManifest as error:
+            await self._contexts.remove(namespace=namespace, name=name)
+            await self._tell(document, problem=error.detail)
+            return "Invalid"
+        await self._contexts.save(context)
+        return "Stored"
+
+    async def _tell(self, document: Json, *, problem: str) -> None:
+        """Say once what is wrong with an object; its controller may write to it all the time."""
+        metadata = document["metadata"]
+        if self._told.get(metadata["uid"]) == problem:
+            return
+        self._told[metadata["uid"]] = problem
+        _log.warning("analysis_invalid", namespace=metadata["namespace"], name=metadata["name"], reason=problem)
+        message = f"searches for this incident fail: {problem}"
+        await self._events.record(document, type="Warning", reason="ContextInvalid", message=message)

@@ -1,0 +1,1 @@
+"""WorkflowInvocation and InvocationApproval objects: runs, submitted, started and followed."""

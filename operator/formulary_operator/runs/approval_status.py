@@ -1,0 +1,57 @@
+"""InvocationApproval objects: what becomes of one, and how its status tells."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from formulary_operator.kube.conditions import Said, conditions, conditions_of, find
+from formulary_operator.workflows.status import Transition
+
+Json = dict[str, Any]
+
+UNKNOWN_RUN = "InvocationNotFound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """Whether an approval counts, and why."""
+
+    accepted: bool
+    reason: str
+    message: str
+    invocation_id: str = ""
+    approver: str = ""
+
+
+def approval_status(document: Mapping[str, Any], answered: Answered, *, now: str) -> Json:
+    """The status that the object should have; null where a field should be absent."""
+    said = Said(type="Accepted", met=answered.accepted, reason=answered.reason, message=answered.message)
+    return {
+        "invocationId": answered.invocation_id or None,
+        "accepted": answered.accepted,
+        "approver": answered.approver or None,
+        "message": answered.message,
+        "observedGeneration": document["metadata"].get("generation"),
+        "conditions": conditions([said], document=document, now=now),
+    }
+
+
+def is_answered(document: Mapping[str, Any]) -> bool:
+    """Whether it is said of this generation what became of it, for good."""
+    accepted = find(conditions_of(document), "Accepted")
+    current = accepted.get("observedGeneration") == document["metadata"].get("generation")
+    return current and accepted.get("reason") != UNKNOWN_RUN
+
+
+def counted(document: Mapping[str, Any]) -> bool:
+    """Whether the approval was accepted when it was looked at last."""
+    return find(conditions_of(document), "Accepted").get("status") == "True"
+
+
+def approval_change(document: Mapping[str, Any], answered: Answered) -> Transition | None:
+    """The Event that an answer deserves: it is another one than before."""
+    if find(conditions_of(document), "Accepted").get("reason") == answered.reason:
+        return None
+    return Transition(
+        type="Normal" if answered.accepted else "Warning", reason=answered.reason, message=answered.message
+    )

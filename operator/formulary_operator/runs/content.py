@@ -1,0 +1,61 @@
+"""What a run would run, for a person who decides on it: the parts of its manifest, and a digest of all of it."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_operator.engines.plan import RunPlan
+
+Json = dict[str, Any]
+
+HIDDEN = "(hidden)"
+"""Stands for the value of a sensitive parameter."""
+_DEFAULT_ACCOUNT = "default"
+_UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)"}
+"""The account of a manifest that names none, where it is not that of the namespace."""
+
+
+def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan, manifest: Mapping[str, Any]) -> Json:
+    """The content of a run. `manifest` was rendered without owner, nonce or elapsed time: of equal content it is equal.
+
+    Raises nothing: what the manifest does not have is left empty.
+    """
+    needed = workflow.spec.dependencies
+    secrets = {reference.name for reference in needed.secrets} | set(_texts(manifest, "secretName"))
+    accounts = list(dict.fromkeys(_texts(manifest, "serviceAccountName")))
+    bundle = workflow.spec.execution.bundle
+    return {
+        "digest": digest_of(manifest),
+        "versionId": run.version_id,
+        "kind": str(manifest.get("kind", "")),
+        "images": list(dict.fromkeys(_texts(manifest, "image"))) or ([bundle] if bundle else []),
+        "serviceAccount": ", ".join(accounts) or _UNNAMED_ACCOUNTS.get(str(manifest.get("kind")), _DEFAULT_ACCOUNT),
+        "secrets": sorted(secrets - {plan.secret_name}),
+        "configMaps": sorted(reference.name for reference in needed.config_maps),
+        "parameters": {
+            **dict(plan.values),
+            **dict.fromkeys(sorted(plan.sensitive), HIDDEN),
+        },
+        "steps": [{"name": step.name, "command": step.command} for step in workflow.spec.steps],
+    }
+
+
+def digest_of(manifest: Mapping[str, Any]) -> str:
+    """What stands for a manifest: sha256 of its canonical JSON."""
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _texts(value: object, name: str) -> Iterator[str]:
+    """The texts that members of this name hold, wherever they are."""
+    pending = [value]
+    while pending:
+        current = pending.pop(0)
+        if isinstance(current, Mapping):
+            yield from (member for key, member in current.items() if key == name and isinstance(member, str) and member)
+            pending.extend(current.values())
+        elif isinstance(current, list):
+            pending.extend(current)

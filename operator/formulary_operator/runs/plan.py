@@ -1,0 +1,97 @@
+"""What belongs to a run in the cluster: made from its row, and read back. No decisions of the rules here."""
+
+import base64
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from formulary_catalog.domain.runs.run import Invocation, Phase
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_operator.api.names import SECRETS, Resource
+from formulary_operator.engines.parameters import text_of
+from formulary_operator.engines.plan import NONCE_ANNOTATION, Observation, RunPlan
+
+Json = dict[str, Any]
+
+_MAX_TOLD = 500
+
+
+def plan_of(
+    run: Invocation,
+    *,
+    workflow: RemediationWorkflow,
+    owner: Mapping[str, Any] | None,
+    default_image: str,
+    default_user: int,
+    argo_strict: bool,
+    seconds: float,
+    nonce: str = "",
+) -> RunPlan:
+    """What an engine is told about a run that may take so many seconds from now on."""
+    secret = frozenset(p.name for p in workflow.spec.parameters if p.sensitive and p.name in run.input)
+    return RunPlan(
+        invocation_id=run.id,
+        namespace=run.namespace,
+        workflow=workflow,
+        version_id=run.version_id,
+        values={name: value for name, value in run.input.items() if name not in secret},
+        sensitive=secret,
+        target=run.target,
+        remediation_id=run.remediation_id,
+        timeout_seconds=seconds,
+        owner=owner,
+        image_default=default_image,
+        user_default=default_user,
+        argo_strict=argo_strict,
+        nonce=nonce,
+    )
+
+
+def secret_of(plan: RunPlan, values: Mapping[str, Any]) -> Json:
+    """The Secret from which a run reads the values that nobody else may see; it goes with the invocation."""
+    return {
+        "apiVersion": SECRETS.api_version,
+        "kind": SECRETS.kind,
+        "metadata": {**plan.metadata, "name": plan.secret_name},
+        "type": "Opaque",
+        "immutable": True,
+        "data": {name: base64.b64encode(text_of(value, name=name).encode()).decode() for name, value in values.items()},
+    }
+
+
+def reference_of(resource: Resource, document: Mapping[str, Any]) -> dict[str, str]:
+    """`status.executionRef` of a run that this object carries out."""
+    metadata = document["metadata"]
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def is_made_for(document: Mapping[str, Any], *, nonce: str) -> bool:
+    """Whether it was made by who knew the nonce of the run, which nobody can whom it was not told."""
+    told = (document["metadata"].get("annotations") or {}).get(NONCE_ANNOTATION)
+    return bool(nonce) and told == nonce
+
+
+def is_owned(document: Mapping[str, Any], *, uid: str) -> bool:
+    """Whether the object was made for the invocation with this uid."""
+    owners = document["metadata"].get("ownerReferences") or ()
+    return bool(uid) and any(owner.get("uid") == uid for owner in owners)
+
+
+def seconds_left(run: Invocation, *, now: datetime) -> float:
+    """How long a run that has begun may go on; at most 0 when its time is over."""
+    assert run.started_at is not None, "it has begun"
+    return (run.started_at + timedelta(seconds=run.timeout_seconds) - now).total_seconds()
+
+
+def outcome_message(observed: Observation, *, kind: str, name: str, outputs: Mapping[str, Any]) -> str:
+    """How a run ended, for a person; what a failed one said last says most."""
+    verb = {Phase.SUCCEEDED: "succeeded", Phase.TIMED_OUT: "was stopped at its deadline"}.get(observed.phase, "failed")
+    parts = [f"{kind} {name} {verb}", observed.message]
+    if observed.phase is not Phase.SUCCEEDED and isinstance(told := outputs.get("message"), str):
+        parts.append(told[-_MAX_TOLD:].strip())
+    return ": ".join(part for part in parts if part)

@@ -1,0 +1,217 @@
+"""From a WorkflowInvocation that somebody created to the request for a run that it states."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from formulary_catalog.domain.audit.sealing import seal
+from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.incidents import RequestContext, constraints_of
+from formulary_catalog.domain.runs.facts import run_facts, target_of
+from formulary_catalog.domain.runs.run import (
+    MAX_TIMEOUT_SECONDS,
+    UNPROVEN_USER,
+    WAITING_SECONDS,
+    NewInvocation,
+    Source,
+    Target,
+    duration_seconds,
+    id_of_object,
+)
+from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.text import all_storable
+from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
+from formulary_catalog.domain.workflows.inputs import check_input
+from formulary_catalog.domain.workflows.invocable import hidden_from_readers
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.domain.workflows.problems import problems
+from formulary_catalog.errors import InvalidInput, NotInvocable
+from formulary_operator.api.invocation import InvocationSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A request as its object states it, read and of the right form."""
+
+    namespace: str
+    name: str
+    uid: str
+    reference: WorkflowReference
+    search_id: UUID | None
+    spec: InvocationSpec
+
+
+def asked(document: Mapping[str, Any]) -> Asked:
+    """The request that an object states.
+
+    Raises:
+        InvalidInput: a field breaks a rule.
+    """
+    try:
+        spec = InvocationSpec.model_validate(document.get("spec"))
+    except ValidationError as error:
+        field, message = problems(error)
+        raise InvalidInput(f"spec.{message}", field=field) from None
+    metadata = document["metadata"]
+    return Asked(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        uid=metadata["uid"],
+        reference=_reference(spec),
+        search_id=_search_id(spec.search_id),
+        spec=spec,
+    )
+
+
+def new_invocation(
+    request: Asked,
+    *,
+    version: StoredVersion,
+    context: RequestContext | None,
+    strict_keys: frozenset[str],
+    requester: str,
+    runs_namespace: str,
+    tekton_bundles: bool = False,
+) -> NewInvocation:
+    """The run that is asked for. `version` is what the reference means, `context` that of the incident it names.
+
+    Raises:
+        InvalidInput, InputRefused: the input breaks a rule, or the request contradicts its incident.
+        NotInvocable: the workflow cannot be run.
+    """
+    spec = request.spec
+    if version.suspended:
+        raise NotInvocable(f"workflow {version.name}@{version.version} is suspended; its owners switch spec.suspend")
+    entry = catalog_entry(version.document, source="catalog", default_namespace=version.namespace)
+    if problem := hidden_from_readers(entry.document["spec"]):
+        raise NotInvocable(f"workflow {version.name}@{version.version} cannot be invoked: {problem}")
+    _require_snapshot(spec, version=version)
+    given = spec.input or {}
+    _require_nothing_sensitive(given, workflow=entry.workflow)
+    _require_storable(given)
+    checked = check_input(entry.workflow.spec.parameters, given)
+    target = _target(request, context=context, runs_namespace=runs_namespace)
+    constraints = constraints_of(context, strict_keys=strict_keys) if context is not None else None
+    timeout = spec.timeout_seconds or _default_timeout(entry.workflow)
+    facts = run_facts(
+        entry.workflow,
+        workflow_namespace=version.namespace,
+        namespace=request.namespace,
+        target=target,
+        context=context,
+        caller=requester if requester != UNPROVEN_USER else "",
+        caller_may_target=target.namespace in ("", request.namespace),
+        allowed_here=constraints is None or allowed(entry.labels, constraints),
+        unproven=requester == UNPROVEN_USER,
+        tekton_bundles=tekton_bundles,
+        timeout_seconds=timeout,
+    )
+    return NewInvocation(
+        id=id_of_object(request.uid),
+        source=Source.CLUSTER,
+        namespace=request.namespace,
+        object_name=request.name,
+        object_uid=request.uid,
+        version_id=version.version_id,
+        workflow_namespace=version.namespace,
+        workflow_name=version.name,
+        workflow_version=version.version,
+        document=version.document,
+        values=checked.plain,
+        secret=checked.secret,
+        target=target,
+        facts=facts.as_json(),
+        remediation_id=spec.remediation_id,
+        analysis=f"{context.namespace}/{context.name}" if context is not None else "",
+        search_id=request.search_id,
+        requester=requester,
+        timeout_seconds=timeout,
+        dry_run=spec.dry_run,
+        sealed=seal(context, strict_keys=strict_keys),
+    )
+
+
+def _reference(spec: InvocationSpec) -> WorkflowReference:
+    """What the reference means; an id of a content wins over a name, which then is there for people."""
+    wanted = spec.workflow_ref
+    if wanted.version_id:
+        return parse_reference(wanted.version_id)
+    reference = parse_reference(wanted.workflow_id, version=wanted.version)
+    if not wanted.namespace or reference.version_id:
+        return reference
+    if reference.namespace not in ("", wanted.namespace):
+        raise InvalidInput(
+            f"spec.workflowRef.namespace: {wanted.namespace!r} contradicts workflowId {wanted.workflow_id!r}; give the "
+            "namespace in one place only",
+            field="spec.workflowRef.namespace",
+        )
+    return WorkflowReference(name=reference.name, namespace=wanted.namespace, version=reference.version)
+
+
+def _search_id(text: str) -> UUID | None:
+    try:
+        return UUID(text) if text else None
+    except ValueError:
+        raise InvalidInput(
+            f"spec.searchId: {text!r} is no id of a search; leave it out, or give the search_id of its answer",
+            field="spec.searchId",
+        ) from None
+
+
+def _require_snapshot(spec: InvocationSpec, *, version: StoredVersion) -> None:
+    snapshot = spec.workflow_ref.snapshot
+    if snapshot is not None and snapshot != version.document.get("spec"):
+        raise InvalidInput(
+            f"spec.workflowRef.snapshot: is not the content of {version.version_id}; leave it out",
+            field="spec.workflowRef.snapshot",
+        )
+
+
+def _require_nothing_sensitive(given: Mapping[str, Any], *, workflow: RemediationWorkflow) -> None:
+    sensitive = {parameter.name for parameter in workflow.spec.parameters if parameter.sensitive}
+    for name in sorted(sensitive.intersection(given)):
+        raise InvalidInput(
+            f"spec.input.{name}: is sensitive, and whoever may read this object can read it now; change that secret, "
+            "delete this object, and ask the server for the run, which keeps such values apart",
+            field=f"spec.input.{name}",
+        )
+
+
+def _require_storable(given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if not all_storable([name, value]):
+            raise InvalidInput(
+                f"spec.input.{name!r}: contains a NUL or an unpaired surrogate character; give plain text",
+                field="spec.input",
+            )
+
+
+def _target(request: Asked, *, context: RequestContext | None, runs_namespace: str) -> Target:
+    """What is to be healed: as the request says, else as its incident does."""
+    told, known = request.spec.target, target_of(context)
+    home = known.namespace or (runs_namespace if known.name else request.namespace)
+    if context is not None and home != request.namespace:
+        raise InvalidInput(
+            f"spec.remediationId: {request.spec.remediation_id!r} is healed in another namespace; create the object "
+            f"in {home}",
+            field="spec.remediationId",
+        )
+    if told is None:
+        return known
+    target = Target(api_version=told.api_version, kind=told.kind, name=told.name, namespace=told.namespace)
+    if known.name and (target.kind, target.name) != (known.kind, known.name):
+        raise InvalidInput(
+            f"spec.target: {target} is not what incident {request.spec.remediation_id!r} is about, {known}; leave "
+            "spec.target or spec.remediationId out",
+            field="spec.target",
+        )
+    return known if known.name else target
+
+
+def _default_timeout(workflow: RemediationWorkflow) -> float:
+    estimated = duration_seconds(workflow.spec.estimated_duration) or 0.0
+    return min(MAX_TIMEOUT_SECONDS, max(WAITING_SECONDS, 2 * estimated))

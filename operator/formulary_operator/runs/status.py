@@ -1,0 +1,182 @@
+"""WorkflowInvocation objects and the rows of runs: what an object says of its run, and what one is made of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
+from formulary_operator.api.names import INVOCATIONS
+from formulary_operator.engines.plan import INVOCATION_LABEL
+from formulary_operator.kube.conditions import MAX_MESSAGE, Said, conditions, status_of
+from formulary_operator.workflows.status import Transition
+
+Json = dict[str, Any]
+
+_FIRST_GENERATION = 1
+_WORRYING = (Phase.FAILED, Phase.TIMED_OUT, Phase.HALTED)
+_APPROVAL_REASONS = {True: "RulesAllow", False: "RulesForbid", None: "NotDecided"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why an object of somebody's becomes no run."""
+
+    reason: Reason
+    message: str
+
+
+def desired_object(run: Invocation) -> Json:
+    """The object that stands in the cluster for a run that the server was asked for."""
+    spec = {
+        "workflowRef": {
+            "workflowId": run.workflow_name,
+            "version": run.workflow_version,
+            "versionId": run.version_id,
+            "namespace": run.workflow_namespace,
+            "snapshot": run.document.get("spec"),
+        },
+        "input": dict(run.input),
+        "target": run.target.as_json(),
+        "remediationId": run.remediation_id,
+        "searchId": str(run.search_id) if run.search_id is not None else "",
+        "requester": run.requester,
+        "timeoutSeconds": run.timeout_seconds,
+        "idempotencyKey": run.idempotency_key,
+        "dryRun": run.dry_run,
+    }
+    return {
+        "apiVersion": INVOCATIONS.api_version,
+        "kind": INVOCATIONS.kind,
+        "metadata": {
+            "name": run.object_name,
+            "namespace": run.namespace,
+            "labels": {"app.kubernetes.io/managed-by": "formulary", INVOCATION_LABEL: run.id},
+        },
+        "spec": {key: value for key, value in spec.items() if value not in ("", {})},
+    }
+
+
+def stands_for(document: Mapping[str, Any], run: Invocation) -> bool:
+    """Whether an object is the one that was made for a run of the server, rather than one that has its name."""
+    if run.object_uid:
+        return bool(document["metadata"]["uid"] == run.object_uid)
+    labels, spec = document["metadata"].get("labels") or {}, document.get("spec") or {}
+    reference = spec.get("workflowRef") or {}
+    told = (labels.get(INVOCATION_LABEL), spec.get("requester"), reference.get("versionId"))
+    return told == (run.id, run.requester, run.version_id)
+
+
+def is_of_the_server(document: Mapping[str, Any]) -> bool:
+    """Whether an object has a name that only runs of the server have; it is never taken for a request of its own."""
+    return is_invocation_id(document["metadata"]["name"])
+
+
+def is_unchanged(document: Mapping[str, Any]) -> bool:
+    """Whether the spec is the one that the object was created with: the API server counts its changes."""
+    return bool(document["metadata"].get("generation", _FIRST_GENERATION) == _FIRST_GENERATION)
+
+
+def owner_of(document: Mapping[str, Any]) -> Json:
+    """The ownerReference of what belongs to an invocation."""
+    return {
+        "apiVersion": INVOCATIONS.api_version,
+        "kind": INVOCATIONS.kind,
+        "name": document["metadata"]["name"],
+        "uid": document["metadata"]["uid"],
+        "controller": True,
+        "blockOwnerDeletion": False,
+    }
+
+
+def is_settled(document: Mapping[str, Any]) -> bool:
+    """Whether the status says how the run ended; then nothing is left to do."""
+    return status_of(document).get("phase") in [phase.value for phase in Phase if phase.is_final]
+
+
+def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Json:
+    """The status that the object of a run should have; null where a field should be absent.
+
+    No text is empty: older API servers take an empty text of a status for null.
+    """
+    rehearsed = {"manifest": dict(run.manifest)} if run.manifest else {}
+    return {
+        "invocationId": run.id,
+        "phase": run.phase.value,
+        "reason": run.reason,
+        "message": run.message[:MAX_MESSAGE] or run.phase.value,
+        "requester": run.shown_requester,
+        "content": dict(run.content) or None,
+        "outputs": {**rehearsed, **run.outputs} or None,
+        "executionRef": dict(run.reference) or None,
+        "startedAt": _moment(run.started_at),
+        "finishedAt": _moment(run.finished_at),
+        "observedGeneration": document["metadata"].get("generation"),
+        "revision": run.revision,
+        "traceId": run.trace_id,
+        "decision": dict(run.decision) or None,
+        "conditions": conditions([_accepted(document), _approved(run), _complete(run)], document=document, now=now),
+    }
+
+
+def refused_status(document: Mapping[str, Any], refusal: Refusal, *, now: str) -> Json:
+    """The status of an object that becomes no run. It is final: who corrects the request creates another object."""
+    why = {"reason": refusal.reason, "message": refusal.message}
+    return {
+        "phase": Phase.FAILED.value,
+        "reason": refusal.reason.value,
+        "message": refusal.message[:MAX_MESSAGE],
+        "observedGeneration": document["metadata"].get("generation"),
+        "conditions": conditions(
+            [Said(type="Accepted", met=False, **why), Said(type="Complete", met=True, **why)],
+            document=document,
+            now=now,
+        ),
+    }
+
+
+def change(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transition | None:
+    """The Event that a new status deserves: the run stands elsewhere."""
+    before = status_of(document)
+    if (before.get("phase"), before.get("reason")) == (wanted["phase"], wanted["reason"]):
+        return None
+    return Transition(
+        type="Warning" if wanted["phase"] in _WORRYING else "Normal",
+        reason=wanted["reason"],
+        message=wanted["message"],
+    )
+
+
+def _accepted(document: Mapping[str, Any]) -> Said:
+    if is_unchanged(document):
+        return Said(type="Accepted", met=True, reason="Recorded", message="the request is valid and recorded")
+    return Said(
+        type="Accepted",
+        met=True,
+        reason="ChangeIgnored",
+        message="the spec was changed after the request was recorded; that changes nothing. Delete the object to "
+        "cancel the run, and create another for another run",
+    )
+
+
+def _approved(run: Invocation) -> Said:
+    met: bool | None = True
+    if run.reason in (Reason.DENIED, Reason.REJECTED) or (run.phase is Phase.HALTED and run.started_at is None):
+        met = False
+    elif run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) or run.started_at is None:
+        met = None
+    message = str(run.decision.get("message") or run.message or run.phase)
+    return Said(type="Approved", met=met, reason=_APPROVAL_REASONS[met], message=message)
+
+
+def _complete(run: Invocation) -> Said:
+    return Said(
+        type="Complete",
+        met=run.phase.is_final,
+        reason=run.reason if run.phase.is_final else run.phase.value,
+        message=run.message or run.phase.value,
+    )
+
+
+def _moment(at: datetime | None) -> str | None:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if at is not None else None

@@ -1,0 +1,199 @@
+"""Runs that people ask for by creating WorkflowInvocation objects: submitted as the server submits those of agents."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from formulary_catalog.domain.access import USE_CONTEXTS
+from formulary_catalog.domain.incidents import RequestContext, same_incident
+from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Reason, id_of_object
+from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.errors import FormularyError, InvalidInput, InvalidManifest, NotInvocable
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextReader
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_catalog.store.workflows.reader import WorkflowReader
+from formulary_operator.access.authorization import Authorizer
+from formulary_operator.access.identity import Identity
+from formulary_operator.kube.conditions import status_of
+from formulary_operator.runs.request import Asked, asked, new_invocation
+from formulary_operator.runs.status import Refusal, is_of_the_server, is_settled, is_unchanged
+
+PATIENCE_SECONDS = 10.0
+"""What an object names may have been applied a moment after it."""
+_WHOLE_SECONDS = 1.0
+"""Times of objects have no fractions."""
+
+
+class NotYet(FormularyError):
+    """Something that was named may still come; tried again soon."""
+
+
+class Requests:
+    """Makes runs of objects."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        runs: RunWriter,
+        authorizer: Authorizer,
+        shared_namespace: str,
+        runs_namespace: str,
+        strict_keys: frozenset[str],
+        tekton_bundles: bool,
+    ) -> None:
+        self._runs = runs
+        self._workflows = WorkflowReader(database)
+        self._contexts = ContextReader(database)
+        self._admissions = AdmissionRecords(database)
+        self._traces = TraceStore(database)
+        self._shared_namespace = shared_namespace
+        self._authorizer = authorizer
+        self._runs_namespace = runs_namespace
+        self._strict_keys = strict_keys
+        self._tekton_bundles = tekton_bundles
+
+    async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
+        """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
+
+        None where nothing is known of it and its status says how it ended: that is neither repeated nor contradicted.
+
+        Raises:
+            NotYet, Unavailable: try again later.
+        """
+        known = await self._runs.find(id_of_object(document["metadata"]["uid"]))
+        if known is not None:
+            return known
+        if is_settled(document):
+            return None
+        if (refusal := _refusal(document)) is not None:
+            return refusal
+        try:
+            request = asked(document)
+            if (late := _too_late(document, timeout_seconds=request.spec.timeout_seconds)) is not None:
+                return late
+            return await self._submit(document, request=request)
+        except (InvalidInput, InvalidManifest) as error:
+            return Refusal(reason=Reason.INPUT_INVALID, message=str(error))
+        except NotInvocable as error:
+            return Refusal(reason=Reason.NOT_INVOCABLE, message=str(error))
+
+    async def _submit(self, document: Mapping[str, Any], *, request: Asked) -> Invocation | Refusal:
+        version = await self._version(request)
+        if version is None:
+            _require_old(document, missing=f"workflow {request.reference}")
+            return Refusal(
+                reason=Reason.WORKFLOW_NOT_FOUND,
+                message=f"there is no workflow {request.reference} in namespace {request.namespace} or "
+                f"{self._shared_namespace}; `kubectl get rw -A` lists those that there are",
+            )
+        context = await self._context(document, request=request)
+        requester = await self._admissions.username(request.uid) or UNPROVEN_USER
+        await self._require_own_search(request, requester=requester)
+        new = new_invocation(
+            request,
+            version=version,
+            context=context,
+            strict_keys=self._strict_keys,
+            requester=requester,
+            runs_namespace=self._runs_namespace,
+            tekton_bundles=self._tekton_bundles,
+        )
+        return (await self._runs.submit(new)).invocation
+
+    async def _require_own_search(self, request: Asked, *, requester: str) -> None:
+        """What somebody else found and chose is no evidence for this run, nor is this run a part of their story."""
+        if request.search_id is None:
+            return
+        remediation_id = request.spec.remediation_id
+        if not await self._traces.search_recorded(request.search_id, caller=requester, remediation_id=remediation_id):
+            raise InvalidInput(
+                f"spec.searchId: {request.search_id} is no recorded search of {requester} for this incident; leave it "
+                "out",
+                field="spec.searchId",
+            )
+
+    async def _version(self, request: Asked) -> StoredVersion | None:
+        """In the object's own namespace first; what other namespaces have is not for it."""
+        visible = (request.namespace, self._shared_namespace)
+        found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended=True)
+        by_namespace = {version.namespace: version for version, _ in found}
+        return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
+
+    async def _context(self, document: Mapping[str, Any], *, request: Asked) -> RequestContext | None:
+        """The incident that is named; one that the requester may not read is as unknown as one that is not there."""
+        remediation_id = request.spec.remediation_id
+        if not remediation_id:
+            return None
+        found = await self._contexts.find(remediation_ids=frozenset({remediation_id}), analysis="")
+        readable = [each for each in found if await self._may_read(request, namespace=each.namespace)]
+        if len(readable) < len(found):
+            found = []
+        if not found:
+            _require_old(document, missing=f"incident {remediation_id!r}")
+        if not found or not all(same_incident(found[0], other) for other in found[1:]):
+            problem = (
+                "is that of AIAnalysis objects that differ in target or constraints"
+                if found
+                else "is unknown, or its requester may not `get aianalyses` there"
+            )
+            raise InvalidInput(
+                f"spec.remediationId: {remediation_id!r} {problem}; give the spec.remediationId of one AIAnalysis",
+                field="spec.remediationId",
+            )
+        return found[0]
+
+    async def _may_read(self, request: Asked, *, namespace: str) -> bool:
+        """Whether the requester may use incidents of a namespace; of nobody known a person has to judge."""
+        user = Identity.of(await self._admissions.identity(request.uid))
+        if not user.user and not await self._admissions.username(request.uid):
+            return True  # nobody is known, so that the run waits for an approval whatever it names
+        return bool(user.user) and await self._authorizer.allows(user, USE_CONTEXTS, namespace=namespace)
+
+
+def age_seconds(document: Mapping[str, Any]) -> float:
+    """How long ago the object was created."""
+    created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
+    return (datetime.now(UTC) - created).total_seconds()
+
+
+def _too_late(document: Mapping[str, Any], *, timeout_seconds: float | None) -> Refusal | None:
+    """What waited longer for us than it was to take is not begun: the cause of it is past."""
+    if timeout_seconds is None or age_seconds(document) <= timeout_seconds + _WHOLE_SECONDS:
+        return None
+    return Refusal(
+        reason=Reason.DEADLINE_EXCEEDED,
+        message=f"it was not begun within its timeout of {timeout_seconds:g} s, nothing was run; create another object "
+        "if the run is still needed",
+    )
+
+
+def _require_old(document: Mapping[str, Any], *, missing: str) -> None:
+    if age_seconds(document) < PATIENCE_SECONDS:
+        raise NotYet(f"{missing} is not known yet; tried again for {PATIENCE_SECONDS:.0f} s")
+
+
+def _refusal(document: Mapping[str, Any]) -> Refusal | None:
+    """What may not become a run, whatever it asks for."""
+    if is_of_the_server(document):
+        return Refusal(
+            reason=Reason.INPUT_INVALID,
+            message="metadata.name: names of this form belong to runs that the server was asked for, and no such run "
+            "is recorded; delete the object, and create one of another name for a run",
+        )
+    if not is_unchanged(document):
+        return Refusal(
+            reason=Reason.INPUT_INVALID,
+            message="spec: was changed before it was recorded, so it is not certain whose request it is; delete the "
+            "object and create another",
+        )
+    if status_of(document).get("startedAt"):
+        return Refusal(
+            reason=Reason.START_FAILED,
+            message="the status says that the run was started, but its record is gone; it is not started again. Look "
+            "at what it did, then create another object if it has to be repeated",
+        )
+    return None

@@ -1,0 +1,187 @@
+"""Everything that runs workflows, put together: invocations, the rules for them and the approvals of them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+import structlog
+
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.fencing import Superseded
+from formulary_catalog.store.runs.approvals import ApprovalStore
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.halts import HaltReader
+from formulary_catalog.store.runs.input_keys import input_keys
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from formulary_operator.access.authorization import Authorizer
+from formulary_operator.access.reviews import Reviewer
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
+from formulary_operator.engines import ENGINES
+from formulary_operator.governance.reconciler import ContractReconciler
+from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.events import EventRecorder
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.reporting import Reporter
+from formulary_operator.runs.approval_status import is_answered
+from formulary_operator.runs.approvals import ApprovalReconciler
+from formulary_operator.runs.execution import Execution
+from formulary_operator.runs.permits import Permits
+from formulary_operator.runs.permitting import RunPolicy
+from formulary_operator.runs.poller import Following
+from formulary_operator.runs.reconciler import InvocationReconciler
+from formulary_operator.runs.status import is_settled
+from formulary_operator.runs.submission import Requests
+from formulary_operator.settings import OperatorSettings
+from formulary_operator.watch.queue import ObjectKey, WorkQueue
+
+_ANNOUNCE_SECONDS = 15.0
+_ALWAYS_THERE = "job"
+_log = structlog.get_logger(__name__)
+
+Key = tuple[str, str]
+Reconcile = Callable[..., Awaitable[str]]
+
+
+class Executor:
+    """Runs what is asked for, as far as the rules allow. `name` stands for all replicas of this operator."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        *,
+        name: str,
+        client: KubeClient,
+        database: Database,
+        events: EventRecorder,
+        metrics: OperatorMetrics,
+        queue: WorkQueue[ObjectKey],
+    ) -> None:
+        self._name = name
+        self._engines = settings.engines
+        self._client = client
+        self._runs = RunWriter(
+            database,
+            shared_namespace=settings.catalog_namespace,
+            keys=input_keys(settings),
+            strict_keys=settings.strict_custom_labels,
+            harmless=settings.harmless_environments,
+        )
+        self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
+        self._approvals = ApprovalStore(database)
+        self._following = Following(
+            runs=self._runs,
+            halts=HaltReader(database),
+            queue=queue,
+            metrics=metrics,
+            namespaces=settings.watch_namespaces,
+        )
+        authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
+        requests = Requests(
+            database,
+            runs=self._runs,
+            shared_namespace=settings.catalog_namespace,
+            authorizer=authorizer,
+            runs_namespace=settings.runs_namespace,
+            strict_keys=settings.strict_custom_labels,
+            tekton_bundles=settings.tekton_bundles,
+        )
+        permits = Permits(
+            client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer
+        )
+        execution = Execution(
+            client=client,
+            runs=self._runs,
+            permits=permits,
+            engines=settings.engines,
+            default_image=settings.default_image,
+            default_user=settings.run_as_user,
+            argo_strict=settings.argo_strict,
+        )
+
+        def reporter(resource: Resource) -> Reporter:
+            return Reporter(resource, client=client, events=events, metrics=metrics)
+
+        self.reconcilers: Mapping[str, Reconcile] = {
+            INVOCATIONS.plural: InvocationReconciler(
+                client=client,
+                runs=self._runs,
+                requests=requests,
+                execution=execution,
+                permits=permits,
+                reporter=reporter(INVOCATIONS),
+                metrics=metrics,
+            ).reconcile,
+            CONTRACTS.plural: ContractReconciler(
+                client=client,
+                contracts=self._contracts,
+                admissions=AdmissionRecords(database),
+                reporter=reporter(CONTRACTS),
+                changed=self._following.look_at_all,
+            ).reconcile,
+            APPROVALS.plural: ApprovalReconciler(
+                client=client,
+                approvals=self._approvals,
+                runs=self._runs,
+                admissions=AdmissionRecords(database),
+                reporter=reporter(APPROVALS),
+                changed=self._following.look_at,
+            ).reconcile,
+        }
+
+    async def keep_following(self) -> None:
+        """Look at the runs that are not over, again and again.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        await self._following.keep_looking()
+
+    async def keep_announcing(self) -> None:
+        """Say again and again that we are there, and with which engines.
+
+        Raises:
+            Superseded: another operator leads.
+        """
+        while True:
+            try:
+                await self._runs.announce(name=self._name, engines=await self._served_engines())
+            except Superseded:
+                raise
+            except FormularyError as error:
+                _log.warning("executor_not_announced", reason=str(error))
+            await asyncio.sleep(_ANNOUNCE_SECONDS)
+
+    async def stored(self, resource: Resource) -> Collection[Key]:
+        """What the database holds of objects of a kind that may be gone; runs are followed anyway."""
+        if resource is CONTRACTS:
+            return list(await self._contracts.stored())
+        return list(await self._approvals.of_objects()) if resource is APPROVALS else ()
+
+    @staticmethod
+    def is_settled(resource: Resource, document: Json) -> bool:
+        """Whether nothing is left to do about an object, as far as it tells."""
+        if resource is INVOCATIONS:
+            return is_settled(document)
+        return resource is APPROVALS and is_answered(document)
+
+    async def _served_engines(self) -> list[str]:
+        """The engines of the settings whose objects the cluster knows."""
+        return [
+            name for name in self._engines if name == _ALWAYS_THERE or await self._client.offers(ENGINES[name].resource)
+        ]
+
+
+def _policy(settings: OperatorSettings) -> RunPolicy:
+    return RunPolicy(
+        shared_namespace=settings.catalog_namespace,
+        own_namespace=settings.release_namespace or settings.lease_namespace,
+        images=settings.allowed_images,
+        digests=settings.require_digests,
+        proven_authors=settings.proven_authors,
+        trusted_authors=settings.trusted_authors,
+        # Without the webhook nobody is seen; then no author is known, and nothing follows from that.
+        unknown_approved=bool(settings.webhook_port) and not settings.proven_authors,
+        argo_approved=settings.argo_strict and not settings.argo_templates,
+    )

@@ -1,0 +1,182 @@
+"""kopf, which watches the API server and tells what changed. Nothing else here knows kopf.
+
+It runs in a thread with an event loop of its own: on its way out kopf cancels every task that is younger than itself,
+and it would take the signals of the process. Its handlers only pass on names; what they miss, a resync finds.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import kopf
+import structlog
+
+from formulary_operator.api.names import WORKFLOWS, Resource
+from formulary_operator.kube.client import PAGE_SIZE
+from formulary_operator.watch.queue import ObjectKey, Priority
+from formulary_operator.workflows.status import is_observed
+from formulary_operator.workflows.translate import is_suspended
+
+_LOOP_SECONDS = 5.0
+_STOP_SECONDS = 5.0
+_STACK_BYTES = 64 * 1024**2
+"""Objects may be nested as deep as the API server takes them, and kopf reads them recursively."""
+_BEGIN_SECONDS = 60.0
+_SUPERVISION_SECONDS = 1.0
+_STREAM = "watcher for "
+"""How kopf names the tasks of its streams."""
+_log = structlog.get_logger(__name__)
+
+
+class Watcher:
+    """Watches the objects of these kinds until it is stopped.
+
+    `changed` and `relisted` are called in the event loop that made the watcher: with each object that changed, and
+    after each listing of something, from which deletions are missing.
+    """
+
+    def __init__(
+        self,
+        *,
+        kinds: Sequence[Resource],
+        namespaces: Collection[str],
+        changed: Callable[[ObjectKey, Priority], None],
+        relisted: Callable[[], None],
+    ) -> None:
+        self._kinds = kinds
+        self._namespaces = tuple(namespaces)
+        self._changed = changed
+        self._relisted = relisted
+        self._home = asyncio.get_running_loop()
+        self._stop = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="kopf", daemon=True)
+        self._ended = asyncio.Event()
+
+    async def watch(self) -> None:
+        """Watch until cancelled; returns only if kopf ends by itself or has lost a stream, which are failures."""
+        self._start()
+        try:
+            await self._ended.wait()
+        finally:
+            self._stop.set()
+            await asyncio.to_thread(self._thread.join, _STOP_SECONDS)
+
+    async def is_alive(self) -> bool:
+        """Whether the watching loop still turns."""
+        if self._loop is None or not self._thread.is_alive():
+            return False
+        turned = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
+        try:
+            async with asyncio.timeout(_LOOP_SECONDS):
+                await asyncio.wrap_future(turned)
+        except TimeoutError:
+            return False
+        return True
+
+    def _start(self) -> None:
+        before = threading.stack_size(_STACK_BYTES)
+        try:
+            self._thread.start()
+        finally:
+            threading.stack_size(before)
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._operate())
+        except Exception:
+            _log.exception("watching_failed")
+        finally:
+            self._tell(self._ended.set)
+
+    async def _operate(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(_report)
+        supervising = asyncio.create_task(self._supervise())  # older than kopf, so that kopf leaves it alone
+        try:
+            await kopf.operator(
+                registry=self._registry(),
+                settings=_settings(),
+                standalone=True,
+                clusterwide=not self._namespaces,
+                namespaces=self._namespaces,
+                stop_flag=self._stop,
+            )
+        finally:
+            supervising.cancel()
+
+    async def _supervise(self) -> None:
+        """Stop when a stream has ended: kopf goes on without it, for example when its CRD was deleted and made anew."""
+        wanted, complete = len(self._kinds) * max(1, len(self._namespaces)), False
+        waited = 0.0
+        while complete or waited < _BEGIN_SECONDS:
+            await asyncio.sleep(_SUPERVISION_SECONDS)
+            if self._stop.is_set():
+                return  # streams end because they are told to
+            waited += _SUPERVISION_SECONDS
+            running = sum(task.get_name().startswith(_STREAM) for task in asyncio.all_tasks())
+            if complete and running < wanted:
+                break
+            complete = running >= wanted
+        _log.error("watch_lost", streams=running, wanted=wanted)
+        self._stop.set()
+        self._tell(self._ended.set)  # kopf, told to stop while its streams fail, may wait for ever
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+        kopf.on.login(registry=registry)(_login)
+        for resource in self._kinds:
+            kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(self._handler(resource))
+        return registry
+
+    def _handler(self, resource: Resource) -> Callable[..., Any]:
+        async def seen(*, type: str | None, body: kopf.Body, namespace: str, name: str, **_: Any) -> None:
+            if type is None:
+                self._tell(self._relisted)
+            elif type == "DELETED" or resource is not WORKFLOWS or not is_observed(body):
+                self._tell(self._changed, ObjectKey(resource.plural, namespace, name), _priority(type, resource, body))
+
+        return seen
+
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        if not self._home.is_closed():
+            self._home.call_soon_threadsafe(callback, *arguments)
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Tell of what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves."""
+    if "asyncgen" not in context:
+        loop.default_exception_handler(context)
+
+
+def _priority(type_: str, resource: Resource, body: kopf.Body) -> Priority:
+    """What must not wait behind a thousand new workflows: incidents, runs, and what is to be served no more."""
+    urgent = type_ == "DELETED" or resource is not WORKFLOWS or is_suspended(body)
+    return Priority.URGENT if urgent else Priority.CHANGED
+
+
+async def _login(**arguments: Any) -> kopf.ConnectionInfo | None:
+    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False  # our own Events, on transitions only
+    settings.scanning.disabled = True  # namespaces and CRDs need not be listed or watched for what we do
+    settings.watching.server_timeout = 300
+    settings.watching.chunk_size = PAGE_SIZE  # a list of 10,000 objects at once would be all of our memory
+    settings.queueing.idle_timeout = 0.5  # each object seen holds a task for so long
+    settings.watching.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = (1, 2, 5, 10, 20)
+    settings.networking.enforce_retry_after = True
+    settings.process.ultimate_exiting_timeout = None  # the process is ours to end
+    # kopf warns at each start that signals are not its own here, as intended.
+    logging.getLogger("kopf._core.reactor.running").addFilter(_is_no_signal_warning)
+    return settings
+
+
+def _is_no_signal_warning(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith("OS signals are ignored")

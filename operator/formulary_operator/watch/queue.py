@@ -1,0 +1,122 @@
+"""A queue of keys to reconcile: each key once, one worker at a time on a key, failures again after a growing pause."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from enum import IntEnum
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+
+_K = TypeVar("_K", bound=Hashable)
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+
+
+class Priority(IntEnum):
+    """Which keys go first; within a priority the one that came first."""
+
+    URGENT = 0
+    CHANGED = 1
+    COMPARED = 2
+
+
+def pause_after(failures: int, *, jitter: float) -> float:
+    """Seconds until the next try after so many failures in a row; `jitter` in 0..1 spreads the keys."""
+    longest: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(failures - 1, 16))
+    return longest * (0.5 + jitter / 2)
+
+
+class WorkQueue(Generic[_K]):
+    """Belongs to one event loop. A key that is added while it is worked on is worked on once more afterwards."""
+
+    def __init__(self) -> None:
+        # A key may stand in here twice, the second time with a higher priority; it is queued until the first is taken.
+        self._ready: asyncio.PriorityQueue[tuple[Priority, int, _K]] = asyncio.PriorityQueue()
+        self._arrivals = itertools.count()
+        self._queued: dict[_K, Priority] = {}
+        self._running: set[_K] = set()
+        self._again: dict[_K, Priority] = {}
+        self._pausing: dict[_K, asyncio.TimerHandle] = {}
+        self._failures: dict[_K, int] = {}
+
+    def __len__(self) -> int:
+        """How many keys wait to be worked on, those in a pause included."""
+        return len(self._queued) + len(self._pausing) + len(self._again)
+
+    def __contains__(self, key: _K) -> bool:
+        return key in self._queued or key in self._running or key in self._pausing
+
+    def add(self, key: _K, priority: Priority = Priority.CHANGED) -> None:
+        """Have a key worked on as soon as its priority allows, whatever pause it is in."""
+        self._end_pause(key)
+        if key in self._running:
+            self._again[key] = min(priority, self._again.get(key, priority))
+        elif priority < self._queued.get(key, Priority.COMPARED + 1):
+            self._queued[key] = priority
+            self._ready.put_nowait((priority, next(self._arrivals), key))
+
+    async def work(self, handle: Callable[[_K], Awaitable[None]], *, failed: Callable[[_K, Exception], None]) -> None:
+        """Be one worker, until cancelled. `failed` is told of each failure; the key is tried again."""
+        while True:
+            _, _, key = await self._ready.get()
+            try:
+                if self._queued.pop(key, None) is not None:
+                    await self._work_on(key, handle, failed=failed)
+            finally:
+                self._ready.task_done()
+
+    async def settled(self) -> None:
+        """Wait until every key has been tried; keys in a pause do not count."""
+        await self._ready.join()
+
+    def abandon_pauses(self) -> None:
+        """Forget the keys in a pause: the next start looks at everything anyway."""
+        for key in list(self._pausing):
+            self._end_pause(key)
+
+    async def _work_on(
+        self, key: _K, handle: Callable[[_K], Awaitable[None]], *, failed: Callable[[_K, Exception], None]
+    ) -> None:
+        self._running.add(key)
+        try:
+            await handle(key)
+            self._failures.pop(key, None)
+        except Exception as error:
+            failed(key, error)
+            self._pause(key)
+        finally:
+            self._running.discard(key)
+            if (priority := self._again.pop(key, None)) is not None:
+                self.add(key, priority)
+
+    def _pause(self, key: _K) -> None:
+        self._failures[key] = failures = self._failures.get(key, 0) + 1
+        pause = pause_after(failures, jitter=random.random())
+        self._pausing[key] = asyncio.get_running_loop().call_later(pause, self.add, key)
+
+    def _end_pause(self, key: _K) -> None:
+        if (timer := self._pausing.pop(key, None)) is not None:
+            timer.cancel()
+
+
+CATALOG_KINDS = (WORKFLOWS, ANALYSES)
+"""What the catalog is made from; without them there is nothing to do."""
+RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
+"""What runs are asked for, governed and approved with."""
+
+
+class ObjectKey(NamedTuple):
+    """One object; `kind` is the plural of its resource."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+def key_of(resource: Resource, document: Mapping[str, Any]) -> ObjectKey:
+    """The key of an object as the API server gave it."""
+    metadata = document["metadata"]
+    return ObjectKey(resource.plural, metadata["namespace"], metadata["name"])

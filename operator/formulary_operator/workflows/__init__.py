@@ -1,0 +1,1 @@
+"""RemediationWorkflow objects: reconciled into the catalog."""

@@ -1,0 +1,222 @@
+"""The embedder of the operator: loaded when there is a text to embed, given back when there has been none for a while.
+
+It is half of the operator's memory, and idle nearly all of the time. Loading it again takes about half a second.
+"""
+
+import asyncio
+import ctypes
+import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.embedding.endpoint import is_remote
+from formulary_catalog.embedding.finding import find_embedder, source_to_keep
+from formulary_catalog.embedding.model import locate
+from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
+from formulary_catalog.store.workflows.models import Model, ModelStore
+from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.settings import OperatorSettings
+
+IDLE_SECONDS = 600.0
+
+_RETRY_SECONDS = 60.0
+# How long a model that has failed is left alone: each attempt may take seconds, and there may be thousands of texts.
+_LEFT_ALONE_SECONDS = 5.0
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+class Embedding:
+    """Gives vectors, or says why there are none; a failure is never a reason not to serve a workflow."""
+
+    def __init__(
+        self,
+        settings: OperatorSettings,
+        *,
+        models: ModelStore,
+        metrics: OperatorMetrics,
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        self._settings = settings
+        self._models = models
+        self._metrics = metrics
+        self._idle_seconds = idle_seconds
+        self._serving: Model | None = None
+        self._model_id = ""
+        self._embedder: Embedder | None = None
+        self._problem: EmbedderUnavailable | None = None
+        self._failed_at = float("-inf")
+        self._left_alone_until = 0.0
+        self._loading = asyncio.Lock()
+        self._running = asyncio.Lock()
+        self._giving_back: asyncio.TimerHandle | None = None
+
+    async def model_id(self) -> str:
+        """The model that vectors are to be of; empty while there can be none, which is tried again every minute.
+
+        It is the one that the catalog is served with, at first that of the settings.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        if not self._model_id and self._is_tried():
+            return ""
+        async with self._loading:
+            await self._follow()
+            if self._model_id or not self._may_try():
+                return self._model_id
+            if self._problem is not None:
+                await self._load()  # that the model can be named is not enough after it could not be loaded
+            elif self._serving is not None:
+                self._model_id = self._serving.model_id
+            else:
+                await self._adopt_own()
+            return self._model_id
+
+    @property
+    def problem(self) -> EmbedderUnavailable | None:
+        """Why the last attempt to load or to embed failed; None after a success."""
+        return self._problem
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the embedder is in memory now."""
+        return self._embedder is not None
+
+    async def vector(self, text: str, *, model_id: str) -> npt.NDArray[np.float32] | None:
+        """The vector of a text, float32 of shape (384,); None while there is no embedder of this model or it fails.
+
+        A model that fails holds up one caller at a time, and none for some seconds after it.
+        """
+        embedder = await self._loaded()
+        if embedder is None or embedder.model_id != model_id:
+            return None
+        if self._left_alone_until and self._running.locked():  # somebody finds out just now if it works again
+            return None
+        async with self._running:  # each run of the model beside another takes memory that is never given back
+            if time.monotonic() < self._left_alone_until:
+                return None
+            return await self._embedded(text, embedder=embedder)
+
+    async def _embedded(self, text: str, *, embedder: Embedder) -> npt.NDArray[np.float32] | None:
+        try:
+            vectors = await asyncio.to_thread(embedder.embed_documents, [text])
+        except EmbedderUnavailable as error:
+            if not isinstance(error, TextsRefused):  # that is about this text alone
+                self._left_alone_until = time.monotonic() + _LEFT_ALONE_SECONDS
+            self._failed(error)
+            return None
+        finally:
+            self._give_back_later()
+        self._problem, self._left_alone_until = None, 0.0
+        self._metrics.count_embedding("ok")
+        vector: npt.NDArray[np.float32] = vectors[0]
+        return vector
+
+    async def _follow(self) -> None:
+        """Go over to another model if the catalog has."""
+        serving = (await self._models.models()).serving
+        if serving is None or (self._serving is not None and self._serving.model_id == serving.model_id):
+            return
+        if self._serving is not None:
+            _log.info("model_changed", model=serving.model_id, before=self._serving.model_id)
+        self._serving = serving
+        if self._embedder is not None and self._embedder.model_id != serving.model_id:
+            self._give_back()
+        self._model_id, self._problem, self._failed_at = "", None, float("-inf")
+        self._left_alone_until = 0.0
+
+    async def _adopt_own(self) -> None:
+        """Have the catalog served with the model of the settings, as it has none yet."""
+        source = self._settings.embedding_model
+        if is_remote(source):
+            await self._load()
+        else:
+            self._model_id = await self._try(lambda: locate(source).id) or ""
+        if self._model_id:
+            await self._models.adopt(self._model_id, source=source_to_keep(source))
+
+    def _is_tried(self) -> bool:
+        """Whether somebody finds out just now if a model that did not load does; nobody else has to wait for that."""
+        return self._problem is not None and self._embedder is None and self._loading.locked()
+
+    async def _loaded(self) -> Embedder | None:
+        if self._is_tried():
+            return None
+        async with self._loading:
+            if self._embedder is None and self._may_try():
+                await self._load()
+            return self._embedder
+
+    def _may_try(self) -> bool:
+        return time.monotonic() - self._failed_at >= _RETRY_SECONDS
+
+    async def _load(self) -> None:
+        self._embedder = await self._try(self._new_embedder)
+        if self._embedder is not None:
+            self._model_id = self._embedder.model_id
+            self._problem = None
+            self._give_back_later()
+
+    def _new_embedder(self) -> Embedder:
+        source, serving = self._settings.embedding_model, self._serving
+        embedder = (
+            self._load_from(source)
+            if serving is None
+            else find_embedder(serving.model_id, sources=(source, serving.source), load=self._load_from)
+        )
+        _return_freed_memory()
+        return embedder
+
+    def _load_from(self, source: str) -> Embedder:
+        # An endpoint that is named elsewhere, by the catalog, is none that the key was given for.
+        api_key = self._settings.embedding_api_key if source == self._settings.embedding_model else ""
+        return load_embedder(
+            source,
+            backend=self._settings.embedding_backend,
+            runs=1,  # objects are embedded one after another
+            cache_dir=self._settings.model_cache_dir,
+            api_key=api_key,
+            patience_seconds=0,
+        )
+
+    async def _try(self, work: Callable[[], _T]) -> _T | None:
+        try:
+            return await asyncio.to_thread(work)
+        except EmbedderUnavailable as error:
+            problem = error
+        except Exception as error:  # a model is never a reason not to serve a workflow
+            _log.error("model_load_crashed", exc_info=error)
+            problem = EmbedderUnavailable(f"The embedding model could not be loaded ({type(error).__name__}).")
+        self._model_id = ""
+        self._failed_at = time.monotonic()
+        self._failed(problem)
+        return None
+
+    def _failed(self, error: EmbedderUnavailable) -> None:
+        self._problem = error
+        self._metrics.count_embedding("failed")
+        _log.warning("embedder_unavailable", reason=str(error))
+
+    def _give_back_later(self) -> None:
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+        self._giving_back = asyncio.get_running_loop().call_later(self._idle_seconds, self._give_back)
+
+    def _give_back(self) -> None:
+        self._embedder = None
+        gc.collect()  # it refers to itself, and would stay until the next full collection
+        _return_freed_memory()
+
+
+def _return_freed_memory() -> None:
+    """Give the system back what was freed: glibc keeps it, tens of megabytes after a load. Other C libraries do not."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

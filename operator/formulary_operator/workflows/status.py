@@ -1,0 +1,117 @@
+"""From a finding to the status of the object, and what of it is worth a write or an Event."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from formulary_catalog.domain.workflows.annotated import annotation_of
+from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
+from formulary_operator.workflows.validation_result import Finding, Reason
+
+Json = dict[str, Any]
+
+_UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
+_CONDITIONS = ("Ready", "Indexed", "Invocable")
+_OURS = ("versionId", "embeddingModel", "observedGeneration")
+_IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
+_SETTLED = frozenset(Reason) - {Reason.CATALOG_UNAVAILABLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """A change that people should see as an Event."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+
+
+def wanted_status(document: Mapping[str, Any], finding: Finding, *, now: str) -> Json:
+    """The whole status that the object should have, conditions of others included. `now` is an RFC 3339 time.
+
+    The ids name what the catalog holds for the object, also while its newest content is refused.
+    """
+    metadata, current = document["metadata"], status_of(document)
+    generation = metadata.get("generation", 0)
+    status: Json = {
+        "workflowId": metadata["name"],
+        "catalogStatus": finding.reason.catalog_status,
+        "observedGeneration": generation,
+        "conditions": conditions([_ready(finding), _indexed(finding), _invocable(finding)], document=document, now=now),
+    }
+    if not finding.version_id:
+        # In a merge patch null removes a field.
+        return status | {key: current.get(key) if finding.ids_unknown else None for key in _IDS}
+    status |= {
+        "versionId": finding.version_id,
+        "contentHash": finding.content_hash,
+        "embeddingModel": finding.model_id or None,
+    }
+    unchanged = all(current.get(key) == status[key] for key in ("versionId", "embeddingModel"))
+    status["indexedAt"] = current["indexedAt"] if unchanged and current.get("indexedAt") else now
+    return status
+
+
+def differs(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether the status has to be written. Upstream's CRD drops our own fields, which is no difference."""
+    current = status_of(document)
+    return (
+        any(current.get(key) != wanted.get(key) for key in _UPSTREAMS)
+        or any(find(conditions_of(document), type_) != find(wanted["conditions"], type_) for type_ in _CONDITIONS)
+        or any(key in current and current[key] != wanted.get(key) for key in _OURS)
+    )
+
+
+def transition(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transition | None:
+    """The Event that this change deserves: another standing, or another version served."""
+    before, after = find(conditions_of(document), "Ready"), find(wanted["conditions"], "Ready")
+    same_standing = (before.get("status"), before.get("reason")) == (after["status"], after["reason"])
+    if same_standing and status_of(document).get("contentHash") == wanted.get("contentHash"):
+        return None
+    return Transition(
+        type="Warning" if Reason(after["reason"]).is_problem else "Normal",
+        reason=after["reason"],
+        message=after["message"],
+    )
+
+
+def standing(document: Mapping[str, Any]) -> str:
+    """The reason of the condition Ready, if it speaks of this generation; else empty."""
+    ready = find(conditions_of(document), "Ready")
+    current = ready.get("observedGeneration") == document["metadata"].get("generation")
+    return str(ready.get("reason", "")) if current else ""
+
+
+def is_observed(document: Mapping[str, Any]) -> bool:
+    """Whether we have already said how this generation stands, so that an event about the object is our own echo.
+
+    An annotation may hold part of the content, and is of no generation.
+    """
+    spoken_of = "deletionTimestamp" not in document["metadata"] and annotation_of(document) is None
+    return spoken_of and standing(document) in _SETTLED
+
+
+def _ready(finding: Finding) -> Said:
+    return Said(type="Ready", met=finding.reason is Reason.SERVED, reason=finding.reason, message=finding.message)
+
+
+def _indexed(finding: Finding) -> Said:
+    embedded = finding.reason is Reason.SERVED and bool(finding.model_id)
+    if embedded:
+        reason, message = "Embedded", f"found by meaning and by words; vectors of {finding.model_id}"
+    elif finding.reason is Reason.SERVED:
+        reason = "EmbedderUnavailable"
+        message = f"found by words alone: {finding.not_embedded} This is retried automatically."
+    else:
+        reason, message = "NotServed", "this content is not served, so it is not indexed"
+    return Said(type="Indexed", met=embedded, reason=reason, message=message)
+
+
+def _invocable(finding: Finding) -> Said:
+    if finding.reason is not Reason.SERVED:
+        reason, message = "NotServed", "this content is not served, so it is not run"
+    elif finding.not_invocable:
+        reason, message = "NotInvocable", f"agents can read it and not run it: {finding.not_invocable}"
+    else:
+        reason, message = "Invocable", "agents can have it run, as far as the rules allow"
+    return Said(type="Invocable", met=reason == "Invocable", reason=reason, message=message)

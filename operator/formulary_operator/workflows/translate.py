@@ -1,0 +1,50 @@
+"""From objects of the cluster to what the catalog stores."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from formulary_catalog.domain.entry import CatalogEntry, catalog_entry, incident_context, require_visible
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.workflows.annotated import SPEC_ANNOTATION, annotation_of
+
+SOURCE = "cluster"
+"""The stored source of what came from Kubernetes objects."""
+
+
+def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
+    """The entry that a RemediationWorkflow stands for.
+
+    What a suspended one hides is no reason to refuse it: nobody is served it, and suspending must not fail.
+
+    Raises:
+        InvalidManifest: a field breaks a rule.
+    """
+    # Only what identifies the content is kept: managed fields and statuses of clusters are nobody's to read.
+    metadata = document["metadata"]
+    manifest = {
+        "apiVersion": document["apiVersion"],
+        "kind": document["kind"],
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "spec": document.get("spec"),
+    }
+    if (annotation := annotation_of(document)) is not None:
+        manifest["metadata"]["annotations"] = {SPEC_ANNOTATION: annotation}
+    entry = catalog_entry(manifest, source=SOURCE, default_namespace=metadata["namespace"])
+    if not entry.workflow.spec.suspend:
+        require_visible(entry)
+    return entry
+
+
+def is_suspended(document: Mapping[str, Any]) -> bool:
+    """Whether a RemediationWorkflow asks not to be served, even if nothing else in it is right."""
+    spec = document.get("spec")
+    return isinstance(spec, Mapping) and spec.get("suspend") is True
+
+
+def context_of(document: Mapping[str, Any]) -> RequestContext:
+    """The context that an AIAnalysis stands for.
+
+    Raises:
+        InvalidManifest: a field breaks a rule; values of custom labels are never shown.
+    """
+    return incident_context(document, source=SOURCE, default_namespace=document["metadata"]["namespace"])
