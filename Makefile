@@ -46,38 +46,38 @@ mutants: setup ## Change the rules of matching and ranking one by one, and see t
 	@bash scripts/mutants.sh
 
 bench: setup ## Measure, and print ratios within one run
-	@bash scripts/measure.sh phases tests/bench/bench.py
-	@bash scripts/measure.sh embedding tests/bench/bench_embedding.py
-	@bash scripts/measure.sh mcp tests/bench/bench_mcp.py
-	@bash scripts/measure.sh startup tests/bench/bench_startup.py
-	@bash scripts/measure.sh scale tests/bench/bench_scale.py $(if $(SIZES),--sizes $(SIZES))
+	@bash scripts/measure.sh phases benchmarks/bench.py
+	@bash scripts/measure.sh embedding benchmarks/bench_embedding.py
+	@bash scripts/measure.sh mcp benchmarks/bench_mcp.py
+	@bash scripts/measure.sh startup benchmarks/bench_startup.py
+	@bash scripts/measure.sh scale benchmarks/bench_scale.py $(if $(SIZES),--sizes $(SIZES))
 
 bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=10000,100000
-	@bash scripts/measure.sh peers tests/bench/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
-	@bash scripts/measure.sh mcp_peers tests/bench/bench_mcp_peers.py
+	@bash scripts/measure.sh peers benchmarks/bench_peers.py $(if $(SIZES),--sizes $(SIZES))
+	@bash scripts/measure.sh mcp_peers benchmarks/bench_mcp_peers.py
 
 bench-install: setup ## Measure the way from nothing to the first answer, with all its downloads
-	@bash scripts/measure.sh install tests/bench/bench_install.py
+	@bash scripts/measure.sh install benchmarks/bench_install.py
 
 bench-quality: setup ## Measure what searches find of the judged queries; PART=held, tune or all
-	@bash scripts/measure.sh quality tests/bench/bench_quality.py $(if $(PART),--part $(PART))
+	@bash scripts/measure.sh quality benchmarks/bench_quality.py $(if $(PART),--part $(PART))
 
 benchmarks: bench bench-install bench-peers bench-quality soak ## Measure everything, for hours, and write docs/benchmarks.md
 	$(BIN)/python scripts/benchmarks.py
 
 known-problems: setup ## Embed what the adapter was trained on, which the confidence of searches counts
-	PYTHONPATH=tests:tests/bench:training $(BIN)/python training/known_problems.py
+	PYTHONPATH=tests:benchmarks:training $(BIN)/python training/known_problems.py
 
 calibrate: setup ## Fit the weights and the confidence of searches to the judged queries and write them into the code
-	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/word_frequencies.py
-	PYTHONPATH=tests:tests/bench $(BIN)/python scripts/calibrate.py
+	PYTHONPATH=tests:benchmarks $(BIN)/python scripts/word_frequencies.py
+	PYTHONPATH=tests:benchmarks $(BIN)/python scripts/calibrate.py
 
 adapter: setup ## Train the adapter of the bundled embedding model and write it into the package: 5 minutes
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r requirements/training.txt
 	$(BIN)/python training/adapter.py
 
 bench-operator: setup control-plane ## Measure the operator with 1,000 workflows, or OBJECTS=10000
-	PYTHONPATH=tests $(BIN)/python tests/bench/bench_operator.py $(if $(OBJECTS),--objects $(OBJECTS))
+	PYTHONPATH=tests $(BIN)/python benchmarks/bench_operator.py $(if $(OBJECTS),--objects $(OBJECTS))
 
 soak: setup ## Serve mixed traffic while one thing after another fails, for 30 minutes, or MINUTES=2
 	@bash scripts/measure.sh soak -m soak.soak --minutes $(or $(MINUTES),30)

@@ -101,7 +101,7 @@ SECTIONS = (
         name="quality",
         title="What searches find",
         words="Judged queries on the starter catalog, the part that nothing was tuned on "
-        "(`tests/bench/judgements/README.md`), asked without constraints, filtered by their labels, under an incident, "
+        "(`benchmarks/judgements/README.md`), asked without constraints, filtered by their labels, under an incident, "
         "and with every right answer excluded. The last table has incidents with 0 to 4 custom labels, of teams that "
         "own 0 to 200 workflows that have nothing to do with the queries. In brackets, 95 % bootstrap intervals.",
         pictures={"rankings": rankings, "reliability": reliability},

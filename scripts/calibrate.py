@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_entries, read_judgements
-from quality_variants import Variant, asks
 from scipy.optimize import minimize  # type: ignore[import-untyped]  # it ships no types
 
 from formulary_catalog.domain.search import confidence, label_weights
@@ -31,6 +29,8 @@ from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.statement import CandidateReader, Question
+from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_entries, read_judgements
+from quality_variants import Variant, asks
 from support.databases import migrated_database
 from support.serving import load
 

@@ -11,8 +11,8 @@
 set -euo pipefail
 
 pytest=(.venv/bin/pytest --maxfail=10 --durations=15 --reruns=1 --reruns-delay=5 --max-suite-reruns=10
-    --rerun-show-tracebacks --rerun-exclude-path=tests/property --rerun-exclude-path=tests/integration/test_adversarial.py
-    --rerun-exclude-path=tests/integration/test_tenancy.py --rerun-exclude-path=tests/integration/test_same_answers.py)
+    --rerun-show-tracebacks --rerun-exclude-path=tests/property --rerun-exclude-path=tests/integration/search/test_adversarial.py
+    --rerun-exclude-path=tests/integration/search/test_tenancy.py --rerun-exclude-path=tests/integration/search/test_same_answers.py)
 printed=$(mktemp)
 FAULTS_FILE=$(mktemp)
 chmod 666 "$FAULTS_FILE" # root's tests start programs under other accounts, too
@@ -23,6 +23,6 @@ cluster=$!
 trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed" "$FAULTS_FILE"; rm -f "$printed" "$FAULTS_FILE"' EXIT
 
 outcome=0
-"${pytest[@]}" tests/integration tests/property tests/soak tests/unit || outcome=$?
+"${pytest[@]}" tests/integration tests/property tests/unit || outcome=$?
 wait $cluster || outcome=$?
 exit $outcome

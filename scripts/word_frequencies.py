@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from quality_judgements import CATALOGS, read_entries, read_judgements
-
 from formulary_catalog.domain.search.synonyms import folded
 from formulary_catalog.domain.text import split_camel_case, words
+from quality_judgements import CATALOGS, read_entries, read_judgements
 
 TARGET = Path(__file__).parents[1] / "catalog" / "formulary_catalog" / "domain" / "search" / "word_frequencies.yaml"
 _WIDTH = 116

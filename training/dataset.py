@@ -20,7 +20,7 @@ from formulary_catalog.domain.workflows.manifest import Description, Remediation
 
 ROOT = Path(__file__).parents[1]
 PROBLEMS = Path(__file__).parent / "problems"
-JUDGEMENTS = ROOT / "tests" / "bench" / "judgements"
+JUDGEMENTS = ROOT / "benchmarks" / "judgements"
 WORKFLOWS = ROOT / "catalog" / "workflows"
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]

@@ -21,7 +21,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry
 
-DIRECTORY = Path(__file__).parents[1] / "integration" / "adversarial"
+DIRECTORY = Path(__file__).parents[1] / "integration" / "search" / "adversarial"
 PINNABLE = ("superseded",)
 """Withdrawn in ways that keep the version readable for whoever names exactly that version (DESIGN section 3)."""
 _ANYWHERE = dict.fromkeys(("signalType", "severity", "environment", "component", "priority", "cluster"), "*")

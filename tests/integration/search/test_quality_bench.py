@@ -1,0 +1,138 @@
+"""`make bench-quality` measures the product as it is: all systems rank the candidates that the incident allows."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bench_quality import as_json, measure
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from quality_baselines import DENSE, HYBRID, LEXICAL, RRF
+from quality_judgements import STARTER, Judgement, read_entries, read_judgements
+from quality_report import report, report_misses
+from quality_summary import OURS, Answered, summarise
+from quality_variants import Variant
+
+CALIBRATION_GOAL = 0.08
+
+
+@pytest.fixture(scope="module")
+async def answers(postgres: EmbeddedPostgres, embedder: Embedder) -> Sequence[Answered]:
+    """What all systems answer to the part that is only reported, under all constraints."""
+    held = [judgement for judgement in read_judgements(STARTER.judgements) if judgement.part == "held"]
+    return await measure(held, manifests=STARTER.workflows, embedder=embedder, postgres=postgres)
+
+
+def test_every_system_ranks_the_same_candidates(answers: Sequence[Answered]) -> None:
+    for each in answers:
+        for system in (DENSE, LEXICAL, RRF, HYBRID):
+            assert len(set(each.rankings[system])) == each.allowed
+        assert set(each.rankings[OURS]) <= set(each.rankings[DENSE])
+        assert len(each.confidences) == len(each.rankings[OURS]) == min(each.allowed, 10)
+
+
+def test_every_query_is_asked_under_all_constraints_and_with_every_right_answer_excluded(
+    answers: Sequence[Answered],
+) -> None:
+    by_variant = {variant: [each.judgement.id for each in answers if each.variant is variant] for variant in Variant}
+    assert by_variant[Variant.PLAIN] == by_variant[Variant.FILTERED] == by_variant[Variant.INCIDENT]
+    with_answer = {each.judgement.id for each in answers if each.judgement.has_answer}
+    assert set(by_variant[Variant.EXCLUDED]) == with_answer
+    assert not any(each.judgement.has_answer for each in answers if each.variant is Variant.EXCLUDED)
+
+
+def test_ours_finds_more_than_the_best_simple_hybrid(answers: Sequence[Answered]) -> None:
+    summary = summarise(answers)
+
+    assert summary.rival in (RRF, HYBRID)
+    assert summary.lead["MRR@10"]["overall"].mean > 0
+
+
+def test_of_first_answers_with_a_confidence_about_that_share_is_right(answers: Sequence[Answered]) -> None:
+    assert summarise(answers).calibration["first answers"].error_by_width <= CALIBRATION_GOAL
+
+
+def test_most_queries_that_nothing_fits_get_a_first_answer_of_low_confidence_and_a_note(
+    answers: Sequence[Answered],
+) -> None:
+    nothing = [each for each in answers if not each.judgement.has_answer and each.variant is Variant.FILTERED]
+    warned = [
+        each
+        for each in nothing
+        if each.confidences and each.confidences[0] < 0.5 and any("weak match" in note for note in each.notes)
+    ]
+
+    assert 2 * len(warned) > len(nothing)
+
+
+def test_the_report_shows_every_system_and_what_was_missed(
+    answers: Sequence[Answered], capsys: pytest.CaptureFixture[str]
+) -> None:
+    report(summarise(answers), title="held")
+    report_misses(answers)
+
+    printed = capsys.readouterr().out
+    assert all(system in printed for system in (OURS, DENSE, LEXICAL, RRF, HYBRID, "wanted"))
+
+
+def test_the_numbers_can_be_read_by_scripts(answers: Sequence[Answered]) -> None:
+    written = json.loads(json.dumps({**summarise(answers).as_json(), "queries": [as_json(each) for each in answers]}))
+
+    first = written["queries"][0]
+    assert set(written["ranking"]["MRR@10"]["overall"]) == set(first["rankings"])
+    assert {"confidence", "right"} == set(first["confidences"][0])
+
+
+async def test_another_set_is_measured_in_the_same_way(
+    tmp_path: Path, postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    name = "oom-scale-out"
+    (tmp_path / "one.yaml").write_text(
+        (STARTER.workflows / f"{name}.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
+    query = Judgement(
+        id="x-1", kind="pager", part="held", query="oom at the peak", best=(name,), acceptable=(), labels={}
+    )
+    scaled_by_itself = query.model_copy(update={"id": "x-2", "detected": {"hpaEnabled": True}})
+
+    answers = await measure([query, scaled_by_itself], manifests=tmp_path, embedder=embedder, postgres=postgres)
+
+    assert {(each.variant, each.judgement.id): (each.rankings[OURS], each.allowed) for each in answers} == {
+        (Variant.PLAIN, "x-1"): ([name], 1),
+        (Variant.PLAIN, "x-2"): ([name], 1),
+        (Variant.FILTERED, "x-1"): ([name], 1),
+        (Variant.FILTERED, "x-2"): ([], 0),
+        (Variant.INCIDENT, "x-1"): ([name], 1),
+        (Variant.INCIDENT, "x-2"): ([], 0),
+        (Variant.EXCLUDED, "x-1"): ([], 0),
+        (Variant.EXCLUDED, "x-2"): ([], 0),
+    }
+
+
+async def test_the_name_of_a_signal_in_another_case_finds_the_workflows_for_it(
+    postgres: EmbeddedPostgres, embedder: Embedder
+) -> None:
+    workflows = [entry.workflow for entry in read_entries(STARTER.workflows)]
+    signals = sorted({signal for workflow in workflows for signal in workflow.spec.labels.signal_type})
+    asked = [
+        Judgement(
+            id=query,
+            kind="pager",
+            part="held",
+            query=query,
+            best=tuple(each.metadata.name for each in workflows if signal in each.spec.labels.signal_type),
+            acceptable=(),
+            labels={},
+        )
+        for signal in signals
+        for query in (f"{signal.lower()} critical", f"{signal.upper()} in namespace shop")
+    ]
+
+    answers = await measure(asked, manifests=STARTER.workflows, embedder=embedder, postgres=postgres)
+
+    plain = [each for each in answers if each.variant is Variant.PLAIN]
+    assert len(plain) > 100
+    right = sum(each.grades(OURS)[0] > 0 for each in plain)
+    assert right >= 0.9 * len(plain)

@@ -1,0 +1,403 @@
+"""Under an incident, constraints narrow what is allowed and never bury what fits (DESIGN sections 4 and 5)."""
+
+import copy
+import math
+import re
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from quality_judgements import read_judgements
+from support import manifest
+from support.access import Rights
+from support.agent import agent, answer_of
+from support.filling import starter_documents
+from support.serving import catalog, serving
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+JUDGEMENTS = Path(__file__).parents[3] / "benchmarks" / "judgements"
+CALLER = Caller(name="test", access=EVERYTHING)
+DNS = "DNS lookups fail, SERVFAIL from CoreDNS"
+BREAD = "how do I bake bread"
+PAYMENTS, NOBODY = "rr-payments", "rr-nobody"
+"""The incidents: of the payments team, and one about which nothing is known."""
+KEY, VALUE = "k3y-team", "v4lue-payments"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A catalog that is served, and how to ask it."""
+
+    service: CatalogService
+    url: str
+
+    async def ask(self, query: str, *, incident: str = "", **asked: Any) -> SearchAnswer:
+        """What the service answers."""
+        request = search_request(query=query, context=ContextReference(remediation_id=incident), **asked)
+        return await self.service.search(request, caller=CALLER)
+
+    async def tool(self, query: str, *, incident: str = "", **arguments: Any) -> dict[str, Any]:
+        """What an agent of this incident gets from the tool."""
+        headers = {"X-Remediation-Id": incident} if incident else {}
+        async with agent(self.url, headers=headers) as client:
+            return answer_of(await client.call_tool("search_workflow_catalog", {"query": query, **arguments}))
+
+
+def written(documents: Iterable[dict[str, Any]], *, into: Path) -> Path:
+    (into / "more.yaml").write_text(manifest.text(*documents), encoding="utf-8")
+    return into
+
+
+def incident_of(name: str, *, labels: dict[str, list[str]]) -> dict[str, Any]:
+    """An AIAnalysis that says nothing but its custom labels."""
+    return manifest.analysis(name, remediation_id=f"rr-{name}", labels=labels, environment="")
+
+
+def twin(document: dict[str, Any], *, namespace: str, **spec: Any) -> dict[str, Any]:
+    """The same workflow in another namespace."""
+    other = copy.deepcopy(document)
+    other["metadata"]["namespace"] = namespace
+    other["spec"] |= spec
+    return other
+
+
+@pytest.fixture(scope="module")
+async def served(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """The starter catalog with the example of an incident, and incidents that know less."""
+    incidents = written(
+        [incident_of("payments", labels={"team": ["payments"]}), incident_of("nobody", labels={})],
+        into=tmp_path_factory.mktemp("incidents"),
+    )
+    async with catalog([starter_catalog, EXAMPLES, incidents], postgres=postgres, embedder=embedder) as service:
+        async with serving(service) as url:
+            yield Served(service=service, url=url)
+
+
+def names(answer: SearchAnswer) -> list[str]:
+    return [hit.workflow_id for hit in answer.workflows]
+
+
+def noted(notes: Iterable[str], words: str) -> list[str]:
+    return [note for note in notes if words in note]
+
+
+# Order and confidence (point 1)
+
+
+async def test_a_label_of_the_team_does_not_put_its_workflow_above_one_that_clearly_fits(served: Served) -> None:
+    alone = await served.tool(DNS)
+    of_the_team = await served.tool(DNS, incident=PAYMENTS)
+    for answer in (alone, of_the_team):
+        assert answer["workflows"][0]["workflow_id"] == "dns-coredns-restart-scale"
+        assert not noted(answer["notes"], "perhaps nothing here fits")
+    assert of_the_team["total_results"] == alone["total_results"]
+
+
+async def test_the_right_workflow_of_nobody_is_as_sure_under_the_incident_of_a_team_as_without(served: Served) -> None:
+    alone = await served.ask(DNS)
+    of_the_team = await served.ask(DNS, incident=PAYMENTS)
+    assert of_the_team.workflows[0].confidence == alone.workflows[0].confidence
+    assert of_the_team.workflows[0].confidence >= 0.9
+
+
+async def test_a_least_confidence_keeps_the_right_workflow_under_the_incident_of_a_team(served: Served) -> None:
+    answer = await served.tool(DNS, incident=PAYMENTS, min_confidence=0.3)
+    assert answer["workflows"][0]["workflow_id"] == "dns-coredns-restart-scale"
+
+
+async def test_under_the_whole_example_what_is_returned_is_in_the_order_in_which_it_fits(served: Served) -> None:
+    """Its strict key leaves the workflow of the team alone, which does not fit and says so."""
+    answer = await served.ask(DNS, incident="rr-checkout-oom", top_k=10)
+    assert names(answer) == ["checkout-oom-shed-carts"]
+    assert answer.workflows[0].confidence < 0.1
+    assert noted(answer.notes, "perhaps nothing here fits")
+    fits = await served.ask(
+        "checkout pods OOMKilled while the cart cache grew during a sale", incident="rr-checkout-oom"
+    )
+    assert names(fits) == ["checkout-oom-shed-carts"]
+    assert not noted(fits.notes, "perhaps nothing here fits")
+
+
+@pytest.fixture(scope="module")
+async def twins(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """One workflow three times, of nobody, of the team, of every team; and one of the team that does not fit."""
+    own = next(
+        document
+        for document in starter_documents(starter_catalog)
+        if document["metadata"]["name"] == "oom-raise-memory-limit"
+    )
+    documents = [
+        twin(own, namespace="x-of-nobody"),
+        twin(own, namespace="z-of-the-team", customLabels={KEY: [VALUE]}),
+        twin(own, namespace="y-of-every-team", customLabels={KEY: "*"}),
+        manifest.workflow(
+            "a-menu", what="Prints the menu of the canteen.", customLabels={KEY: [VALUE]}, actionType="PrintMenu"
+        ),
+        incident_of("payments", labels={KEY: [VALUE]}),
+    ]
+    directory = written(documents, into=tmp_path_factory.mktemp("twins"))
+    async with catalog([directory], postgres=postgres, embedder=embedder) as service:
+        async with serving(service) as url:
+            yield Served(service=service, url=url)
+
+
+async def test_a_workflow_of_the_team_ranks_above_its_equals_and_what_does_not_fit_stays_last(twins: Served) -> None:
+    query = "container OOMKilled with exit code 137, memory limit too low"
+    answer = await twins.ask(query, incident=PAYMENTS, top_k=10)
+    assert [hit.namespace for hit in answer.workflows] == [
+        "z-of-the-team",
+        "y-of-every-team",
+        "x-of-nobody",
+        "formulary",
+    ]
+    alone = await twins.ask(query, top_k=10)
+    assert [hit.namespace for hit in alone.workflows] == [
+        "x-of-nobody",
+        "y-of-every-team",
+        "z-of-the-team",
+        "formulary",
+    ]
+
+
+async def test_what_was_made_for_the_incident_says_so_and_never_for_which_labels(twins: Served) -> None:
+    answer = await twins.tool("memory limit too low", incident=PAYMENTS, top_k=10)
+    made_for = [
+        hit["namespace"] for hit in answer["workflows"] if "made for this incident's labels" in hit["match_reasons"]
+    ]
+    assert sorted(made_for) == ["formulary", "z-of-the-team"]
+    assert KEY not in str(answer)
+    assert VALUE not in str(answer)
+    alone = await twins.ask("memory limit too low", top_k=10)
+    assert not any("made for" in reason for hit in alone.workflows for reason in hit.match_reasons)
+
+
+QUERIES_WITH_RIVALS = (
+    "java service OOMKilled although its heap charts look healthy",
+    "OOMKilled critical exit code 137",
+    "JVM off-heap memory and metaspace push the container over its limit",
+    "java.lang.OutOfMemoryError: Java heap space",
+)
+
+
+@pytest.mark.parametrize("query", QUERIES_WITH_RIVALS)
+async def test_confidence_does_not_rise_because_an_environment_filters_rivals_away(served: Served, query: str) -> None:
+    whole = await served.ask(query, top_k=50)
+    before = {hit.workflow_id: hit.confidence for hit in whole.workflows}
+    narrowed = await served.ask(query, top_k=50, labels={"environment": ["development"]})
+    assert "oom-right-size-jvm-heap" in names(narrowed)
+    assert narrowed.total_results < whole.total_results
+    # What declares the environment by name has that in its favour; all others have gained nothing.
+    not_made_for_it = [
+        hit for hit in narrowed.workflows if hit.workflow_id in before and "environment" not in hit.labels
+    ]
+    assert "oom-right-size-jvm-heap" in [hit.workflow_id for hit in not_made_for_it]
+    for hit in not_made_for_it:
+        assert hit.confidence <= before[hit.workflow_id] + 0.05, hit.workflow_id
+
+
+# What a query mentions (point 2)
+
+
+async def test_a_mentioned_signal_does_not_hide_the_workflows_for_what_the_words_say(served: Served) -> None:
+    answer = await served.ask("CrashLoopBackOff high OOMKilled exit code 137")
+    assert answer.inferred == {"signal_type": "CrashLoopBackOff", "severity": "high"}
+    assert answer.total_results == (await served.ask("anything")).total_results
+    assert {"oom-raise-memory-limit", "oom-restart-leaking-process"} <= set(names(answer))
+
+
+async def test_a_first_word_that_one_workflow_declares_does_not_hide_the_others(served: Served) -> None:
+    answer = await served.tool("Unhealthy nodes: kubelet stopped posting status")
+    assert answer["inferred"] == {"signal_type": "Unhealthy"}
+    assert answer["workflows"][0]["workflow_id"].startswith("node-notready-")
+    assert answer["total_results"] == (await served.ask("anything")).total_results
+
+
+async def test_a_mentioned_severity_does_not_hide_the_right_workflow(served: Served) -> None:
+    answer = await served.tool("OOMKilled critical memory grows without bound, leak")
+    assert answer["inferred"] == {"signal_type": "OOMKilled", "severity": "critical"}
+    assert answer["workflows"][0]["workflow_id"] == "oom-restart-leaking-process"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "OOMKilled critical exit code 137",
+        "CrashLoopBackOff high: back-off restarting",
+        "ImagePullBackOff",
+        "Evicted low",
+    ],
+)
+async def test_upper_and_lower_case_mean_the_same(served: Served, query: str) -> None:
+    given, lower, upper = [
+        await served.ask(written_so, top_k=20) for written_so in (query, query.lower(), query.upper())
+    ]
+    assert given.inferred == lower.inferred == upper.inferred
+    assert given.inferred["signal_type"] == query.split()[0]
+    assert names(given) == names(lower) == names(upper)
+    assert [hit.confidence for hit in given.workflows] == [hit.confidence for hit in lower.workflows]
+
+
+@pytest.mark.parametrize("word", ["Unhealthy", "UNHEALTHY", "unhealthy"])
+async def test_a_signal_that_a_workflow_declares_is_inferred_in_any_case(served: Served, word: str) -> None:
+    answer = await served.ask(f"{word} Critical liveness probe fails")
+    assert answer.inferred["signal_type"].casefold() == "unhealthy"
+    assert answer.inferred["severity"] == "critical"
+    liveness = next(hit for hit in answer.workflows if hit.workflow_id == "crashloop-relax-liveness-probe")
+    assert any("signal-type" in reason for reason in liveness.match_reasons)
+
+
+async def test_a_label_of_the_call_still_excludes(served: Served) -> None:
+    answer = await served.ask("OOMKilled critical exit code 137", labels={"signal_type": ["Evicted"]}, top_k=50)
+    assert answer.inferred == {"signal_type": "OOMKilled", "severity": "critical"}
+    assert "evicted-clean-and-rebalance" in names(answer)
+    assert not any(name.startswith("oom-") for name in names(answer))
+
+
+TEMPTING = ("Pod", "The", "Java")
+TEMPTED = (
+    "Pod high memory usage since the last release",
+    "The critical node stopped posting status",
+    "Java heap space",
+    "pod",
+    "the registry says manifest unknown",
+)
+
+
+@pytest.fixture(scope="module")
+async def tempted(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Served]:
+    """The same as `served`, with workflows that declare common words as signals and that nobody may have."""
+    spec = manifest.workflow("")["spec"]
+    labels = spec["labels"] | {"signalType": [*TEMPTING], "severity": "*", "environment": "*"}
+    hidden = manifest.workflow("of-hidden-namespace", labels=labels)
+    hidden["metadata"]["namespace"] = "hidden"
+    documents = [
+        manifest.workflow("of-another-team", labels=labels, customLabels={"team": ["search"]}),
+        manifest.workflow("of-another-environment", labels=labels | {"environment": "moon"}),
+        hidden,
+        incident_of("payments", labels={"team": ["payments"]}),
+        incident_of("nobody", labels={}),
+    ]
+    directory = written(documents, into=tmp_path_factory.mktemp("tempted"))
+    async with catalog([starter_catalog, EXAMPLES, directory], postgres=postgres, embedder=embedder) as service:
+        yield Served(service=service, url="")
+
+
+@pytest.mark.parametrize("query", TEMPTED)
+async def test_what_the_constraints_exclude_cannot_influence_how_a_query_is_read(
+    served: Served, tempted: Served, query: str
+) -> None:
+    asked: dict[str, Any] = {"labels": {"environment": ["production"]}, "top_k": 50}
+    caller = Caller(name="agent", access=Rights(see={"formulary", "payments", "shop"}, use={"shop"}))
+    context = ContextReference(remediation_id=PAYMENTS)
+    request = search_request(query=query, context=context, **asked)
+    without, beside = [
+        (await each.service.search(request, caller=caller)).model_dump(exclude={"search_id"})
+        for each in (served, tempted)
+    ]
+    assert beside == without
+    assert beside["inferred"] == {}
+    assert len(beside["workflows"]) > 10
+
+
+@pytest.mark.parametrize("query", TEMPTED)
+async def test_nor_does_one_that_is_allowed_empty_an_answer(served: Served, tempted: Served, query: str) -> None:
+    alone = await served.ask(query, top_k=50)
+    beside = await tempted.ask(query, top_k=50)
+    assert beside.total_results == alone.total_results + 3
+    assert names(alone)[0] in names(beside)[:4]
+    if query.split()[0] in TEMPTING:
+        assert beside.inferred["signal_type"] == query.split()[0]
+
+
+# The tail (point 5)
+
+
+async def test_what_fits_nothing_is_not_shown_and_is_counted(served: Served) -> None:
+    answer = await served.tool(BREAD)
+    everything = (await served.ask("anything", top_k=1)).total_results
+    assert answer["workflows"] == []
+    assert answer["total_results"] == everything > 40
+    assert noted(answer["notes"], "nothing that is allowed here fits this query")
+
+
+async def test_a_length_of_the_page_shows_what_fits_nothing_too(served: Served) -> None:
+    answer = await served.ask(BREAD, top_k=7)
+    assert len(answer.workflows) == 7
+    assert noted(answer.notes, "perhaps nothing here fits")
+
+
+async def test_the_same_holds_under_the_incident_of_a_team(served: Served) -> None:
+    answer = await served.tool(BREAD, incident=PAYMENTS)
+    assert answer["workflows"] == []
+    assert noted(answer["notes"], "nothing that is allowed here fits this query")
+
+
+async def test_some_that_fit_nothing_are_counted_in_a_note(served: Served) -> None:
+    answer = await served.ask("etcd database space exceeded, defragment")
+    shown = len(answer.workflows)
+    assert answer.workflows[0].workflow_id == "etcd-defragment"
+    (note,) = noted(answer.notes, "fit nothing in the query and are left out")
+    assert int(note.split()[0]) + shown <= answer.total_results
+    assert shown == 10 or int(note.split()[0]) + shown == answer.total_results
+
+
+@pytest.mark.parametrize("incident", ["", PAYMENTS])
+@pytest.mark.parametrize("query", ["pod", "node", "memory"])
+async def test_a_vague_query_is_not_a_wrong_one(served: Served, query: str, incident: str) -> None:
+    assert len((await served.ask(query, incident=incident)).workflows) == 10
+
+
+@pytest.fixture(scope="module")
+async def judged(served: Served) -> list[SearchAnswer]:
+    """Answers to every fourth judged query, without an incident and under that of a team."""
+    queries = [judgement.query for judgement in read_judgements(JUDGEMENTS)[::4]]
+    return [await served.ask(query, incident=incident) for query in queries for incident in ("", PAYMENTS)]
+
+
+async def test_that_hits_fit_about_equally_is_said_only_where_it_is_true(judged: list[SearchAnswer]) -> None:
+    said = 0
+    for answer in judged:
+        confidences = [hit.confidence for hit in answer.workflows]
+        for note in noted(answer.notes, "fit about equally"):
+            said += 1
+            count = int(note.split()[2])
+            assert 2 <= count <= len(confidences)
+            assert confidences[0] >= 0.5
+            # The odds of the first are at most twice those of the last.
+            first, last = (
+                math.log((each + 1e-4) / (1.0001 - each)) for each in (confidences[0], confidences[count - 1])
+            )
+            assert first - last <= math.log(2) + 0.05 or last > math.log(99)
+    assert said > 0
+
+
+async def test_it_is_said_of_at_most_three_by_name_in_300_bytes(judged: list[SearchAnswer]) -> None:
+    for answer in judged:
+        for note in noted(answer.notes, "fit about equally"):
+            assert len(note.encode()) <= 300
+            named = note.partition("to choose, check ")[2]
+            by_name = [hit for hit in answer.workflows if re.search(rf"(^|; ){hit.workflow_id}( \(|; |$)", named)]
+            assert 1 <= len(by_name) <= 3
+
+
+@pytest.mark.parametrize("incident", ["", PAYMENTS])
+@pytest.mark.parametrize("query", [DNS, BREAD])
+async def test_it_is_not_said_of_a_clear_first_and_not_where_nothing_fits(
+    served: Served, query: str, incident: str
+) -> None:
+    assert not noted((await served.ask(query, incident=incident)).notes, "fit about equally")

@@ -1,0 +1,149 @@
+"""The workflows that ship with the product: enough, distinct, complete, runnable, small."""
+
+import re
+import subprocess
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.results import workflow_details
+from formulary_catalog.domain.workflows.invocable import not_invocable_because
+from formulary_catalog.domain.workflows.manifest import Step
+from support.filling import entry, starter_documents
+
+DIRECTORY = Path(__file__).parents[3] / "catalog" / "workflows"
+VARIABLE = re.compile(r"\$\{([A-Z][A-Z0-9_]*)\}")
+KNOWN_DETECTED = {
+    "gitOpsManaged", "pdbProtected", "hpaEnabled", "stateful", "helmManaged", "networkIsolated",
+    "gitOpsTool", "serviceMesh", "storageBackend",
+}  # fmt: skip
+
+
+@cache
+def _catalog() -> tuple[CatalogEntry, ...]:
+    return tuple(entry(document) for document in starter_documents(DIRECTORY))
+
+
+def _steps(workflow: CatalogEntry) -> list[Step]:
+    spec = workflow.workflow.spec
+    return [*spec.steps, *spec.rollback_steps]
+
+
+every_workflow = pytest.mark.parametrize("workflow", _catalog(), ids=lambda workflow: workflow.name)
+
+
+def test_there_are_at_least_forty_workflows_with_names_of_their_own() -> None:
+    names = [workflow.name for workflow in _catalog()]
+    assert len(names) == len(set(names)) >= 40
+    assert names == [file.stem for file in sorted(DIRECTORY.glob("*.yaml"))]
+    assert {file.suffix for file in DIRECTORY.iterdir()} == {".yaml"}
+
+
+@pytest.mark.parametrize("signal", CANONICAL_SIGNAL_TYPES)
+def test_every_canonical_signal_has_workflows_that_can_be_told_apart(signal: str) -> None:
+    answering = [workflow for workflow in _catalog() if signal in workflow.workflow.spec.labels.signal_type]
+    assert len(answering) >= 2
+    for one, other in combinations(answering, 2):
+        first, second = one.workflow.spec, other.workflow.spec
+        assert first.description.when_to_use != second.description.when_to_use
+        assert not _sentences(one) & _sentences(other)
+
+
+def _sentences(workflow: CatalogEntry) -> set[str]:
+    sentences = workflow.workflow.spec.description.when_to_use.split(". ")
+    return {sentence.strip(" .\n").casefold() for sentence in sentences}
+
+
+@every_workflow
+def test_all_that_a_person_needs_to_judge_and_run_it_is_there(workflow: CatalogEntry) -> None:
+    spec = workflow.workflow.spec
+    assert spec.title
+    assert spec.description.when_not_to_use
+    assert spec.description.preconditions
+    assert len(spec.steps) >= 3
+    assert spec.rollback_steps
+    assert spec.prerequisites
+    assert spec.keywords
+    assert spec.risk_level
+    assert re.fullmatch(r"\d+[mh]", spec.estimated_duration)
+    assert spec.labels.signal_type
+    assert spec.labels.risk_tolerance
+    assert all(step.name and step.description and step.command for step in _steps(workflow))
+    assert 1 <= len(spec.parameters) <= 5
+    assert spec.execution.bundle
+
+
+@every_workflow
+def test_its_labels_are_words_that_agents_use(workflow: CatalogEntry) -> None:
+    values = workflow.labels.values
+    assert values["severity"] <= {*SEVERITIES, "*"}
+    assert values["environment"] <= {"production", "staging", "development", "test", "*"}
+    assert values["risk_tolerance"] <= {"low", "medium", "high"}
+    assert values["priority"] <= {"p0", "p1", "p2", "p3", "*"}
+    assert workflow.labels.detected.keys() <= KNOWN_DETECTED
+    assert not workflow.labels.custom, "custom labels are the platform team's own"
+    assert not workflow.workflow.model_extra
+    assert not workflow.workflow.spec.model_extra
+    assert workflow.workflow.metadata.namespace is None
+
+
+@every_workflow
+def test_a_risky_remedy_is_offered_only_where_risk_is_accepted(workflow: CatalogEntry) -> None:
+    tolerances = workflow.labels.values["risk_tolerance"]
+    assert (
+        tolerances
+        <= {
+            "low": {"low", "medium", "high"},
+            "medium": {"medium", "high"},
+            "high": {"high"},
+        }[workflow.workflow.spec.risk_level or ""]
+    )
+
+
+@every_workflow
+def test_every_variable_is_declared_and_every_parameter_used(workflow: CatalogEntry) -> None:
+    used = {name for step in _steps(workflow) for name in VARIABLE.findall(step.command)}
+    parameters = workflow.workflow.spec.parameters
+    declared = [parameter.name for parameter in parameters]
+    assert used == set(declared)
+    assert len(declared) == len(set(declared))
+    for parameter in parameters:
+        assert parameter.default is None or not parameter.required
+        if parameter.pattern:
+            re.compile(parameter.pattern)
+            assert parameter.default is None or re.search(parameter.pattern, str(parameter.default))
+
+
+@every_workflow
+def test_related_workflows_exist_and_are_others(workflow: CatalogEntry) -> None:
+    names = {other.name for other in _catalog()}
+    related = {link.name for link in workflow.workflow.spec.related}
+    assert related <= names - {workflow.name}
+
+
+@every_workflow
+def test_every_command_is_valid_shell(workflow: CatalogEntry) -> None:
+    for step in _steps(workflow):
+        checked = subprocess.run(["sh", "-n"], input=step.command, capture_output=True, text=True, timeout=10)
+        assert (checked.returncode, checked.stderr) == (0, ""), step.name
+
+
+@every_workflow
+def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
+    details = workflow_details(
+        workflow.workflow,
+        namespace="formulary",
+        version_id=workflow.version_id,
+        ambiguous=False,
+        status="Active",
+        outcome=Outcome(),
+        not_invocable_because=not_invocable_because(workflow.workflow.spec),
+        versions=[],
+    )
+    assert details.invocable
+    assert len(details.model_dump_json().encode()) < 4096

@@ -1,0 +1,64 @@
+"""The page of benchmarks shows results, each with when, of what and on how busy a machine it was measured."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def benchmarks(tmp_path: Path) -> ModuleType:
+    """The script as a module that reads and writes in a directory of its own."""
+    path = Path(__file__).parents[3] / "scripts" / "benchmarks.py"
+    spec = importlib.util.spec_from_file_location("benchmarks", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    for name, place in (("RESULTS", ""), ("PICTURES", "pictures"), ("PAGE", "page.md")):
+        setattr(module, name, tmp_path / place)
+    return module
+
+
+def _measured(results: Path, name: str, *, commit: str = "abc", ended: bool = True) -> None:
+    run = {"commit": commit, "date": "2026-01-02 03:04", "load": "0.10, 0.20, 0.30", "stolen": 7}
+    (results / f"{name}.txt").write_text(f"table of {name}\n")
+    (results / f"{name}.json").write_text("{}")
+    if ended:
+        (results / f"{name}.run").write_text(json.dumps(run))
+
+
+def test_each_result_tells_when_it_was_measured(benchmarks: ModuleType, tmp_path: Path) -> None:
+    _measured(tmp_path, "startup")
+    _measured(tmp_path, "phases", commit="def")
+
+    benchmarks.main()
+
+    written = (tmp_path / "page.md").read_text()
+    assert written.count(", 2026-01-02 03:04 UTC; load before: 0.10, 0.20, 0.30; taken by others: 7 %.") == 2
+    assert written.index("Commit `abc`") < written.index("Commit `def`")
+    assert written.index("table of startup") < written.index("table of phases")
+
+
+def test_a_result_of_what_is_in_no_commit_makes_no_page(benchmarks: ModuleType, tmp_path: Path) -> None:
+    _measured(tmp_path, "startup")
+    _measured(tmp_path, "phases", commit="def-dirty")
+
+    with pytest.raises(SystemExit, match="in no commit: phases;"):
+        benchmarks.main()
+
+    assert not (tmp_path / "page.md").exists()
+
+
+def test_a_benchmark_that_did_not_end_makes_no_page(benchmarks: ModuleType, tmp_path: Path) -> None:
+    _measured(tmp_path, "startup", ended=False)
+
+    with pytest.raises(SystemExit, match="startup has no numbers"):
+        benchmarks.main()
+
+
+def test_nothing_measured_makes_no_page(benchmarks: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="nothing was measured"):
+        benchmarks.main()
