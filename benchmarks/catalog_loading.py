@@ -16,14 +16,14 @@ from pgvector.asyncpg import register_vector
 
 from catalogs import Catalog
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from text_vectors import Vectors, noisy
 
 _CHUNK = 2_000
 _PROCESSES = 2
-_WEIGHTS = {Place.NAME: "A", Place.WHEN_TO_USE: "B", Place.WHAT: "C", Place.SIGNAL: "D"}
+_WEIGHTS = {WordPlace.NAME: "A", WordPlace.WHEN_TO_USE: "B", WordPlace.WHAT: "C", WordPlace.SIGNAL: "D"}
 _VERSION_COLUMNS = (
     *("version_id", "tenant_id", "namespace", "name", "version", "content_hash", "text_hash", "index_hash", "status"),
     *("source", "document"),

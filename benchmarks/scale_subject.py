@@ -18,8 +18,8 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter, entered_table
 from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.page import PageReader
+from formulary_catalog.store.search.statement import CandidateQuery as Sought
 from formulary_catalog.store.search.statement import CandidateReader, Candidates
-from formulary_catalog.store.search.statement import Question as Sought
 from text_vectors import Vectors, cached_vectors
 from workload import Question
 

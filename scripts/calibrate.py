@@ -17,7 +17,7 @@ from scipy.optimize import minimize  # type: ignore[import-untyped]  # it ships 
 
 from formulary_catalog.domain.search import confidence, label_weights
 from formulary_catalog.domain.search import fit as fitting
-from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, words_held
 from formulary_catalog.domain.search.label_weights import label_evidence
@@ -28,7 +28,7 @@ from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.search.statement import CandidateReader, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
 from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_entries, read_judgements
 from quality_variants import Variant, asks
 from support.databases import migrated_database
@@ -80,7 +80,7 @@ async def _under_all_constraints(
     """A query under each of the constraints that leave some workflow allowed."""
     plain = plan_search(asks(judgement, Variant.PLAIN).request, context=None, strict_keys=frozenset())
     vector = embedder.embed_query(plain.parsed.text)
-    question = Question(
+    question = CandidateQuery(
         constraints=Constraints(),
         words=[term.word for term in plain.terms],
         vectors={embedder.model_id: vector},
@@ -113,7 +113,7 @@ async def _under_all_constraints(
 
 
 def features(
-    evidence: Sequence[Evidence], *, declared: Sequence[WorkflowLabels], plan: SearchPlan, wanted: Wanted
+    evidence: Sequence[CandidateEvidence], *, declared: Sequence[WorkflowLabels], plan: SearchPlan, wanted: Wanted
 ) -> _Floats:
     """What the fitted weights are multiplied by."""
     signal, severity = fold(plan.parsed.signal), plan.parsed.severity

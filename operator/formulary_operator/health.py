@@ -18,7 +18,7 @@ _DATABASE_SECONDS = 2.0
 """Kubelets wait three seconds for an answer."""
 
 
-class Phase(StrEnum):
+class StartPhase(StrEnum):
     """What the operator is doing. In `standby` another replica leads, and this one is ready to take over."""
 
     STARTING = "starting"
@@ -28,16 +28,16 @@ class Phase(StrEnum):
 
     @property
     def is_ready(self) -> bool:
-        return self in (Phase.STANDBY, Phase.READY)
+        return self in (StartPhase.STANDBY, StartPhase.READY)
 
 
-class Health:
+class OperatorHealth:
     """The state that the probes report. `database` is the one that is asked once it has been opened."""
 
     PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
     def __init__(self, metrics: OperatorMetrics) -> None:
-        self.phase = Phase.STARTING
+        self.phase = StartPhase.STARTING
         self.detail = ""
         self.alive: Callable[[], Awaitable[bool]] | None = None
         self.database: Database | None = None

@@ -20,7 +20,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.runs.wiring import Executor
+from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.drift import is_adrift
 from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
@@ -51,7 +51,7 @@ class Resync:
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
-        self._executor: Executor | None = None
+        self._executor: RunWiring | None = None
         self._namespaces = settings.watch_namespaces or ("",)
         self._client = client
         self._catalog = catalog
@@ -62,7 +62,7 @@ class Resync:
         self._metrics = metrics
         self._asked = asyncio.Event()
 
-    def include(self, executor: Executor) -> None:
+    def include(self, executor: RunWiring) -> None:
         """Compare what belongs to runs as well."""
         self._executor = executor
 
@@ -176,7 +176,7 @@ class Resync:
         self._metrics.contexts_stored.set(len(known))
         return self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone})
 
-    async def _of_runs(self, resource: Resource, *, executor: Executor) -> int:
+    async def _of_runs(self, resource: Resource, *, executor: RunWiring) -> int:
         """Have those objects looked at about which something may be left to do; how many stored ones are gone."""
         watched = self._settings.watch_namespaces
         stored = {key for key in await executor.stored(resource) if not watched or key[0] in watched}

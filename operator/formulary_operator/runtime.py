@@ -21,19 +21,19 @@ from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import ServingCertificate, Source, directory
 from formulary_operator.admission.selfsigned import SelfSigned
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import run_webhook
 from formulary_operator.api.names import ANALYSES, WORKFLOWS
 from formulary_operator.audit.auditing import Auditing
 from formulary_operator.audit.publishing import ConfigMapPlace
-from formulary_operator.health import Health, Phase
+from formulary_operator.health import OperatorHealth, StartPhase
 from formulary_operator.incidents import ContextReconciler
 from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.resync import Resync
-from formulary_operator.runs.wiring import Executor
+from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.kopf_watch import Watcher
@@ -63,7 +63,7 @@ async def run(settings: OperatorSettings) -> None:
         raise InvalidInput("name a database with FORMULARY_DATABASE_URL", field="database_url")
     async with AsyncExitStack() as stack:
         metrics = OperatorMetrics()
-        health = Health(metrics)
+        health = OperatorHealth(metrics)
         if settings.health_port:
             await stack.enter_async_context(
                 served(
@@ -84,7 +84,9 @@ async def run(settings: OperatorSettings) -> None:
         await _first_to_end(*works)
 
 
-async def _lead(operator: "Operator", *, settings: OperatorSettings, client: KubeClient, health: Health) -> None:
+async def _lead(
+    operator: "Operator", *, settings: OperatorSettings, client: KubeClient, health: OperatorHealth
+) -> None:
     """Lead at once where nobody is elected, else from when this replica is."""
     if not settings.lease_namespace:
         await operator.lead()
@@ -92,7 +94,7 @@ async def _lead(operator: "Operator", *, settings: OperatorSettings, client: Kub
     leadership = Leadership(
         client, namespace=settings.lease_namespace, name=settings.lease_name, identity=_identity(settings)
     )
-    health.phase = Phase.STANDBY
+    health.phase = StartPhase.STANDBY
     await leadership.acquire()
     keeping, leading = asyncio.create_task(leadership.keep()), asyncio.create_task(operator.lead())
     try:
@@ -121,7 +123,7 @@ async def _webhook(
         port=settings.webhook_port,
         gate=Gate(settings, server="webhook", metrics=metrics.connections),
         certificate=ServingCertificate(source, client_authority=settings.webhook_client_ca_file),
-        judge=Judge(
+        judge=Validator(
             check=CatalogWriter(database).check,
             records=AdmissionRecords(database),
             operator_user=settings.operator_user,
@@ -154,7 +156,7 @@ class Operator:
         *,
         client: KubeClient,
         database: Database,
-        health: Health,
+        health: OperatorHealth,
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
@@ -184,7 +186,7 @@ class Operator:
                 client, events=events, namespace=settings.lease_namespace, name=settings.audit_config_map
             )
         self._auditing = Auditing(settings, database=database, metrics=metrics, config_map=config_map)
-        self._executor = Executor(
+        self._executor = RunWiring(
             settings,
             name=self._name,
             client=client,
@@ -211,7 +213,7 @@ class Operator:
             StartupError: the watch ended by itself.
             Superseded: another operator leads.
         """
-        self._health.phase = Phase.SYNCING
+        self._health.phase = StartPhase.SYNCING
         await self._kinds_served()
         executes = self._settings.execution and await self._can_execute()
         await fence(self._database, name=self._name)
@@ -329,7 +331,7 @@ class Operator:
     async def _become_ready(self) -> None:
         """Ready once everything that the first comparison found has been tried."""
         await self._queue.settled()
-        self._health.phase = Phase.READY
+        self._health.phase = StartPhase.READY
         _log.info("ready")
 
     async def _drain(self) -> None:
@@ -352,7 +354,7 @@ async def _first_to_end(*works: Coroutine[Any, Any, None]) -> None:
         task.result()
 
 
-async def _database(settings: OperatorSettings, *, health: Health) -> Database:
+async def _database(settings: OperatorSettings, *, health: OperatorHealth) -> Database:
     """The database once it answers and is migrated: at an installation that is some time after us."""
     deadline = time.monotonic() + _DATABASE_PATIENCE
     while True:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.issuing import issue, usable
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS
 from formulary_operator.serving import served
@@ -19,7 +19,7 @@ from support.manifest import workflow
 
 
 async def test_an_invalid_workflow_is_denied_with_the_field_and_what_is_wrong(
-    place: Place, workflows: CatalogWriter, judge: Judge
+    place: Place, workflows: CatalogWriter, judge: Validator
 ) -> None:
     async with judging(place, judge):
         told = await place.denial(INVALID)
@@ -28,7 +28,7 @@ async def test_an_invalid_workflow_is_denied_with_the_field_and_what_is_wrong(
         assert await place.denial(INVALID, "--dry-run=server") == told
 
 
-async def test_a_valid_workflow_passes_and_a_dry_run_leaves_nothing(place: Place, judge: Judge) -> None:
+async def test_a_valid_workflow_passes_and_a_dry_run_leaves_nothing(place: Place, judge: Validator) -> None:
     async with judging(place, judge):
         assert "created (server dry run)" in await place.apply(workflow("restart"), "--dry-run=server")
         assert "restart created" in await place.apply(workflow("restart"))
@@ -36,7 +36,7 @@ async def test_a_valid_workflow_passes_and_a_dry_run_leaves_nothing(place: Place
 
 
 async def test_other_content_under_a_stored_version_is_denied_and_under_a_new_one_passes(
-    place: Place, workflows: CatalogWriter, judge: Judge
+    place: Place, workflows: CatalogWriter, judge: Validator
 ) -> None:
     async with judging(place, judge):
         await place.apply(workflow("restart"))
@@ -51,7 +51,7 @@ async def test_other_content_under_a_stored_version_is_denied_and_under_a_new_on
         assert "configured" in await place.apply(workflow("restart", suspend=True))
 
 
-async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(place: Place, judge: Judge) -> None:
+async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(place: Place, judge: Validator) -> None:
     await place.apply(INVALID)
     async with judging(place, judge):
         name = ("rw", "invalid", f"--namespace={place.namespace}")
@@ -59,7 +59,7 @@ async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(p
         await asyncio.to_thread(place.plane.kubectl, "delete", *name)
 
 
-async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Judge) -> None:
+async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Validator) -> None:
     certificate = ServingCertificate(place.self_signed().current)
     async with AsyncExitStack() as stack:
         webhook = served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context)
@@ -71,7 +71,7 @@ async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Jud
 
 
 async def test_a_certificate_is_renewed_before_it_ends_while_the_webhook_goes_on_judging(
-    place: Place, judge: Judge
+    place: Place, judge: Validator
 ) -> None:
     names = [*place.names, f"{SERVICE}.{place.namespace}.svc.cluster.local"]
     ending = issue(names, now=datetime.now(UTC) - timedelta(days=340))

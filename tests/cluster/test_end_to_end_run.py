@@ -17,7 +17,7 @@ from formulary_catalog.domain.access import INVOKE, READ_INVOCATIONS, SEE_WORKFL
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from support.admission import Place, judging
 from support.agent import agent, answer_of, refused
 from support.cluster import OperatorAccount, await_agreement
@@ -74,7 +74,7 @@ async def product(
     control_plane.create_namespace(shop)
     control_plane.kubectl("label", "namespace", shop, f"judged={shop}")
     writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
-    judge = Judge(
+    judge = Validator(
         check=CatalogWriter(writing).check,
         records=AdmissionRecords(writing),
         operator_user=operator_account.user,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.runs.run import Target
+from formulary_catalog.domain.runs.run import RunTarget
 from formulary_operator.engines import ENGINES
 from formulary_operator.engines.job import JOBS
 from formulary_operator.engines.plan import RunPlan
@@ -92,7 +92,7 @@ def test_the_api_server_takes_the_jobs_of_the_whole_starter_catalog(cluster: Clu
             workflow=workflow,
             version_id="wf_ver_0123456789abcdef0123",
             values={each.name: "v" for each in workflow.spec.parameters},
-            target=Target(),
+            target=RunTarget(),
             timeout_seconds=300,
         )
         assert accepted(cluster, run)["metadata"]["name"] == INVOCATION

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.runs.run import Phase, Reason, id_of_request
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.api.names import APPROVALS, CONTRACTS, EVENTS, Resource
 from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
@@ -244,7 +244,7 @@ def test_an_approval_of_another_namespace_or_one_that_was_edited_does_not_count(
 
 
 async def test_with_the_webhook_it_is_known_who_asked_and_who_approved(
-    place: Place, judge: Judge, database: str, operator_account: OperatorAccount
+    place: Place, judge: Validator, database: str, operator_account: OperatorAccount
 ) -> None:
     async with judging(place, judge):
         accepted = await asyncio.to_thread(_asked_by_ada_approved_by_ben, place, database, operator_account)

@@ -11,7 +11,7 @@ import pytest
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.admission.certificates import ServingCertificate
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.serving import served
 from support.admission import Place, configured, judging
@@ -58,7 +58,7 @@ def _uid(place: Place, kind: str, name: str) -> str:
 @pytest.mark.parametrize(("make", "kind"), [(invocation, "wfi"), (approval, "iappr")], ids=["run", "approval"])
 async def test_who_creates_a_run_or_an_approval_is_recorded_under_the_uid_of_the_object(
     place: Place,
-    judge: Judge,
+    judge: Validator,
     records: AdmissionRecords,
     jane: Path,
     make: Callable[[str], dict[str, Any]],
@@ -75,7 +75,7 @@ async def test_who_creates_a_run_or_an_approval_is_recorded_under_the_uid_of_the
 
 
 async def test_a_uid_in_the_manifest_and_a_user_in_the_spec_say_nothing(
-    place: Place, judge: Judge, records: AdmissionRecords, jane: Path
+    place: Place, judge: Validator, records: AdmissionRecords, jane: Path
 ) -> None:
     wanted = "00000000-0000-0000-0000-000000000001"
     document = approval("forged")
@@ -87,7 +87,7 @@ async def test_a_uid_in_the_manifest_and_a_user_in_the_spec_say_nothing(
 
 
 async def test_a_rehearsal_a_change_and_what_is_no_record_leave_none(
-    place: Place, judge: Judge, jane: Path, database: str
+    place: Place, judge: Validator, jane: Path, database: str
 ) -> None:
     async with judging(place, judge):
         assert "dry run" in await place.apply(invocation("one"), "--dry-run=server", user=jane)
@@ -100,7 +100,7 @@ async def test_a_rehearsal_a_change_and_what_is_no_record_leave_none(
 
 
 async def test_only_the_operator_asks_for_runs_in_the_name_of_others(
-    place: Place, judge: Judge, records: AdmissionRecords, jane: Path, operator_account: OperatorAccount
+    place: Place, judge: Validator, records: AdmissionRecords, jane: Path, operator_account: OperatorAccount
 ) -> None:
     async with judging(place, judge):
         told = await place.denial(invocation("one", requester="bob"), user=jane)
@@ -120,7 +120,7 @@ async def test_only_the_operator_asks_for_runs_in_the_name_of_others(
     ids=["run", "approval"],
 )
 async def test_what_was_asked_and_answered_cannot_be_changed(
-    place: Place, judge: Judge, jane: Path, before: dict[str, Any], after: dict[str, Any]
+    place: Place, judge: Validator, jane: Path, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     async with judging(place, judge):
         await place.apply(before, user=jane)
@@ -131,7 +131,9 @@ async def test_what_was_asked_and_answered_cannot_be_changed(
         assert "created" in await place.apply(after, user=jane)
 
 
-async def test_a_contract_that_means_nothing_is_denied_with_its_field(place: Place, judge: Judge, jane: Path) -> None:
+async def test_a_contract_that_means_nothing_is_denied_with_its_field(
+    place: Place, judge: Validator, jane: Path
+) -> None:
     async with judging(place, judge):
         told = await place.denial(contract("rules", match={"during": {"timeZone": "Europe/Nowhere"}}), user=jane)
         assert "rules.0.match.during.timeZone: must be a time zone of the IANA database" in told
@@ -142,7 +144,7 @@ async def test_a_contract_that_means_nothing_is_denied_with_its_field(place: Pla
 
 
 async def test_while_the_webhook_is_down_nothing_goes_unrecorded_and_everything_can_still_be_deleted(
-    place: Place, judge: Judge, jane: Path
+    place: Place, judge: Validator, jane: Path
 ) -> None:
     certificate = ServingCertificate(place.self_signed().current)
     async with AsyncExitStack() as stack:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.issuing import CertificatePair, issue
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import PATH, application
 from formulary_operator.serving import served
 from support.gates import gate
@@ -117,7 +117,7 @@ async def webhook(recorded: Recorded, *, authority: Path) -> AsyncIterator[tuple
 
     certificate = ServingCertificate(source, client_authority=authority)
     await certificate.load()
-    judge = Judge(check=check, records=recorded, operator_user="")
+    judge = Validator(check=check, records=recorded, operator_user="")
     trusting = ssl.create_default_context(cadata=pair.authority.decode())
     async with served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context) as port:
         yield f"https://localhost:{port}{PATH}", trusting

@@ -17,13 +17,13 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.submission import InvocationStore
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.api.names import CONTRACTS, INVOCATIONS
 from formulary_operator.engines.job import JOBS
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.runs.wiring import Executor, Reconcile
+from formulary_operator.runs.wiring import Reconcile, RunWiring
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.queue import WorkQueue
 from support.admission import Place, judging
@@ -170,7 +170,7 @@ def test_a_halt_with_an_exception_is_refused_when_it_is_applied(cluster: Cluster
 
 
 async def test_with_the_webhook_the_trail_names_whoever_put_the_halt_into_a_contract_later(
-    place: Place, judge: Judge, database: str, operator_account: OperatorAccount
+    place: Place, judge: Validator, database: str, operator_account: OperatorAccount
 ) -> None:
     async with judging(place, judge):
         by = await asyncio.to_thread(_halted_by_an_edit, place, database, operator_account)
@@ -266,7 +266,7 @@ async def race(
             client = await stack.enter_async_context(connected(operator_account.kubeconfig))
             noting = _Noting(client._http)
             noting.jobs = jobs
-            executor = Executor(
+            executor = RunWiring(
                 settings,
                 name=f"operator-{number}",
                 client=noting,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.errors import InvalidInput
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
@@ -25,7 +25,7 @@ from formulary_operator.runs.permitting import (
     why_not_run,
     why_not_used,
 )
-from formulary_operator.runs.request import asked, new_invocation
+from formulary_operator.runs.request import new_invocation, parse_run_request
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation
 from support.plans import plan
@@ -168,7 +168,7 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         status="Active",
         ambiguous=False,
         document=remedy(),
-        outcome=Outcome(),
+        outcome=WorkflowOutcome(),
     )
     node = RequestContext(
         namespace="shop",
@@ -179,7 +179,7 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         target_name="w1",
     )
     return new_invocation(
-        asked(document),
+        parse_run_request(document),
         version=version,
         context=node,
         strict_keys=frozenset(),

@@ -12,7 +12,7 @@ from typing import Any
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.issuing import CertificatePair
 from formulary_operator.admission.selfsigned import SelfSigned
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS, VALIDATING_WEBHOOKS
 from formulary_operator.kube.client import KubeClient
@@ -115,7 +115,7 @@ async def configured(place: Place, *, port: int) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def judging(place: Place, judge: Judge) -> AsyncIterator[ServingCertificate]:
+async def judging(place: Place, judge: Validator) -> AsyncIterator[ServingCertificate]:
     """The webhook runs, and the API server asks it."""
     certificate = ServingCertificate(place.self_signed().current)
     async with (

@@ -10,7 +10,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, PODS, WORKFLOWS
 from formulary_operator.engines.job import JOBS
 from support import control_plane as planes
@@ -74,9 +74,9 @@ async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Pl
 
 
 @pytest.fixture
-def judge(workflows: CatalogWriter, writing: Database, operator_account: OperatorAccount) -> Judge:
+def judge(workflows: CatalogWriter, writing: Database, operator_account: OperatorAccount) -> Validator:
     """Who judges, with a catalog and records of this test's own."""
-    return Judge(check=workflows.check, records=AdmissionRecords(writing), operator_user=operator_account.user)
+    return Validator(check=workflows.check, records=AdmissionRecords(writing), operator_user=operator_account.user)
 
 
 def _new_namespace(cluster: Cluster) -> Iterator[str]:

@@ -12,8 +12,8 @@ from formulary_catalog.domain.runs.input_keys import InputKeys
 from formulary_catalog.domain.runs.run import (
     Invocation,
     NewInvocation,
+    RunTarget,
     Source,
-    Target,
     id_of_request,
     idempotency_digest,
 )
@@ -218,8 +218,8 @@ def created_jobs(requests: list[Request], *, namespace: str) -> list[str]:
     return [each.name for each in made if each.namespace == namespace]
 
 
-def _target(name: str, namespace: str) -> Target:
-    return Target(api_version="apps/v1", kind="Deployment", name=name, namespace=namespace)
+def _target(name: str, namespace: str) -> RunTarget:
+    return RunTarget(api_version="apps/v1", kind="Deployment", name=name, namespace=namespace)
 
 
 def _named(cluster: Cluster, resource: Resource, name: str, *, namespace: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.domain.runs.run import Target
+from formulary_catalog.domain.runs.run import RunTarget
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.engines.plan import RunPlan
 from support.manifest import workflow
@@ -37,7 +37,7 @@ def plan(
         version_id="wf_ver_0123456789abcdef0123",
         values=values or {},
         sensitive=sensitive,
-        target=Target(api_version="apps/v1", kind="Deployment", name="checkout", namespace="shop"),
+        target=RunTarget(api_version="apps/v1", kind="Deployment", name="checkout", namespace="shop"),
         remediation_id="rr-1",
         timeout_seconds=timeout_seconds,
         owner=owner,

@@ -5,7 +5,7 @@ from typing import Any
 
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.runs.input_keys import InputKeys
-from formulary_catalog.domain.runs.run import NewInvocation, Source, Target, id_of_request, idempotency_digest
+from formulary_catalog.domain.runs.run import NewInvocation, RunTarget, Source, id_of_request, idempotency_digest
 
 CALLER = "system:serviceaccount:shop:agent"
 KEY = InputKeys.generate()
@@ -37,7 +37,7 @@ def request(*, facts: RunFacts = HARMLESS, key: str = "", caller: str = CALLER, 
         workflow_version="1.0.0",
         document={"kind": "RemediationWorkflow"},
         values={"REPLICAS": 2},
-        target=Target(kind="Deployment", name="checkout", namespace="shop", api_version="apps/v1"),
+        target=RunTarget(kind="Deployment", name="checkout", namespace="shop", api_version="apps/v1"),
         facts=facts.as_json(),
         remediation_id="rr-1",
         requester=caller,

@@ -25,7 +25,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class CatalogTarget:
     """The options that name a catalog, and the incident on whose behalf it is asked."""
 
     url: str | None
@@ -83,7 +83,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
         *, url: str | None, database_url: str | None, data_dir: Path | None, remediation_id: str, **others: Any
     ) -> None:
         check_remediation_id(remediation_id)
-        target = Target(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
+        target = CatalogTarget(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
         command(target=target, **others)
 
     options = [url_option, database_option, data_dir_option, incident_option]

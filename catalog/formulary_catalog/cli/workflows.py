@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.cli.targets import Target, target_options
+from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def search_command(
     excluded: tuple[str, ...],
     top_k: int | None,
     min_confidence: float,
-    target: Target,
+    target: CatalogTarget,
     as_json: bool,
 ) -> None:
     """Search the catalog as an agent would.
@@ -85,7 +85,7 @@ def _by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
 @click.option("--version", default="", metavar="VERSION", help="This version instead of the one that is served.")
 @target_options
 @json_option
-def show_command(*, workflow_id: str, version: str, target: Target, as_json: bool) -> None:
+def show_command(*, workflow_id: str, version: str, target: CatalogTarget, as_json: bool) -> None:
     """Show all of one workflow.
 
     ID is name, namespace/name, name@version or wf_ver_….
@@ -112,7 +112,7 @@ def show_command(*, workflow_id: str, version: str, target: Target, as_json: boo
 @click.command("list")
 @target_options
 @json_option
-def list_command(*, target: Target, as_json: bool) -> None:
+def list_command(*, target: CatalogTarget, as_json: bool) -> None:
     """List the workflows that are served.
 
     \b

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.annotated import with_annotated_spec
 from formulary_catalog.domain.workflows.identity import content_hash, version_id
 from formulary_catalog.domain.workflows.labels import WorkflowLabels
@@ -41,7 +41,7 @@ class CatalogEntry:
     document: Mapping[str, Any] = field(repr=False)
     labels: WorkflowLabels = field(repr=False)
     embedding_text: str = field(repr=False)
-    lexical_texts: Mapping[Place, str] = field(repr=False)
+    lexical_texts: Mapping[WordPlace, str] = field(repr=False)
 
     @property
     def name(self) -> str:

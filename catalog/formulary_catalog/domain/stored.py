@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class StoredVersion:
     status: str
     ambiguous: bool
     document: Mapping[str, Any] = field(repr=False)
-    outcome: Outcome
+    outcome: WorkflowOutcome
     suspended: bool = False
 
 

@@ -83,7 +83,7 @@ def exclusion_phrase(keyword: str) -> str:
     return f" {' '.join(found)} " if found else ""
 
 
-class Place(IntEnum):
+class WordPlace(IntEnum):
     """Where in a workflow a term of the query occurs, all words of it; of several places the most telling one."""
 
     NONE = 0
@@ -96,4 +96,4 @@ class Place(IntEnum):
 
 
 PLACE_WEIGHTS = (0.0, 0.5, 1.0, 1.0, 1.4)
-"""What it counts where a part of the query is found, by `Place`: nowhere, signal type, what, when to use, name."""
+"""What it counts where a part of the query is found, by `WordPlace`: nowhere, signal type, what, when to use, name."""

@@ -41,7 +41,7 @@ class Connection(Protocol):
         """Close it at once, to make room."""
 
 
-class Place(Enum):
+class Slot(Enum):
     """What a new connection gets."""
 
     FULL = "full"
@@ -74,7 +74,7 @@ class Gate:
         self._reserve: dict[Connection, None] = {}
         self._throttle = Throttle()
 
-    def enter(self, connection: Connection) -> Place:
+    def enter(self, connection: Connection) -> Slot:
         """A place for a new connection. One that waits for its client may lose its own for that."""
         own = self._by_address.get(connection.address, {})
         if len(own) >= self.settings.max_connections_per_address:
@@ -116,19 +116,19 @@ class Gate:
                     connection.end()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    def _enter(self, connection: Connection, *, among: dict[Connection, None], reason: str) -> Place:
+    def _enter(self, connection: Connection, *, among: dict[Connection, None], reason: str) -> Slot:
         self.refused(reason, address=connection.address)
         if self._close_first(among):
             return self._take(connection)
         if not self.probes or (len(self._reserve) >= _FOR_PROBES and not self._close_first(self._reserve)):
-            return Place.NONE
+            return Slot.NONE
         self._reserve[connection] = None
-        return Place.PROBES
+        return Slot.PROBES
 
-    def _take(self, connection: Connection) -> Place:
+    def _take(self, connection: Connection) -> Slot:
         self._by_address.setdefault(connection.address, {})[connection] = None
         self._opened(1)
-        return Place.FULL
+        return Slot.FULL
 
     def _close_first(self, connections: dict[Connection, None]) -> bool:
         """Whether one of these waited: the oldest such one is closed."""

@@ -4,7 +4,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from formulary_catalog.listening.gate import WORKED_ON, Gate, Place
+from formulary_catalog.listening.gate import WORKED_ON, Gate, Slot
 from formulary_catalog.listening.protocol import HttpProtocol
 
 
@@ -30,7 +30,7 @@ class Handshake(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
         self.due = self._gate.now + self._gate.settings.request_seconds
-        if self._gate.enter(self) is Place.NONE:
+        if self._gate.enter(self) is Slot.NONE:
             transport.abort()
         else:
             transport.pause_reading()

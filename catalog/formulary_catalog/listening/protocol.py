@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from formulary_catalog.listening.gate import WORKED_ON, Gate, Place
+from formulary_catalog.listening.gate import WORKED_ON, Gate, Slot
 
 _PIPELINED = 16
 """Requests that wait behind the one that is answered. uvicorn reads on to the end of what has arrived."""
@@ -51,9 +51,9 @@ class HttpProtocol(HttpToolsProtocol):
         self.address = self.client[0] if self.client else ""
         self.due = self._gate.now + self._patience
         place = self._gate.enter(self)
-        if place is Place.NONE:
+        if place is Slot.NONE:
             transport.abort()
-        elif place is Place.PROBES:
+        elif place is Slot.PROBES:
             self.app = _only(self._gate.probes, app=self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:

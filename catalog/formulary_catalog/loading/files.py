@@ -21,7 +21,7 @@ class ManifestFile:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """What a search for manifests found. `incomplete`: something could not be listed, so absence proves nothing."""
 
     files: list[ManifestFile] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Found:
     incomplete: bool = False
 
 
-def find_manifests(roots: Iterable[Path]) -> Found:
+def find_manifests(roots: Iterable[Path]) -> FoundFiles:
     """The manifests under directories, recursively, and files named outright.
 
     Hidden entries are left out; links are followed, each directory once.
@@ -37,7 +37,7 @@ def find_manifests(roots: Iterable[Path]) -> Found:
     Raises:
         StartupError: a root is missing or cannot be listed.
     """
-    found = Found()
+    found = FoundFiles()
     visited: set[tuple[int, int]] = set()
     for root in roots:
         if root.is_file():
@@ -47,7 +47,7 @@ def find_manifests(roots: Iterable[Path]) -> Found:
     return found
 
 
-def _search(root: Path, *, found: Found, visited: set[tuple[int, int]]) -> None:
+def _search(root: Path, *, found: FoundFiles, visited: set[tuple[int, int]]) -> None:
     try:
         pending = _entries(root, prefix="", visited=visited)
     except OSError as error:

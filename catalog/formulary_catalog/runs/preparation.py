@@ -20,7 +20,7 @@ from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.runs.engines import manifest_of
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.search.audit import Record
-from formulary_catalog.search.lookup import Found, WorkflowFinder, own_search
+from formulary_catalog.search.lookup import FoundWorkflow, WorkflowFinder, own_search
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.runs.executors import ExecutorReader
 
@@ -30,7 +30,7 @@ class Prepared:
     """A run that can be asked for, of the workflow that was found."""
 
     new: NewInvocation
-    found: Found
+    found: FoundWorkflow
 
 
 class Preparation:

@@ -18,7 +18,7 @@ from formulary_catalog.store.audit.publishing import place_of
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.migrate import HEAD, describe, works_with
 from formulary_catalog.store.embedded.server import default_data_dir
-from formulary_catalog.store.health import Health, Preparing, RefusedSweep, health
+from formulary_catalog.store.health import DatabaseHealth, Preparing, RefusedSweep, health
 
 _MIN_PYTHON = (3, 11)
 _MIN_PGVECTOR = (0, 8)
@@ -81,7 +81,7 @@ def _place(settings: Settings) -> Check:
     )
 
 
-def _database(state: Health, *, model_id: str) -> Iterator[Check]:
+def _database(state: DatabaseHealth, *, model_id: str) -> Iterator[Check]:
     old = tuple(int(part) for part in state.pgvector.split(".")[:2] if part.isdigit()) < _MIN_PGVECTOR
     if not state.revision:
         way_out = "run `formulary migrate`, which makes it or says what is in the way"
@@ -108,7 +108,7 @@ def _database(state: Health, *, model_id: str) -> Iterator[Check]:
     yield from map(_refused_sweep, state.refused_sweeps)
 
 
-def _row_security(state: Health) -> Check:
+def _row_security(state: DatabaseHealth) -> Check:
     problems = [f"not forced on {table}" for table in state.exposed]
     problems += [f"the server's role {privilege}" for privilege in state.privileges]
     way_out = "somebody changed what the migrations set up: restore the tables and roles, or migrate a new database"
@@ -136,7 +136,7 @@ async def _trail(settings: Settings, *, dsn: str) -> Check:
     return Check(name="trail", detail=f"protected as the migrations define it; {compared}")
 
 
-def _runs(state: Health) -> Check:
+def _runs(state: DatabaseHealth) -> Check:
     return Check(
         name="runs",
         detail="; ".join(map(str, state.halts)) or "not halted",
@@ -144,11 +144,11 @@ def _runs(state: Health) -> Check:
     )
 
 
-def _contents(state: Health) -> str:
+def _contents(state: DatabaseHealth) -> str:
     return f"{counted(state.workflows, 'workflow')}, {counted(state.contexts, 'context')}"
 
 
-def _vectors(state: Health, *, model_id: str) -> Check:
+def _vectors(state: DatabaseHealth, *, model_id: str) -> Check:
     present = state.vectors.get(model_id, 0)
     missing = state.workflows - present
     return Check(

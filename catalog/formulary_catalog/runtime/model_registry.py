@@ -14,7 +14,7 @@ from formulary_catalog.runtime.model_loading import Loaded, load_model, loading
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.workflows.models import Model, ModelStore
+from formulary_catalog.store.workflows.models import EmbeddingModel, ModelStore
 from formulary_catalog.store.workflows.reembedding import SWITCH_SECONDS, PreparationEnded, ReembeddingStore
 
 LOOK_SECONDS = 5.0
@@ -82,17 +82,17 @@ class Embedders:
             except Unavailable:
                 continue  # what was known last still holds
 
-    async def _embedder(self, model: Model, *, own: Loaded) -> Loaded:
+    async def _embedder(self, model: EmbeddingModel, *, own: Loaded) -> Loaded:
         return self._known(model, own=own) or await self._loading(model)
 
-    async def _if_loaded(self, model: Model, *, own: Loaded) -> Loaded | None:
+    async def _if_loaded(self, model: EmbeddingModel, *, own: Loaded) -> Loaded | None:
         """None while it is being loaded."""
         known = self._known(model, own=own)
         if known is not None:
             return known
         return await self._loading(model) if self._begun(model).done() else None
 
-    def _known(self, model: Model, *, own: Loaded) -> Loaded | None:
+    def _known(self, model: EmbeddingModel, *, own: Loaded) -> Loaded | None:
         known = self._loaded.get(model.model_id)
         if known is not None:
             return known
@@ -103,7 +103,7 @@ class Embedders:
             return failure
         return None
 
-    def _begun(self, model: Model) -> asyncio.Future[Loaded]:
+    def _begun(self, model: EmbeddingModel) -> asyncio.Future[Loaded]:
         if model.model_id not in self._coming:
             self._coming[model.model_id] = loading(
                 lambda: find_embedder(
@@ -114,7 +114,7 @@ class Embedders:
             )
         return self._coming[model.model_id]
 
-    async def _loading(self, model: Model) -> Loaded:
+    async def _loading(self, model: EmbeddingModel) -> Loaded:
         found = await asyncio.shield(self._begun(model))
         self._coming.pop(model.model_id, None)
         if isinstance(found, EmbedderUnavailable):

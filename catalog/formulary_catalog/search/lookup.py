@@ -14,19 +14,19 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
-from formulary_catalog.search.visibility import Scope, Scoping
+from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.workflows.reader import WorkflowReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundWorkflow:
     """One version of a workflow, with the allowed part of its history, and the scope of the call that found it."""
 
     stored: StoredVersion
     parsed: ParsedWorkflow
     history: tuple[HistoryLine, ...]
-    scope: Scope
+    scope: CallScope
 
     @property
     def workflow_id(self) -> str:
@@ -39,7 +39,7 @@ class WorkflowFinder:
     """Finds workflows by name, under the constraints of the incident."""
 
     def __init__(
-        self, *, workflows: WorkflowReader, scoping: Scoping, parsed: ParsedWorkflows, strict_keys: frozenset[str]
+        self, *, workflows: WorkflowReader, scoping: Visibility, parsed: ParsedWorkflows, strict_keys: frozenset[str]
     ) -> None:
         self._workflows = workflows
         self._scoping = scoping
@@ -55,7 +55,7 @@ class WorkflowFinder:
         caller: Caller,
         record: Record,
         browsing: bool = False,
-    ) -> Found:
+    ) -> FoundWorkflow:
         """The workflow that a name in any form of DESIGN section 3 means; `record` and `browsing` as `Scoping.of`.
 
         Raises:
@@ -67,7 +67,7 @@ class WorkflowFinder:
         scope = await self._scoping.of(reference, caller=caller, record=record, browsing=browsing)
         constraints = self.constraints(scope)
         found = [
-            Found(
+            FoundWorkflow(
                 stored=stored,
                 parsed=parsed,
                 history=tuple(each for each in history if self.allowed(each, constraints) is not None),
@@ -85,7 +85,7 @@ class WorkflowFinder:
             )
         return found[0]
 
-    def constraints(self, scope: Scope) -> Constraints:
+    def constraints(self, scope: CallScope) -> Constraints:
         """What the incident of a call demands."""
         context = scope.context
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()

@@ -33,9 +33,9 @@ from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.notes import Halted, halted_notes, search_notes
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 from formulary_catalog.search.vectors import QueryVectors, VectorsByModel
-from formulary_catalog.search.visibility import Scoping
+from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.store.search.page import PageReader, PageRow
-from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 
 _LOOKED_AT = 20
 """So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
@@ -76,7 +76,7 @@ class Searcher:
         *,
         candidates: CandidateReader,
         pages: PageReader,
-        scoping: Scoping,
+        scoping: Visibility,
         vectors: QueryVectors,
         parsed: ParsedWorkflows,
         halted: Halted,
@@ -157,7 +157,7 @@ class Searcher:
         self, request: SearchRequest, *, plan: SearchPlan, vectors: VectorsByModel, namespaces: frozenset[str] | None
     ) -> tuple[_Ranked, list[_Hit]]:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
-        question = Question(
+        question = CandidateQuery(
             constraints=plan.constraints,
             words=[term.word for term in plan.terms],
             vectors=vectors,

@@ -28,7 +28,7 @@ from formulary_catalog.search.notes import Halted
 from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.vectors import QueryVectors
-from formulary_catalog.search.visibility import Scoping
+from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
@@ -59,7 +59,7 @@ class CatalogService:
             wait_seconds=settings.context_wait_seconds,
             metrics=metrics,
         )
-        self._scoping = Scoping(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
+        self._scoping = Visibility(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
         parsed = ParsedWorkflows(metrics=metrics)
         self.halted = Halted(database)
         self.finder = WorkflowFinder(

@@ -12,21 +12,23 @@ from formulary_catalog.search.incidents import ContextResolver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class CallScope:
     """The incident of a call, if it has one, and the namespaces whose workflows are visible; None for all."""
 
     context: RequestContext | None
     namespaces: frozenset[str] | None
 
 
-class Scoping:
+class Visibility:
     """Finds the scope of each call."""
 
     def __init__(self, *, contexts: ContextResolver, shared_namespace: str) -> None:
         self._contexts = contexts
         self._shared_namespace = shared_namespace
 
-    async def of(self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False) -> Scope:
+    async def of(
+        self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False
+    ) -> CallScope:
         """The scope of a call, whose incident goes into `record`. `browsing` is reading by a person, who needs none.
 
         Raises:
@@ -39,7 +41,7 @@ class Scoping:
         relevant = {self._shared_namespace}
         if context is not None:
             relevant |= {context.namespace, context.target_namespace}
-        return Scope(context=context, namespaces=await visible_namespaces(caller, among=frozenset(relevant - {""})))
+        return CallScope(context=context, namespaces=await visible_namespaces(caller, among=frozenset(relevant - {""})))
 
 
 async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozenset[str] | None:

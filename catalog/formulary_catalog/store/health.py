@@ -34,7 +34,7 @@ class RefusedSweep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
+class DatabaseHealth:
     """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
 
     `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do that
@@ -56,7 +56,7 @@ class Health:
     halts: tuple[Halt, ...] = ()
 
 
-async def health(dsn: str) -> Health:
+async def health(dsn: str) -> DatabaseHealth:
     """Examine a database, connected as its owner.
 
     Raises:
@@ -71,8 +71,8 @@ async def health(dsn: str) -> Health:
         postgres = await connection.fetchval("show server_version")
         pgvector = await connection.fetchval("select extversion from pg_extension where extname = 'vector'") or ""
         if not revision:
-            return Health(postgres=postgres, pgvector=pgvector, revision="", vectors={})
-        return Health(
+            return DatabaseHealth(postgres=postgres, pgvector=pgvector, revision="", vectors={})
+        return DatabaseHealth(
             postgres=postgres,
             pgvector=pgvector,
             revision=revision,
@@ -137,7 +137,7 @@ async def _halts(connection: asyncpg.Connection) -> tuple[Halt, ...]:
 
 
 async def _models(connection: asyncpg.Connection) -> dict[str, Any]:
-    """The fields of `Health` about models."""
+    """The fields of `DatabaseHealth` about models."""
     rows = await connection.fetch("select state, model_id, done, total from formulary.embedding_model")
     by_state = {row["state"]: row for row in rows}
     serving, preparing = by_state.get("serving"), by_state.get("preparing")

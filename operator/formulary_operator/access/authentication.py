@@ -8,7 +8,7 @@ from typing import Any
 from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
 from formulary_catalog.errors import NotAuthenticated
 from formulary_operator.access.authorization import Authorizer, KubernetesAccess
-from formulary_operator.access.cache import Clock, Decision, Decisions
+from formulary_operator.access.cache import Clock, Decision, ReviewCache
 from formulary_operator.access.identity import Identity
 from formulary_operator.access.reviews import Reviewer
 from formulary_operator.access.signatures import Signatures
@@ -35,7 +35,7 @@ class KubernetesAuthenticator:
         self._signatures = Signatures(client, clock=clock)
         self._audience = audience
         self._wall_clock = wall_clock
-        self._identities: Decisions[Identity | None] = Decisions(clock=clock)
+        self._identities: ReviewCache[Identity | None] = ReviewCache(clock=clock)
         self._authorizer = Authorizer(self._reviewer, clock=clock)
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.access import Right
-from formulary_operator.access.cache import Clock, Decision, Decisions
+from formulary_operator.access.cache import Clock, Decision, ReviewCache
 from formulary_operator.access.identity import Identity
 from formulary_operator.access.reviews import Reviewer
 
@@ -17,7 +17,7 @@ class Authorizer:
 
     def __init__(self, reviewer: Reviewer, *, clock: Clock) -> None:
         self._reviewer = reviewer
-        self._decisions: Decisions[bool] = Decisions(clock=clock)
+        self._decisions: ReviewCache[bool] = ReviewCache(clock=clock)
 
     async def close(self) -> None:
         """Ask no more."""

@@ -45,7 +45,7 @@ class _Asker:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OF_ONE_ASKER))
 
 
-class Decisions(Generic[_V]):
+class ReviewCache(Generic[_V]):
     """Decisions by question. Brief ones are kept apart: however many there are, they push no lasting one out.
 
     One asker has a part of the questions under way, so that it cannot crowd out others. A question whose answer was

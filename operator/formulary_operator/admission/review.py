@@ -58,7 +58,7 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class AdmissionQuestion:
     """One request of a review. `submission` is what would be stored if that is ours to judge, else None."""
 
     uid: str
@@ -74,7 +74,7 @@ class Denied(FormularyError):
         self.code = code
 
 
-def question(review: object) -> Question:
+def question(review: object) -> AdmissionQuestion:
     """Read an AdmissionReview.
 
     Raises:
@@ -85,7 +85,7 @@ def question(review: object) -> Question:
         raise InvalidInput(f"the body is no {KIND} of {API_VERSION}; send one", field="apiVersion")
     request = _mapping(content.get("request"), field="request")
     uid, operation = _text(request, "uid"), _text(request, "operation")
-    return Question(uid=uid, submission=_submission(request, operation=operation))
+    return AdmissionQuestion(uid=uid, submission=_submission(request, operation=operation))
 
 
 def require_unchanged(submission: Submission) -> None:

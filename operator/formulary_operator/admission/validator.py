@@ -15,8 +15,8 @@ from formulary_catalog.domain.governance.contract import contract, hidden_in_con
 from formulary_catalog.domain.governance.halting import halt_reason
 from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
 from formulary_operator.admission.review import (
+    AdmissionQuestion,
     Denied,
-    Question,
     Submission,
     allowed,
     denied,
@@ -26,7 +26,7 @@ from formulary_operator.admission.review import (
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
 from formulary_operator.governance.status import author_key
 from formulary_operator.workflows.translate import entry_of
-from formulary_operator.workflows.validation_result import Reason, refused
+from formulary_operator.workflows.validation_result import ConditionReason, refused
 
 _MAX_UID, _MAX_NAME, _MAX_USER = 64, 253, 1024
 _SECONDS = 2.0
@@ -51,7 +51,7 @@ class Records(Protocol):
         """Note who wrote a version of a workflow. Raises Unavailable if it was not noted."""
 
 
-class Judge:
+class Validator:
     """Answers for every kind of ours. `operator_user` alone may create invocations in the name of others."""
 
     def __init__(self, *, check: Check, records: Records, operator_user: str) -> None:
@@ -65,7 +65,7 @@ class Judge:
             CONTRACTS: self._contract,
         }
 
-    async def answer(self, question: Question) -> dict[str, Any]:
+    async def answer(self, question: AdmissionQuestion) -> dict[str, Any]:
         """The AdmissionReview that answers a question.
 
         Raises:
@@ -114,9 +114,9 @@ class Judge:
         try:
             read = contract(submission.spec, name=submission.name, namespace=submission.namespace)
         except InvalidInput as error:
-            raise Denied(str(error), reason=Reason.INVALID) from error
+            raise Denied(str(error), reason=ConditionReason.INVALID) from error
         if hidden := hidden_in_contract(submission.spec):
-            raise Denied(f"{hidden.field}: {hidden.problem}", reason=Reason.INVALID)
+            raise Denied(f"{hidden.field}: {hidden.problem}", reason=ConditionReason.INVALID)
         if halt_reason(read):
             try:
                 await self._record(submission, key=author_key(submission.document["metadata"]))
@@ -134,7 +134,7 @@ class Judge:
         if submission.dry_run:
             return
         if len(submission.uid) > _MAX_UID or len(submission.name) > _MAX_NAME or len(submission.username) > _MAX_USER:
-            raise Denied("its uid, name or creator is longer than any real one", reason=Reason.INVALID)
+            raise Denied("its uid, name or creator is longer than any real one", reason=ConditionReason.INVALID)
         try:
             async with asyncio.timeout(_SECONDS):
                 await self._records.record(

@@ -13,7 +13,7 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.listening.gate import Gate
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.review import question
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.serving import served
 
 PATH = "/validate"
@@ -24,7 +24,7 @@ _BODY_SECONDS = 10.0
 _log = structlog.get_logger(__name__)
 
 
-async def run_webhook(*, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Judge) -> None:
+async def run_webhook(*, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Validator) -> None:
     """Serve admission reviews over HTTPS, from when there is a certificate until cancelled.
 
     Raises:
@@ -36,7 +36,7 @@ async def run_webhook(*, host: str, port: int, gate: Gate, certificate: ServingC
         await certificate.keep_fresh()
 
 
-def application(judge: Judge) -> Starlette:
+def application(judge: Validator) -> Starlette:
     """The webhook as an application."""
 
     async def validate(request: Request) -> Response:
@@ -53,7 +53,7 @@ def application(judge: Judge) -> Starlette:
     return Starlette(routes=[Route(PATH, validate, methods=["POST"])])
 
 
-async def _reply(request: Request, *, judge: Judge) -> Response:
+async def _reply(request: Request, *, judge: Validator) -> Response:
     body = await _body(request)
     if body is None:
         return PlainTextResponse(f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB", status_code=413)

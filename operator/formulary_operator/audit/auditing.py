@@ -6,13 +6,13 @@ from typing import Any
 
 import structlog
 
-from formulary_catalog.domain.audit.chain import Finding
+from formulary_catalog.domain.audit.chain import IntegrityFinding
 from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import public_keys, signing_key
-from formulary_catalog.store.audit.publishing import Place, place_of, publish
+from formulary_catalog.store.audit.publishing import CheckpointPlace, place_of, publish
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database
 from formulary_operator.audit.publishing import ConfigMapPlace
@@ -49,10 +49,10 @@ class Auditing:
         self._keys = public_keys(settings)
         self._config_map = config_map
         named = place_of(settings.audit_published)
-        self._places: list[Place] = [place for place in (config_map, named) if place is not None]
-        self._verified: tuple[Finding, ...] = ()
-        self._disagreeing: tuple[Finding, ...] = ()
-        self._warned: tuple[Finding, ...] = ()
+        self._places: list[CheckpointPlace] = [place for place in (config_map, named) if place is not None]
+        self._verified: tuple[IntegrityFinding, ...] = ()
+        self._disagreeing: tuple[IntegrityFinding, ...] = ()
+        self._warned: tuple[IntegrityFinding, ...] = ()
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time."""
@@ -68,7 +68,7 @@ class Auditing:
     async def _keep_publishing(self) -> None:
         """Publish what is new, and compare what was published with what is there."""
         while True:
-            found: list[Finding] = []
+            found: list[IntegrityFinding] = []
             for place in self._places:
                 try:
                     found += await publish(self._checkpoints, place)
@@ -113,7 +113,7 @@ class Auditing:
             _log.info("trail_verified", events=replay.event_count, traces=replay.trace_count)
         await self._tell(replay.findings)
 
-    async def _tell(self, findings: Sequence[Finding]) -> None:
+    async def _tell(self, findings: Sequence[IntegrityFinding]) -> None:
         """Metric and log; an Event where the findings are others than the last time."""
         self._metrics.trail_findings(len(self._verified) + len(self._disagreeing))
         for finding in findings[:_MAX_TOLD]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from formulary_catalog.domain.runs.run import Phase, Reason, Target
+from formulary_catalog.domain.runs.run import Phase, Reason, RunTarget
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.api.names import Resource
 
@@ -42,7 +42,7 @@ class RunPlan:
     version_id: str
     values: Mapping[str, Any] = field(repr=False)
     sensitive: frozenset[str] = frozenset()
-    target: Target
+    target: RunTarget
     remediation_id: str = ""
     timeout_seconds: float
     owner: Mapping[str, Any] | None = None

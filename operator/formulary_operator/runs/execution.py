@@ -47,7 +47,7 @@ class _CannotRun(Exception):
         self.reason = reason
 
 
-class Execution:
+class RunExecution:
     """Brings runs on, step by step. `engines` are the names of those that may be used.
 
     All methods raise Unavailable while the API server or the database does not answer; the same step is tried again.

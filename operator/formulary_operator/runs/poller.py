@@ -29,7 +29,7 @@ _UNTOLD_SECONDS = 3.0
 _log = structlog.get_logger(__name__)
 
 
-class Following:
+class RunPoller:
     """Queues the runs that are not over. `namespaces` are those that are watched, empty for all."""
 
     def __init__(

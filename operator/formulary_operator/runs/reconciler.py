@@ -8,7 +8,7 @@ from formulary_operator.api.names import INVOCATIONS
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter, timestamp
-from formulary_operator.runs.execution import Execution
+from formulary_operator.runs.execution import RunExecution
 from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.status import (
     Refusal,
@@ -34,7 +34,7 @@ class InvocationReconciler:
         client: KubeClient,
         runs: RunWriter,
         requests: Requests,
-        execution: Execution,
+        execution: RunExecution,
         permits: Permits,
         reporter: Reporter,
         metrics: OperatorMetrics,

@@ -16,8 +16,8 @@ from formulary_catalog.domain.runs.run import (
     UNPROVEN_USER,
     WAITING_SECONDS,
     NewInvocation,
+    RunTarget,
     Source,
-    Target,
     duration_seconds,
     id_of_object,
 )
@@ -34,7 +34,7 @@ from formulary_operator.api.invocation import InvocationSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RunRequest:
     """A request as its object states it, read and of the right form."""
 
     namespace: str
@@ -45,7 +45,7 @@ class Asked:
     spec: InvocationSpec
 
 
-def asked(document: Mapping[str, Any]) -> Asked:
+def parse_run_request(document: Mapping[str, Any]) -> RunRequest:
     """The request that an object states.
 
     Raises:
@@ -57,7 +57,7 @@ def asked(document: Mapping[str, Any]) -> Asked:
         field, message = problems(error)
         raise InvalidInput(f"spec.{message}", field=field) from None
     metadata = document["metadata"]
-    return Asked(
+    return RunRequest(
         namespace=metadata["namespace"],
         name=metadata["name"],
         uid=metadata["uid"],
@@ -68,7 +68,7 @@ def asked(document: Mapping[str, Any]) -> Asked:
 
 
 def new_invocation(
-    request: Asked,
+    request: RunRequest,
     *,
     version: StoredVersion,
     context: RequestContext | None,
@@ -190,7 +190,7 @@ def _require_storable(given: Mapping[str, Any]) -> None:
             )
 
 
-def _target(request: Asked, *, context: RequestContext | None, runs_namespace: str) -> Target:
+def _target(request: RunRequest, *, context: RequestContext | None, runs_namespace: str) -> RunTarget:
     """What is to be healed: as the request says, else as its incident does."""
     told, known = request.spec.target, target_of(context)
     home = known.namespace or (runs_namespace if known.name else request.namespace)
@@ -202,7 +202,7 @@ def _target(request: Asked, *, context: RequestContext | None, runs_namespace: s
         )
     if told is None:
         return known
-    target = Target(api_version=told.api_version, kind=told.kind, name=told.name, namespace=told.namespace)
+    target = RunTarget(api_version=told.api_version, kind=told.kind, name=told.name, namespace=told.namespace)
     if known.name and (target.kind, target.name) != (known.kind, known.name):
         raise InvalidInput(
             f"spec.target: {target} is not what incident {request.spec.remediation_id!r} is about, {known}; leave "

@@ -18,7 +18,7 @@ from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
 from formulary_operator.kube.conditions import status_of
-from formulary_operator.runs.request import Asked, asked, new_invocation
+from formulary_operator.runs.request import RunRequest, new_invocation, parse_run_request
 from formulary_operator.runs.status import Refusal, is_of_the_server, is_settled, is_unchanged
 
 PATIENCE_SECONDS = 10.0
@@ -72,7 +72,7 @@ class Requests:
         if (refusal := _refusal(document)) is not None:
             return refusal
         try:
-            request = asked(document)
+            request = parse_run_request(document)
             if (late := _too_late(document, timeout_seconds=request.spec.timeout_seconds)) is not None:
                 return late
             return await self._submit(document, request=request)
@@ -81,7 +81,7 @@ class Requests:
         except NotInvocable as error:
             return Refusal(reason=Reason.NOT_INVOCABLE, message=str(error))
 
-    async def _submit(self, document: Mapping[str, Any], *, request: Asked) -> Invocation | Refusal:
+    async def _submit(self, document: Mapping[str, Any], *, request: RunRequest) -> Invocation | Refusal:
         version = await self._version(request)
         if version is None:
             _require_old(document, missing=f"workflow {request.reference}")
@@ -104,7 +104,7 @@ class Requests:
         )
         return (await self._runs.submit(new)).invocation
 
-    async def _require_own_search(self, request: Asked, *, requester: str) -> None:
+    async def _require_own_search(self, request: RunRequest, *, requester: str) -> None:
         """What somebody else found and chose is no evidence for this run, nor is this run a part of their story."""
         if request.search_id is None:
             return
@@ -116,14 +116,14 @@ class Requests:
                 field="spec.searchId",
             )
 
-    async def _version(self, request: Asked) -> StoredVersion | None:
+    async def _version(self, request: RunRequest) -> StoredVersion | None:
         """In the object's own namespace first; what other namespaces have is not for it."""
         visible = (request.namespace, self._shared_namespace)
         found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended=True)
         by_namespace = {version.namespace: version for version, _ in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 
-    async def _context(self, document: Mapping[str, Any], *, request: Asked) -> RequestContext | None:
+    async def _context(self, document: Mapping[str, Any], *, request: RunRequest) -> RequestContext | None:
         """The incident that is named; one that the requester may not read is as unknown as one that is not there."""
         remediation_id = request.spec.remediation_id
         if not remediation_id:
@@ -146,7 +146,7 @@ class Requests:
             )
         return found[0]
 
-    async def _may_read(self, request: Asked, *, namespace: str) -> bool:
+    async def _may_read(self, request: RunRequest, *, namespace: str) -> bool:
         """Whether the requester may use incidents of a namespace; of nobody known a person has to judge."""
         user = Identity.of(await self._admissions.identity(request.uid))
         if not user.user and not await self._admissions.username(request.uid):

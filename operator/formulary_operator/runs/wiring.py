@@ -26,10 +26,10 @@ from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter
 from formulary_operator.runs.approval_status import is_answered
 from formulary_operator.runs.approvals import ApprovalReconciler
-from formulary_operator.runs.execution import Execution
+from formulary_operator.runs.execution import RunExecution
 from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.permitting import RunPolicy
-from formulary_operator.runs.poller import Following
+from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.reconciler import InvocationReconciler
 from formulary_operator.runs.status import is_settled
 from formulary_operator.runs.submission import Requests
@@ -44,7 +44,7 @@ Key = tuple[str, str]
 Reconcile = Callable[..., Awaitable[str]]
 
 
-class Executor:
+class RunWiring:
     """Runs what is asked for, as far as the rules allow. `name` stands for all replicas of this operator."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Executor:
         )
         self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
         self._approvals = ApprovalStore(database)
-        self._following = Following(
+        self._following = RunPoller(
             runs=self._runs,
             halts=HaltReader(database),
             queue=queue,
@@ -90,7 +90,7 @@ class Executor:
         permits = Permits(
             client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer
         )
-        execution = Execution(
+        execution = RunExecution(
             client=client,
             runs=self._runs,
             permits=permits,

@@ -8,7 +8,7 @@ from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
 from formulary_operator.workflows.status import differs, standing, wanted_status
 from formulary_operator.workflows.translate import entry_of, is_suspended
-from formulary_operator.workflows.validation_result import Reason, refused, stored
+from formulary_operator.workflows.validation_result import ConditionReason, refused, stored
 
 
 def is_adrift(
@@ -53,6 +53,6 @@ def _is_known_refusal(document: Mapping[str, Any], current: StoredWorkflow | Non
 
     Only the catalog can tell whether it would refuse it again; as long as it holds the same, it would.
     """
-    if current is None or standing(document) != Reason.VERSION_IMMUTABLE:
+    if current is None or standing(document) != ConditionReason.VERSION_IMMUTABLE:
         return False
     return bool(document["status"].get("contentHash") == current.content_hash)

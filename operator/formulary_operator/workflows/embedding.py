@@ -19,7 +19,7 @@ from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.embedding.finding import find_embedder, source_to_keep
 from formulary_catalog.embedding.model import locate
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
-from formulary_catalog.store.workflows.models import Model, ModelStore
+from formulary_catalog.store.workflows.models import EmbeddingModel, ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
@@ -47,7 +47,7 @@ class Embedding:
         self._models = models
         self._metrics = metrics
         self._idle_seconds = idle_seconds
-        self._serving: Model | None = None
+        self._serving: EmbeddingModel | None = None
         self._model_id = ""
         self._embedder: Embedder | None = None
         self._problem: EmbedderUnavailable | None = None

@@ -17,7 +17,7 @@ from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.workflows.embedding import Embedding
 from formulary_operator.workflows.status import differs, is_observed, transition, wanted_status
 from formulary_operator.workflows.translate import SOURCE, entry_of, is_suspended
-from formulary_operator.workflows.validation_result import Finding, postponed, refused, stored
+from formulary_operator.workflows.validation_result import ValidationResult, postponed, refused, stored
 
 _log = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class WorkflowReconciler:
         await self._report(document, finding)
         return finding.reason
 
-    async def _store(self, document: Mapping[str, Any]) -> Finding:
+    async def _store(self, document: Mapping[str, Any]) -> ValidationResult:
         uid = document["metadata"]["uid"]
         try:
             entry = entry_of(document)
@@ -99,7 +99,7 @@ class WorkflowReconciler:
             raise Unavailable("the catalog has changed its embedding model meanwhile; the workflow is embedded again")
         return model_id if known or vector is not None else ""
 
-    async def _report(self, document: Json, finding: Finding) -> None:
+    async def _report(self, document: Json, finding: ValidationResult) -> None:
         """Write the status where it differs, and an Event where the object's standing changed."""
         wanted = wanted_status(document, finding, now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if not differs(document, wanted):

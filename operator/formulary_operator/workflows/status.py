@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from formulary_catalog.domain.workflows.annotated import annotation_of
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
-from formulary_operator.workflows.validation_result import Finding, Reason
+from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
 
 Json = dict[str, Any]
 
@@ -14,7 +14,7 @@ _UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
 _CONDITIONS = ("Ready", "Indexed", "Invocable")
 _OURS = ("versionId", "embeddingModel", "observedGeneration")
 _IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
-_SETTLED = frozenset(Reason) - {Reason.CATALOG_UNAVAILABLE}
+_SETTLED = frozenset(ConditionReason) - {ConditionReason.CATALOG_UNAVAILABLE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class Transition:
     message: str
 
 
-def wanted_status(document: Mapping[str, Any], finding: Finding, *, now: str) -> Json:
+def wanted_status(document: Mapping[str, Any], finding: ValidationResult, *, now: str) -> Json:
     """The whole status that the object should have, conditions of others included. `now` is an RFC 3339 time.
 
     The ids name what the catalog holds for the object, also while its newest content is refused.
@@ -69,7 +69,7 @@ def transition(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transi
     if same_standing and status_of(document).get("contentHash") == wanted.get("contentHash"):
         return None
     return Transition(
-        type="Warning" if Reason(after["reason"]).is_problem else "Normal",
+        type="Warning" if ConditionReason(after["reason"]).is_problem else "Normal",
         reason=after["reason"],
         message=after["message"],
     )
@@ -91,15 +91,17 @@ def is_observed(document: Mapping[str, Any]) -> bool:
     return spoken_of and standing(document) in _SETTLED
 
 
-def _ready(finding: Finding) -> Said:
-    return Said(type="Ready", met=finding.reason is Reason.SERVED, reason=finding.reason, message=finding.message)
+def _ready(finding: ValidationResult) -> Said:
+    return Said(
+        type="Ready", met=finding.reason is ConditionReason.SERVED, reason=finding.reason, message=finding.message
+    )
 
 
-def _indexed(finding: Finding) -> Said:
-    embedded = finding.reason is Reason.SERVED and bool(finding.model_id)
+def _indexed(finding: ValidationResult) -> Said:
+    embedded = finding.reason is ConditionReason.SERVED and bool(finding.model_id)
     if embedded:
         reason, message = "Embedded", f"found by meaning and by words; vectors of {finding.model_id}"
-    elif finding.reason is Reason.SERVED:
+    elif finding.reason is ConditionReason.SERVED:
         reason = "EmbedderUnavailable"
         message = f"found by words alone: {finding.not_embedded} This is retried automatically."
     else:
@@ -107,8 +109,8 @@ def _indexed(finding: Finding) -> Said:
     return Said(type="Indexed", met=embedded, reason=reason, message=message)
 
 
-def _invocable(finding: Finding) -> Said:
-    if finding.reason is not Reason.SERVED:
+def _invocable(finding: ValidationResult) -> Said:
+    if finding.reason is not ConditionReason.SERVED:
         reason, message = "NotServed", "this content is not served, so it is not run"
     elif finding.not_invocable:
         reason, message = "NotInvocable", f"agents can read it and not run it: {finding.not_invocable}"

@@ -9,7 +9,7 @@ from formulary_catalog.domain.workflows.invocable import not_invocable_because
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError, InvalidManifest, VersionImmutable
 
 
-class Reason(StrEnum):
+class ConditionReason(StrEnum):
     """Why the condition Ready is what it is."""
 
     SERVED = "Served"
@@ -20,7 +20,7 @@ class Reason(StrEnum):
 
     @property
     def is_problem(self) -> bool:
-        return self not in (Reason.SERVED, Reason.SUSPENDED)
+        return self not in (ConditionReason.SERVED, ConditionReason.SUSPENDED)
 
     @property
     def catalog_status(self) -> str:
@@ -28,16 +28,16 @@ class Reason(StrEnum):
 
 
 _CATALOG_STATUS = {
-    Reason.SERVED: "Active",
-    Reason.SUSPENDED: "Disabled",
-    Reason.INVALID: "Invalid",
-    Reason.VERSION_IMMUTABLE: "Invalid",
-    Reason.CATALOG_UNAVAILABLE: "Pending",
+    ConditionReason.SERVED: "Active",
+    ConditionReason.SUSPENDED: "Disabled",
+    ConditionReason.INVALID: "Invalid",
+    ConditionReason.VERSION_IMMUTABLE: "Invalid",
+    ConditionReason.CATALOG_UNAVAILABLE: "Pending",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class ValidationResult:
     """How one object stands.
 
     `version_id`, `content_hash` and `model_id` are those of what the catalog holds for the object, which may be an
@@ -45,7 +45,7 @@ class Finding:
     `not_invocable` says why what is served can be read and not run; empty if it can be run.
     """
 
-    reason: Reason
+    reason: ConditionReason
     message: str
     version_id: str = ""
     content_hash: str = ""
@@ -55,11 +55,11 @@ class Finding:
     ids_unknown: bool = False
 
 
-def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable | None) -> Finding:
+def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable | None) -> ValidationResult:
     """The catalog took the object; `model_id` is that of its vector, `problem` says why there is none."""
     suspended = entry.workflow.spec.suspend
-    return Finding(
-        reason=Reason.SUSPENDED if suspended else Reason.SERVED,
+    return ValidationResult(
+        reason=ConditionReason.SUSPENDED if suspended else ConditionReason.SERVED,
         message=(
             f"version {entry.version} is kept and not served, because spec.suspend is true; set it to false to serve it"
             if suspended
@@ -73,13 +73,13 @@ def stored(entry: CatalogEntry, *, model_id: str, problem: EmbedderUnavailable |
     )
 
 
-def refused(error: InvalidManifest, *, current: StoredWorkflow | None) -> Finding:
+def refused(error: InvalidManifest, *, current: StoredWorkflow | None) -> ValidationResult:
     """The catalog cannot take the object; `current` is what it holds for it from before."""
-    reason = Reason.VERSION_IMMUTABLE if isinstance(error, VersionImmutable) else Reason.INVALID
+    reason = ConditionReason.VERSION_IMMUTABLE if isinstance(error, VersionImmutable) else ConditionReason.INVALID
     if current is None:
-        return Finding(reason=reason, message=error.detail)
+        return ValidationResult(reason=reason, message=error.detail)
     fate = "stays served" if current.status == "Active" else "stays suspended"
-    return Finding(
+    return ValidationResult(
         reason=reason,
         message=f"{error.detail}; version {current.version} {fate}",
         version_id=current.version_id,
@@ -88,8 +88,8 @@ def refused(error: InvalidManifest, *, current: StoredWorkflow | None) -> Findin
     )
 
 
-def postponed(error: FormularyError) -> Finding:
+def postponed(error: FormularyError) -> ValidationResult:
     """The catalog could not be asked; whatever it served before, it still does."""
-    return Finding(
-        reason=Reason.CATALOG_UNAVAILABLE, message=f"{error}; this is retried automatically", ids_unknown=True
+    return ValidationResult(
+        reason=ConditionReason.CATALOG_UNAVAILABLE, message=f"{error}; this is retried automatically", ids_unknown=True
     )

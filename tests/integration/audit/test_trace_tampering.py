@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.audit.chain import GENESIS, Finding, Problem, canonical, digest
+from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Problem, canonical, digest
 from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
@@ -95,7 +95,7 @@ async def reader(database: str) -> AsyncIterator[TraceReader]:
 Found = set[tuple[str, Problem, int]]
 
 
-def _found(findings: Sequence[Finding]) -> Found:
+def _found(findings: Sequence[IntegrityFinding]) -> Found:
     return {(finding.trace_id, finding.problem, finding.seq) for finding in findings}
 
 

@@ -13,7 +13,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.audit.chain import GENESIS, Problem, digest
-from formulary_catalog.domain.audit.checkpoint import Kind, SigningKey, compose
+from formulary_catalog.domain.audit.checkpoint import CheckpointKind, SigningKey, compose
 from formulary_catalog.errors import InvalidInput, NotFound, StartupError, Unavailable
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, end_checkpoint, keep_checkpointing
 from formulary_catalog.store.audit.events import TraceStore, append_event
@@ -239,7 +239,7 @@ async def test_only_the_checkpoint_after_the_last_one_is_taken(
 ) -> None:
     await write_trace(traces, "rr-1", 1)
     (first,) = await checkpoints.checkpoint(KEY)
-    following = compose(kind=Kind.HEADS, after=1, previous=first.hash, at=THIS_YEAR, lines=[], key=KEY)
+    following = compose(kind=CheckpointKind.HEADS, after=1, previous=first.hash, at=THIS_YEAR, lines=[], key=KEY)
 
     async def write(connection: Connection) -> None:
         await end_checkpoint(connection, replace(following, **changes), at=THIS_YEAR)

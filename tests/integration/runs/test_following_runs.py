@@ -11,7 +11,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.runs.poller import Following
+from formulary_operator.runs.poller import RunPoller
 from formulary_operator.watch.queue import ObjectKey, WorkQueue
 from support.runs import HARMLESS, request
 
@@ -52,7 +52,7 @@ async def test_runs_that_wait_for_an_approval_do_not_slow_those_that_run(writing
         if looks[running.object_name] >= 2:
             again.set()
 
-    following = Following(runs=runs, halts=HaltReader(writing), queue=queue, metrics=OperatorMetrics(), namespaces=())
+    following = RunPoller(runs=runs, halts=HaltReader(writing), queue=queue, metrics=OperatorMetrics(), namespaces=())
     tasks = [
         asyncio.create_task(following.keep_looking()),
         asyncio.create_task(queue.work(look, failed=lambda key, error: None)),

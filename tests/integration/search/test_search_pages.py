@@ -12,7 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.search.candidates import IndexedText
 from formulary_catalog.domain.search.request import search_request
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
@@ -20,7 +20,7 @@ from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.search.lexemes import Texts
 from formulary_catalog.store.search.page import PageReader, PageRow
-from formulary_catalog.store.search.statement import FEW, CandidateReader, Candidates, Question
+from formulary_catalog.store.search.statement import FEW, CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from support import manifest
 from support.filling import entry, fill
@@ -71,7 +71,7 @@ async def statements_of(database: Database) -> list[str]:
 async def candidates_of(
     reader: CandidateReader, *, namespaces: frozenset[str] = HERE, word: str = "restart"
 ) -> Candidates:
-    return await reader.read(Question(constraints=Constraints(), words=[word]), namespaces=namespaces)
+    return await reader.read(CandidateQuery(constraints=Constraints(), words=[word]), namespaces=namespaces)
 
 
 async def search(service: CatalogService) -> SearchAnswer:
@@ -158,11 +158,13 @@ async def test_words_that_another_release_derives_in_another_way_are_read_anew(
     reader = CandidateReader(reading)
     before = await candidates_of(reader)
 
-    derived = replace(stored, lexical_texts={**stored.lexical_texts, Place.NAME: "nothing", Place.WHAT: "restart"})
+    derived = replace(
+        stored, lexical_texts={**stored.lexical_texts, WordPlace.NAME: "nothing", WordPlace.WHAT: "restart"}
+    )
     assert await workflows.apply(derived, model_id="") is ApplyOutcome.UNCHANGED
 
-    assert words(before) == {"own": (Place.NAME,), "other": (Place.NAME,)}
-    assert words(await candidates_of(reader)) == {"own": (Place.WHAT,), "other": (Place.NAME,)}
+    assert words(before) == {"own": (WordPlace.NAME,), "other": (WordPlace.NAME,)}
+    assert words(await candidates_of(reader)) == {"own": (WordPlace.WHAT,), "other": (WordPlace.NAME,)}
 
     assert await workflows.remove(namespace="formulary", name="own")
     await workflows.apply(stored, model_id="")
@@ -179,7 +181,7 @@ async def test_of_a_very_long_text_only_what_is_asked_for_is_read_and_nothing_is
     asked = await statements_of(reading)
     for word in ("zebra", "w1", "w1499", "w9999"):
         found = await candidates_of(reader, word=word)
-        assert words(found)["long"] == (Place.NONE if word == "w9999" else Place.WHAT,)
+        assert words(found)["long"] == (WordPlace.NONE if word == "w9999" else WordPlace.WHAT,)
     assert len([statement for statement in asked if "ts_filter" in statement]) == 4
 
 

@@ -17,7 +17,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.page import PageReader
-from formulary_catalog.store.search.statement import CandidateReader, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
@@ -174,7 +174,7 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     tenants: dict[str, str], reading: Database, namespaces: frozenset[str]
 ) -> None:
     workflows, candidates = WorkflowReader(reading), CandidateReader(reading)
-    question = Question(constraints=Constraints(), words=["restart"], signal="oomkilled", severity="critical")
+    question = CandidateQuery(constraints=Constraints(), words=["restart"], signal="oomkilled", severity="critical")
     found = await candidates.read(question, namespaces=namespaces)
     assert (found.evidence, found.total, found.rows) == ((), 0, {})
     assert not found.signal_declared

@@ -7,8 +7,15 @@ from datetime import UTC, datetime
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.audit.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent
-from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, Kind, SigningKey, Vouched, compose
+from formulary_catalog.domain.audit.chain import GENESIS, Head, IntegrityFinding, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.checkpoint import (
+    Checkpoint,
+    CheckpointCheck,
+    CheckpointKind,
+    SigningKey,
+    Vouched,
+    compose,
+)
 from formulary_catalog.domain.audit.verification import verify_trace
 from support.trail import NOON, chain, stored
 
@@ -18,7 +25,9 @@ TEXTS = st.lists(st.text(max_size=5), min_size=2, max_size=8)
 HASHES = st.sampled_from([GENESIS, "1" * 64])
 
 
-def _verify(events: Sequence[StoredEvent], of: Sequence[StoredEvent], *, marked: Sequence[int] = ()) -> list[Finding]:
+def _verify(
+    events: Sequence[StoredEvent], of: Sequence[StoredEvent], *, marked: Sequence[int] = ()
+) -> list[IntegrityFinding]:
     """What is wrong with `events` where those of `of` were written, with marks at some of them."""
     marks = [Mark(number, of[seq - 1].seq, of[seq - 1].hash) for number, seq in enumerate(marked, start=1)]
     head = Head(seq=of[-1].seq, hash=of[-1].hash, at=NOON, checkpointed=max(marked, default=0))
@@ -26,7 +35,7 @@ def _verify(events: Sequence[StoredEvent], of: Sequence[StoredEvent], *, marked:
     return list(verify_trace("t", placed, head=head, marks=marks))
 
 
-def _problems(findings: Sequence[Finding]) -> set[tuple[Problem, int]]:
+def _problems(findings: Sequence[IntegrityFinding]) -> set[tuple[Problem, int]]:
     return {(finding.problem, finding.seq) for finding in findings}
 
 
@@ -142,7 +151,7 @@ def _checkpoints(traces: Sequence[str]) -> list[Checkpoint]:
     for seq, trace in enumerate(traces, start=1):
         written.append(
             compose(
-                kind=Kind.HEADS,
+                kind=CheckpointKind.HEADS,
                 after=len(written),
                 previous=written[-1].hash if written else GENESIS,
                 at=NOW,
@@ -153,7 +162,7 @@ def _checkpoints(traces: Sequence[str]) -> list[Checkpoint]:
     return written
 
 
-def _check(checkpoints: Sequence[Checkpoint]) -> tuple[list[tuple[str, Mark]], tuple[Finding, ...]]:
+def _check(checkpoints: Sequence[Checkpoint]) -> tuple[list[tuple[str, Mark]], tuple[IntegrityFinding, ...]]:
     check = CheckpointCheck([KEY.public])
     vouched = [line for checkpoint in sorted(checkpoints, key=lambda each: each.id) for line in check.add(checkpoint)]
     return vouched, check.finish(events=1)

@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import enter
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import ALL, DECLARING, NEAREST
 from formulary_catalog.store.search.lexemes import WEIGHTS
-from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
@@ -75,15 +75,15 @@ class Workflow:
     signal: str
     cosine: float | None
 
-    def place(self, word: str) -> Place:
+    def place(self, word: str) -> WordPlace:
         """The most telling place of a word."""
         where = {
-            Place.NAME: self.keywords,
-            Place.WHEN_TO_USE: self.when_to_use,
-            Place.WHAT: self.what,
-            Place.SIGNAL: (self.signal,),
+            WordPlace.NAME: self.keywords,
+            WordPlace.WHEN_TO_USE: self.when_to_use,
+            WordPlace.WHAT: self.what,
+            WordPlace.SIGNAL: (self.signal,),
         }
-        return max((place for place, words in where.items() if set(word.split()) <= set(words)), default=Place.NONE)
+        return max((place for place, words in where.items() if set(word.split()) <= set(words)), default=WordPlace.NONE)
 
 
 workflows = st.builds(
@@ -120,7 +120,7 @@ class Asking:
             stored = entry(document, namespace=f"n{number}")
             model_id = f"model{number}" if cosine is not None else f"other{number}"
             await self.writer.apply(stored, model_id=model_id, vector=_vector(cosine or 0))
-        question = Question(
+        question = CandidateQuery(
             constraints=constraints or Constraints(),
             words=words,
             vectors={f"model{number}": _vector(1)},
@@ -180,7 +180,7 @@ async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: l
     document = manifest.workflow("own", what=fields[0], keywords=fields[1:])
     found = await asking.candidates([document], cosines=[None], words=words)
 
-    async def where(connection: Connection) -> list[Place]:
+    async def where(connection: Connection) -> list[WordPlace]:
         await enter(connection, namespaces=None)
         return [
             max(
@@ -195,7 +195,7 @@ async def test_a_term_stands_where_postgresql_finds_it(asking: Asking, fields: l
                         [weight.lower()],
                     )
                 ],
-                default=Place.NONE,
+                default=WordPlace.NONE,
             )
             for word in words
         ]

@@ -12,9 +12,9 @@ from formulary_catalog.domain.governance.contract import Contract, Effect, Match
 from formulary_catalog.domain.governance.decision import (
     Approval,
     ApprovalDecision,
-    Evidence,
-    Outcome,
+    DecisionOutcome,
     RunDecision,
+    RunEvidence,
     decide,
 )
 from formulary_catalog.domain.governance.gate import GateDecision, RunFacts, Severity, is_harmless
@@ -109,18 +109,22 @@ approvals = st.builds(
     reason=st.sampled_from(["", "seen", "seen\n# Allowed"]),
 )
 evidence = st.builds(
-    Evidence, selection_reasoned=st.booleans(), approvals=st.lists(approvals, max_size=2).map(lambda given: (*given,))
+    RunEvidence,
+    selection_reasoned=st.booleans(),
+    approvals=st.lists(approvals, max_size=2).map(lambda given: (*given,)),
 )
 some_contracts = st.lists(contracts(), max_size=3)
 moments = st.integers(0, 14 * 24).map(lambda hours: NOON + timedelta(hours=hours))
 
-NO_EVIDENCE = Evidence()
+NO_EVIDENCE = RunEvidence()
 EVERYTHING = contract({"rules": [{"id": "all", "effect": "ALLOW"}]}, name="open", namespace="formulary")
 APPROVED = Approval(decision=ApprovalDecision.APPROVE, approver="jane")
 REJECTED = Approval(decision=ApprovalDecision.REJECT, approver="joe", reason="too late in the day")
 
 
-def outcome(facts: RunFacts, given_contracts: Sequence[Contract], shown: Evidence, now: datetime = NOON) -> Outcome:
+def outcome(
+    facts: RunFacts, given_contracts: Sequence[Contract], shown: RunEvidence, now: datetime = NOON
+) -> DecisionOutcome:
     return decide(facts=facts, contracts=given_contracts, evidence=shown, now=now).outcome
 
 
@@ -130,28 +134,28 @@ def matching(effect: Effect) -> Contract:
 
 
 @given(sound_facts, some_contracts, evidence, moments)
-def test_deny_always_wins(facts: RunFacts, others: list[Contract], shown: Evidence, now: datetime) -> None:
+def test_deny_always_wins(facts: RunFacts, others: list[Contract], shown: RunEvidence, now: datetime) -> None:
     decision = decide(facts=facts, contracts=[*others, matching(Effect.DENY)], evidence=shown, now=now)
 
-    assert decision.outcome is Outcome.BLOCK
+    assert decision.outcome is DecisionOutcome.BLOCK
     assert not decision.rejected
     assert "DENY by rule own of contract formulary/own" in decision.message
 
 
 @given(run_facts, some_contracts, evidence, moments)
 def test_a_critical_risk_blocks_whatever_the_rules_and_the_evidence_say(
-    facts: RunFacts, others: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, others: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
     for forbidden in (replace(facts, allowed_here=False), replace(facts, caller_may_target=False)):
         decision = decide(facts=forbidden, contracts=[*others, EVERYTHING], evidence=shown, now=now)
 
-        assert decision.outcome is Outcome.BLOCK
+        assert decision.outcome is DecisionOutcome.BLOCK
         assert decision.gate.decision is GateDecision.BLOCK
 
 
 @given(run_facts, some_contracts, evidence, moments)
 def test_the_order_of_rules_and_of_contracts_means_nothing(
-    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
     first = decide(facts=facts, contracts=some, evidence=shown, now=now)
 
@@ -162,7 +166,7 @@ def test_the_order_of_rules_and_of_contracts_means_nothing(
 
 @given(run_facts, some_contracts, contracts([effect for effect in MATCHING if effect.restricts]), evidence, moments)
 def test_adding_rules_that_restrict_never_allows_more(
-    facts: RunFacts, some: list[Contract], added: Contract, shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], added: Contract, shown: RunEvidence, now: datetime
 ) -> None:
     before = outcome(facts, some, shown, now)
 
@@ -171,13 +175,15 @@ def test_adding_rules_that_restrict_never_allows_more(
 
 @given(run_facts, some_contracts, contracts([Effect.ALLOW]), evidence, moments)
 def test_adding_rules_that_allow_never_forbids_more(
-    facts: RunFacts, some: list[Contract], added: Contract, shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], added: Contract, shown: RunEvidence, now: datetime
 ) -> None:
     assert outcome(facts, [*some, added], shown, now).strength <= outcome(facts, some, shown, now).strength
 
 
 @given(run_facts, some_contracts, evidence, moments)
-def test_adding_an_approval_never_denies(facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime) -> None:
+def test_adding_an_approval_never_denies(
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
+) -> None:
     more = replace(shown, approvals=(*shown.approvals, APPROVED))
 
     assert outcome(facts, some, more, now).strength <= outcome(facts, some, shown, now).strength
@@ -185,7 +191,7 @@ def test_adding_an_approval_never_denies(facts: RunFacts, some: list[Contract], 
 
 @given(run_facts, some_contracts, evidence, moments)
 def test_a_recorded_selection_with_reasoning_never_denies(
-    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
     chosen, unchosen = replace(shown, selection_reasoned=True), replace(shown, selection_reasoned=False)
 
@@ -194,40 +200,43 @@ def test_a_recorded_selection_with_reasoning_never_denies(
 
 @given(sound_facts, some_contracts, evidence, moments)
 def test_one_rejection_blocks_whoever_approved(
-    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
     decision = decide(
         facts=facts, contracts=some, evidence=replace(shown, approvals=(*shown.approvals, REJECTED)), now=now
     )
 
-    assert decision.outcome is Outcome.BLOCK
+    assert decision.outcome is DecisionOutcome.BLOCK
     assert decision.rejected or any(rule.effect is Effect.DENY for rule in decision.rules)
 
 
 @given(sound_facts, some_contracts, evidence, moments)
 def test_a_rule_that_degrades_leaves_no_more_than_a_dry_run(
-    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
-    assert outcome(facts, [*some, matching(Effect.DEGRADE)], shown, now) in (Outcome.DEGRADE, Outcome.BLOCK)
+    assert outcome(facts, [*some, matching(Effect.DEGRADE)], shown, now) in (
+        DecisionOutcome.DEGRADE,
+        DecisionOutcome.BLOCK,
+    )
 
 
 @given(sound_facts)
 def test_without_a_matching_rule_all_but_harmless_runs_wait_for_an_approval(facts: RunFacts) -> None:
     known_and_harmless = is_harmless(facts.environment)
     harmless = facts.risk_level == "low" and known_and_harmless
-    decision = decide(facts=facts, contracts=[], evidence=Evidence(selection_reasoned=True), now=NOON)
+    decision = decide(facts=facts, contracts=[], evidence=RunEvidence(selection_reasoned=True), now=NOON)
 
     grave = any(risk.severity in (Severity.HIGH, Severity.CRITICAL) for risk in decision.gate.risks)
-    assert decision.outcome is (Outcome.ALLOW if harmless and not grave else Outcome.AWAIT)
-    assert decision.missing == ([] if decision.outcome is Outcome.ALLOW else ["an approval"])
-    assert outcome(facts, [], Evidence(approvals=(APPROVED,))) is Outcome.ALLOW
+    assert decision.outcome is (DecisionOutcome.ALLOW if harmless and not grave else DecisionOutcome.AWAIT)
+    assert decision.missing == ([] if decision.outcome is DecisionOutcome.ALLOW else ["an approval"])
+    assert outcome(facts, [], RunEvidence(approvals=(APPROVED,))) is DecisionOutcome.ALLOW
 
 
 @given(own_facts, evidence)
-def test_a_rule_that_allows_lifts_the_default(facts: RunFacts, shown: Evidence) -> None:
+def test_a_rule_that_allows_lifts_the_default(facts: RunFacts, shown: RunEvidence) -> None:
     assume(shown.rejection is None)
 
-    assert outcome(facts, [EVERYTHING], shown) is Outcome.ALLOW
+    assert outcome(facts, [EVERYTHING], shown) is DecisionOutcome.ALLOW
 
 
 @given(own_facts)
@@ -235,22 +244,22 @@ def test_evidence_that_a_rule_asks_for_is_a_selection_with_reasoning_or_an_appro
     demanding = [EVERYTHING, matching(Effect.REQUIRE_EVIDENCE)]
     waiting = decide(facts=facts, contracts=demanding, evidence=NO_EVIDENCE, now=NOON)
 
-    assert waiting.outcome is Outcome.AWAIT
+    assert waiting.outcome is DecisionOutcome.AWAIT
     assert waiting.missing == ["a recorded selection of this workflow version with reasoning, or an approval"]
-    assert outcome(facts, demanding, Evidence(selection_reasoned=True)) is Outcome.ALLOW
-    assert outcome(facts, demanding, Evidence(approvals=(APPROVED,))) is Outcome.ALLOW
+    assert outcome(facts, demanding, RunEvidence(selection_reasoned=True)) is DecisionOutcome.ALLOW
+    assert outcome(facts, demanding, RunEvidence(approvals=(APPROVED,))) is DecisionOutcome.ALLOW
 
 
 @given(run_facts, some_contracts, evidence, moments)
 def test_every_decision_explains_itself_in_one_line_and_as_json(
-    facts: RunFacts, some: list[Contract], shown: Evidence, now: datetime
+    facts: RunFacts, some: list[Contract], shown: RunEvidence, now: datetime
 ) -> None:
     decision: RunDecision = decide(facts=facts, contracts=some, evidence=shown, now=now)
     told = decision.as_json()
 
     assert decision.why
     assert "\n" not in decision.message
-    assert bool(decision.missing) is (decision.outcome is Outcome.AWAIT)
+    assert bool(decision.missing) is (decision.outcome is DecisionOutcome.AWAIT)
     assert told["gate"]["version"] == "1.0.0"
     assert [rule["effect"] for rule in told["rules"]] == [rule.effect for rule in decision.rules]
 
@@ -269,5 +278,5 @@ def test_what_an_unknown_fact_leaves_open_counts_against_the_run(
     rule = Match.model_validate(match)
     denying = Contract(name="own", rules=(Rule(id="r", effect=Effect.DENY, match=rule),))
 
-    if outcome(facts, [denying], NO_EVIDENCE, now) is Outcome.BLOCK:
-        assert outcome(unknown, [denying], NO_EVIDENCE, now) is Outcome.BLOCK
+    if outcome(facts, [denying], NO_EVIDENCE, now) is DecisionOutcome.BLOCK:
+        assert outcome(unknown, [denying], NO_EVIDENCE, now) is DecisionOutcome.BLOCK

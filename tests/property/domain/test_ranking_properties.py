@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer, SearchMode
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.label_weights import label_evidence
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
 from formulary_catalog.domain.search.terms import Term, query_terms
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
@@ -55,11 +55,11 @@ class Workflow:
     name: str
     labels: WorkflowLabels
     cosine: float | None
-    places: tuple[Place, ...]
+    places: tuple[WordPlace, ...]
     severity: bool
 
-    def evidence(self, constraints: Constraints, *, terms: Sequence[Term]) -> Evidence:
-        return Evidence(
+    def evidence(self, constraints: Constraints, *, terms: Sequence[Term]) -> CandidateEvidence:
+        return CandidateEvidence(
             version_id=self.name,
             namespace="formulary",
             name=self.name,
@@ -107,7 +107,7 @@ workflows = st.builds(
     name=st.uuids().map(str),
     labels=declared,
     cosine=cosines,
-    places=st.lists(st.sampled_from(Place), min_size=1, max_size=6).map(tuple),
+    places=st.lists(st.sampled_from(WordPlace), min_size=1, max_size=6).map(tuple),
     severity=st.booleans(),
 )
 catalogs = st.lists(workflows, min_size=1, max_size=8, unique_by=lambda workflow: workflow.name)
@@ -194,7 +194,9 @@ def test_of_two_that_fit_the_same_the_one_made_for_the_team_is_first(
         name=st.just("best"),
         labels=st.just(WorkflowLabels()),
         cosine=st.integers(250, 1000).map(lambda thousandths: thousandths / 1000),
-        places=st.sampled_from([(Place.WHAT,), (Place.WHEN_TO_USE,), (Place.NAME,), (Place.WHEN_TO_USE, Place.NONE)]),
+        places=st.sampled_from(
+            [(WordPlace.WHAT,), (WordPlace.WHEN_TO_USE,), (WordPlace.NAME,), (WordPlace.WHEN_TO_USE, WordPlace.NONE)]
+        ),
         severity=st.booleans(),
     ),
     unrelated=st.lists(st.integers(-1000, round(1000 * NOISE) - 1), min_size=1, max_size=8),
@@ -214,7 +216,7 @@ def test_what_has_nothing_in_common_with_the_query_never_passes_what_fits_whatev
         values=dict(incident.values), custom=dict(incident.custom), detected=dict.fromkeys(incident.detected, "*")
     )
     of_the_team = [
-        Workflow(name=f"a{number}", labels=labels, cosine=cosine / 1000, places=(Place.NONE,), severity=True)
+        Workflow(name=f"a{number}", labels=labels, cosine=cosine / 1000, places=(WordPlace.NONE,), severity=True)
         for number, cosine in enumerate(unrelated)
     ]
     asked = Asked(query=query, mode=SearchMode.HYBRID, severity_inferred=False)

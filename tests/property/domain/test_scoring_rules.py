@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.answers import SearchMode
-from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import (
     BY_MEANING,
     BY_MEANING_ALONE,
@@ -29,7 +29,7 @@ from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
 from formulary_catalog.domain.search.rarity import rarity
 from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
 from formulary_catalog.domain.search.terms import Term
-from formulary_catalog.domain.text import PLACE_WEIGHTS, Place
+from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
 
 TERMS = (
     Term(word="oomkilled", origin="oomkill"),
@@ -42,14 +42,16 @@ WANTED = Wanted.of(TERMS, usable=USABLE)
 NOWHERE = bytes(len(TERMS))
 modes = st.sampled_from(SearchMode)
 evidence = st.builds(
-    Evidence,
+    CandidateEvidence,
     version_id=st.uuids().map(str),
     namespace=st.sampled_from("ab"),
     name=st.sampled_from("abcdefgh"),
     labels=st.sampled_from([0.0, 0.5, 3.0]),
     severity=st.booleans(),
     cosine=st.none() | st.sampled_from([-1.0, 0.0, 0.25, 1.0]) | st.floats(-1, 1),
-    places=st.tuples(st.sampled_from(Place), st.sampled_from(Place), st.just(0), st.sampled_from(Place)).map(bytes),
+    places=st.tuples(
+        st.sampled_from(WordPlace), st.sampled_from(WordPlace), st.just(0), st.sampled_from(WordPlace)
+    ).map(bytes),
 )
 pools = st.lists(evidence, max_size=12, unique_by=lambda one: (one.namespace, one.name))
 
@@ -61,35 +63,35 @@ def found(
     places: bytes = NOWHERE,
     labels: float = 0.0,
     severity: bool = False,
-) -> Evidence:
+) -> CandidateEvidence:
     """Evidence about a workflow of that name."""
-    return Evidence(
+    return CandidateEvidence(
         version_id=name, namespace="a", name=name, labels=labels, severity=severity, cosine=cosine, places=places
     )
 
 
 def ranked(
-    pool: list[Evidence], *, mode: SearchMode = SearchMode.HYBRID, nearest_known: float | None = None
+    pool: list[CandidateEvidence], *, mode: SearchMode = SearchMode.HYBRID, nearest_known: float | None = None
 ) -> list[Scored]:
     """The pool in order, by the terms above."""
     return rank(pool, wanted=WANTED, mode=mode, nearest_known=nearest_known)
 
 
-def names(pool: list[Evidence], *, mode: SearchMode = SearchMode.HYBRID) -> list[str]:
+def names(pool: list[CandidateEvidence], *, mode: SearchMode = SearchMode.HYBRID) -> list[str]:
     """The names of the pool in order."""
     return [scored.evidence.name for scored in ranked(pool, mode=mode)]
 
 
 @given(pool=pools, mode=modes, data=st.data())
 def test_the_order_does_not_depend_on_the_order_of_the_evidence(
-    pool: list[Evidence], mode: SearchMode, data: st.DataObject
+    pool: list[CandidateEvidence], mode: SearchMode, data: st.DataObject
 ) -> None:
     assert ranked(data.draw(st.permutations(pool)), mode=mode) == ranked(pool, mode=mode)
 
 
 @given(pool=pools, mode=modes)
 def test_candidates_are_ordered_by_score_then_name_then_namespace_and_by_nothing_else(
-    pool: list[Evidence], mode: SearchMode
+    pool: list[CandidateEvidence], mode: SearchMode
 ) -> None:
     keys = [(-each.score, each.evidence.name, each.evidence.namespace) for each in ranked(pool, mode=mode)]
     assert keys == sorted(keys)
@@ -98,7 +100,7 @@ def test_candidates_are_ordered_by_score_then_name_then_namespace_and_by_nothing
 
 @given(pool=pools, mode=modes, nearest_known=st.none() | st.floats(-1, 1))
 def test_confidence_is_a_probability_and_never_rises_along_the_list(
-    pool: list[Evidence], mode: SearchMode, nearest_known: float | None
+    pool: list[CandidateEvidence], mode: SearchMode, nearest_known: float | None
 ) -> None:
     order = ranked(pool, mode=mode, nearest_known=nearest_known)
     assert all(0 <= each.confidence <= 1 for each in order)
@@ -107,7 +109,7 @@ def test_confidence_is_a_probability_and_never_rises_along_the_list(
 
 @given(pool=pools, mode=modes, data=st.data())
 def test_score_and_confidence_do_not_depend_on_the_other_candidates(
-    pool: list[Evidence], mode: SearchMode, data: st.DataObject
+    pool: list[CandidateEvidence], mode: SearchMode, data: st.DataObject
 ) -> None:
     kept = data.draw(st.lists(st.sampled_from(pool), unique=True)) if pool else []
     whole = {each.evidence: each for each in ranked(pool, mode=mode)}
@@ -115,7 +117,7 @@ def test_score_and_confidence_do_not_depend_on_the_other_candidates(
 
 
 @given(pool=pools)
-def test_without_meaning_the_cosines_do_not_matter(pool: list[Evidence]) -> None:
+def test_without_meaning_the_cosines_do_not_matter(pool: list[CandidateEvidence]) -> None:
     blind = [one._replace(cosine=None) for one in pool]
     seen, unseen = ranked(pool, mode=SearchMode.LEXICAL), ranked(blind, mode=SearchMode.LEXICAL)
     assert [each[1:] for each in seen] == [each[1:] for each in unseen]
@@ -128,27 +130,30 @@ def test_a_nearer_meaning_ranks_first_and_an_unknown_one_counts_nothing() -> Non
 @pytest.mark.parametrize(
     ("lesser", "greater"),
     [
-        (Place.NONE, Place.SIGNAL),
-        (Place.SIGNAL, Place.WHAT),
-        (Place.SIGNAL, Place.WHEN_TO_USE),
-        (Place.WHAT, Place.NAME),
-        (Place.WHEN_TO_USE, Place.NAME),
+        (WordPlace.NONE, WordPlace.SIGNAL),
+        (WordPlace.SIGNAL, WordPlace.WHAT),
+        (WordPlace.SIGNAL, WordPlace.WHEN_TO_USE),
+        (WordPlace.WHAT, WordPlace.NAME),
+        (WordPlace.WHEN_TO_USE, WordPlace.NAME),
     ],
 )
-def test_a_word_in_a_more_telling_place_counts_for_more(lesser: Place, greater: Place) -> None:
+def test_a_word_in_a_more_telling_place_counts_for_more(lesser: WordPlace, greater: WordPlace) -> None:
     pool = [found("a", places=bytes([lesser, 0, 0, 0])), found("b", places=bytes([greater, 0, 0, 0]))]
     assert names(pool, mode=SearchMode.LEXICAL) == ["b", "a"]
 
 
 def test_what_and_when_to_use_count_alike() -> None:
-    pool = [found("a", places=bytes([Place.WHAT, 0, 0, 0])), found("b", places=bytes([Place.WHEN_TO_USE, 0, 0, 0]))]
+    pool = [
+        found("a", places=bytes([WordPlace.WHAT, 0, 0, 0])),
+        found("b", places=bytes([WordPlace.WHEN_TO_USE, 0, 0, 0])),
+    ]
     first, second = ranked(pool, mode=SearchMode.LEXICAL)
     assert first.score == second.score
 
 
 def test_a_rare_word_tells_more_than_a_common_one() -> None:
     wanted = Wanted.of([Term(word="pod", origin="pod"), Term(word="etcd", origin="etcd")], usable=(True, True))
-    pod, etcd = found("a", places=bytes([Place.WHAT, 0])), found("b", places=bytes([0, Place.WHAT]))
+    pod, etcd = found("a", places=bytes([WordPlace.WHAT, 0])), found("b", places=bytes([0, WordPlace.WHAT]))
     assert [each.evidence.name for each in rank([pod, etcd], wanted=wanted, mode=SearchMode.LEXICAL)] == ["b", "a"]
 
 
@@ -159,17 +164,17 @@ def test_a_word_that_no_text_was_seen_to_hold_is_the_rarest() -> None:
 
 
 def test_two_words_for_the_same_part_of_the_query_count_once_in_the_better_place() -> None:
-    one = found("a", places=bytes([Place.WHAT, 0, 0, 0]))
-    both = found("b", places=bytes([Place.WHAT, Place.NAME, 0, 0]))
+    one = found("a", places=bytes([WordPlace.WHAT, 0, 0, 0]))
+    both = found("b", places=bytes([WordPlace.WHAT, WordPlace.NAME, 0, 0]))
     oom, java = rarity("oomkilled"), rarity("java")
     share = words_held([one, both], wanted=WANTED)
     assert share == pytest.approx(np.array([oom, 1.4 * oom]) / (oom + java + USUAL_RARITY))
 
 
 def test_the_score_is_meaning_plus_words_plus_labels_plus_severity_as_documented() -> None:
-    one = found("a", cosine=0.4, places=bytes([Place.NAME, 0, 0, Place.SIGNAL]), labels=1.25, severity=True)
+    one = found("a", cosine=0.4, places=bytes([WordPlace.NAME, 0, 0, WordPlace.SIGNAL]), labels=1.25, severity=True)
     oom, java = rarity("oomkilled"), rarity("java")
-    words = (PLACE_WEIGHTS[Place.NAME] * oom + PLACE_WEIGHTS[Place.SIGNAL] * java) / (oom + java + USUAL_RARITY)
+    words = (PLACE_WEIGHTS[WordPlace.NAME] * oom + PLACE_WEIGHTS[WordPlace.SIGNAL] * java) / (oom + java + USUAL_RARITY)
     expected = MEANING_WEIGHT * 0.4 + WORDS_WEIGHT * words + 1.25
     plain = fits([one], wanted=WANTED, by_meaning=True)
     inferred = fits([one], wanted=WANTED, by_meaning=True, severity_inferred=True)
@@ -180,7 +185,7 @@ def test_the_score_is_meaning_plus_words_plus_labels_plus_severity_as_documented
 def test_many_words_of_a_query_do_not_outvote_its_meaning() -> None:
     terms = [Term(word=f"w{number}", origin=f"w{number}") for number in range(60)]
     wanted = Wanted.of(terms, usable=[True] * len(terms))
-    wordy = found("wordy", cosine=0.1, places=bytes([Place.WHAT] * 18 + [0] * 42))
+    wordy = found("wordy", cosine=0.1, places=bytes([WordPlace.WHAT] * 18 + [0] * 42))
     meant = found("meant", cosine=0.6, places=bytes(60))
     assert rank([wordy, meant], wanted=wanted, mode=SearchMode.HYBRID)[0].evidence.name == "meant"
 
@@ -202,8 +207,8 @@ def test_a_candidate_fits_nothing_without_a_telling_word_and_within_the_noise_of
     pool = [
         found("near", cosine=NOISE, places=bytes(2)),
         found("far", cosine=NOISE - 0.01, places=bytes(2)),
-        found("telling", cosine=0.0, places=bytes([0, Place.WHAT])),
-        found("common", cosine=0.0, places=bytes([Place.NAME, 0])),
+        found("telling", cosine=0.0, places=bytes([0, WordPlace.WHAT])),
+        found("common", cosine=0.0, places=bytes([WordPlace.NAME, 0])),
     ]
     order = rank(pool, wanted=common, mode=SearchMode.HYBRID)
     assert {each.evidence.name for each in order if each.fits_nothing} == {"far", "common"}
@@ -211,7 +216,7 @@ def test_a_candidate_fits_nothing_without_a_telling_word_and_within_the_noise_of
 
 def test_the_only_word_of_a_vague_query_is_telling() -> None:
     vague = Wanted.of([Term(word="pod", origin="pod")], usable=(True,))
-    (only,) = rank([found("a", places=bytes([Place.WHAT]))], wanted=vague, mode=SearchMode.LEXICAL)
+    (only,) = rank([found("a", places=bytes([WordPlace.WHAT]))], wanted=vague, mode=SearchMode.LEXICAL)
     assert not only.fits_nothing
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
 from formulary_catalog.errors import InvalidManifest
@@ -241,10 +241,10 @@ def test_only_name_use_and_purpose_are_embedded_and_nothing_negative_is_ranked()
     accepted = entry(document)
     assert accepted.embedding_text == ("oom restart. When oom-restart helps. Frees KubeMemory. Kube Memory")
     assert accepted.lexical_texts == {
-        Place.NAME: "oom restart oomrestart Grand title Restart Pod exit 137",
-        Place.WHEN_TO_USE: "When oom-restart helps.",
-        Place.WHAT: "Frees KubeMemory. Kube Memory",
-        Place.SIGNAL: "OOMKilled OOM Killed",
+        WordPlace.NAME: "oom restart oomrestart Grand title Restart Pod exit 137",
+        WordPlace.WHEN_TO_USE: "When oom-restart helps.",
+        WordPlace.WHAT: "Frees KubeMemory. Kube Memory",
+        WordPlace.SIGNAL: "OOMKilled OOM Killed",
     }
     assert not any(word in _texts(accepted) for word in ("negative", "beforehand", "production", "critical"))
 
@@ -264,4 +264,4 @@ def test_equal_texts_share_a_vector_whatever_else_differs() -> None:
 
 def test_a_flood_of_keywords_does_not_outgrow_the_index() -> None:
     accepted = entry(_with("spec.keywords", [f"word{number}" for number in range(50_000)]))
-    assert len(accepted.lexical_texts[Place.NAME]) == MAX_LEXICAL_TEXT
+    assert len(accepted.lexical_texts[WordPlace.NAME]) == MAX_LEXICAL_TEXT

@@ -13,7 +13,7 @@ from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.incidents import ContextResolver
-from formulary_catalog.search.visibility import Scope, Scoping
+from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 from support.access import EVERYWHERE, Rights
@@ -56,15 +56,15 @@ def path(incident: RequestContext) -> str:
     return f"{incident.namespace}/{incident.name}"
 
 
-def scoping(*incidents: RequestContext) -> Scoping:
+def scoping(*incidents: RequestContext) -> Visibility:
     resolver = ContextResolver(
         reader=Stored(list(incidents)), policy=ContextPolicy.OPTIONAL, wait_seconds=0, metrics=Metrics()
     )
-    return Scoping(contexts=resolver, shared_namespace=SHARED)
+    return Visibility(contexts=resolver, shared_namespace=SHARED)
 
 
-def outcome(asked: Awaitable[Scope]) -> Scope | NotAllowed | ContextError:
-    async def run() -> Scope | NotAllowed | ContextError:
+def outcome(asked: Awaitable[CallScope]) -> CallScope | NotAllowed | ContextError:
+    async def run() -> CallScope | NotAllowed | ContextError:
         try:
             return await asked
         except (NotAllowed, ContextError) as error:
@@ -107,7 +107,7 @@ def test_a_call_sees_the_namespaces_of_its_one_incident_where_it_may_list_or_it_
     caller = Caller(name="agent", access=Rights(see=see, use=use))
     scope = outcome(scoping(*incidents).of(reference, caller=caller, record=Record()))
 
-    told = scope.namespaces if isinstance(scope, Scope) else type(scope)
+    told = scope.namespaces if isinstance(scope, CallScope) else type(scope)
     assert told == expected(incidents, reference, see=see, use=use)
 
 

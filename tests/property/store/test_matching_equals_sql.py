@@ -17,7 +17,7 @@ from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, f
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
@@ -141,7 +141,9 @@ class Store:
     reader: CandidateReader
 
     async def candidates(self, constraints: Constraints, *, visible: frozenset[str]) -> Candidates:
-        return await self.reader.read(Question(constraints=constraints, words=["restart", "pod"]), namespaces=visible)
+        return await self.reader.read(
+            CandidateQuery(constraints=constraints, words=["restart", "pod"]), namespaces=visible
+        )
 
 
 @pytest.fixture(scope="module")

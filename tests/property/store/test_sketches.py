@@ -18,7 +18,7 @@ from formulary_catalog.embedding.model import DIMENSIONS as LENGTH
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import DECLARING, EXACT_UP_TO, NEAREST
-from formulary_catalog.store.search.statement import CandidateReader, Candidates, Question
+from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from support.databases import migrated_database
 
 MANY, FEW = EXACT_UP_TO + 1_000, 2_000
@@ -74,7 +74,7 @@ class Catalog:
     async def found(
         self, tenant: Tenant, query: Vectors, *, signal: str = "", constraints: Constraints | None = None
     ) -> Candidates:
-        question = Question(
+        question = CandidateQuery(
             constraints=constraints or Constraints(), words=["memory"], vectors={MODEL: query}, signal=signal
         )
         return await self.reader.read(question, namespaces=frozenset({tenant.namespace}))

@@ -15,7 +15,16 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from formulary_catalog.domain.audit.chain import GENESIS, Finding, Head, Mark, Problem, StoredEvent, canonical, digest
+from formulary_catalog.domain.audit.chain import (
+    GENESIS,
+    Head,
+    IntegrityFinding,
+    Mark,
+    Problem,
+    StoredEvent,
+    canonical,
+    digest,
+)
 from formulary_catalog.domain.audit.checkpoint import PublicKey, SigningKey
 from formulary_catalog.domain.audit.verification import Replay, verify_trace
 from support.trail import NOON, chain, stored
@@ -47,13 +56,13 @@ def test_a_damaged_event_can_still_be_looked_at(body: str) -> None:
 @pytest.mark.parametrize(
     ("finding", "place"),
     [
-        (Finding(problem=Problem.EDITED, message="m", trace_id="t", seq=3, last=3), "event 3"),
-        (Finding(problem=Problem.MISSING, message="m", trace_id="t", seq=3, last=5), "events 3 to 5"),
-        (Finding(problem=Problem.DROPPED, message="m", trace_id="t"), ""),
-        (Finding(problem=Problem.CHECKPOINT_EDITED, message="m", seq=2, last=2), "checkpoint 2"),
+        (IntegrityFinding(problem=Problem.EDITED, message="m", trace_id="t", seq=3, last=3), "event 3"),
+        (IntegrityFinding(problem=Problem.MISSING, message="m", trace_id="t", seq=3, last=5), "events 3 to 5"),
+        (IntegrityFinding(problem=Problem.DROPPED, message="m", trace_id="t"), ""),
+        (IntegrityFinding(problem=Problem.CHECKPOINT_EDITED, message="m", seq=2, last=2), "checkpoint 2"),
     ],
 )
-def test_a_finding_names_its_place(finding: Finding, place: str) -> None:
+def test_a_finding_names_its_place(finding: IntegrityFinding, place: str) -> None:
     assert finding.place == place
 
 
@@ -72,7 +81,7 @@ def test_a_finding_names_its_place(finding: Finding, place: str) -> None:
     ],
 )
 def test_each_problem_fails_one_check(problem: Problem, failing: str) -> None:
-    replay = Replay(findings=(Finding(problem=problem, message="m"),), event_count=1, trace_count=1)
+    replay = Replay(findings=(IntegrityFinding(problem=problem, message="m"),), event_count=1, trace_count=1)
     assert (replay.status, replay.passed, replay.error_count) == ("FAIL", False, 1)
     assert [name for name, holds in replay.checks.items() if not holds] == [failing]
 

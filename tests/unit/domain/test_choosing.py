@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.answers import WorkflowHit
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.domain.search.disambiguation import ALIKE, what_to_check
 from formulary_catalog.domain.search.results import workflow_hit
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -29,7 +29,7 @@ def _line(name: str, *, confidence: float = 0.8, behind: float = 0.0, **descript
         confidence=_lowered(confidence, by=behind),
         reasons=[],
         caution="",
-        outcome=Outcome(),
+        outcome=WorkflowOutcome(),
     )
     return hit, workflow
 

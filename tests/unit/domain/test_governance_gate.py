@@ -10,7 +10,7 @@ import pytest
 from formulary_catalog.domain.governance.actions import ProposedAction, gate_actions
 from formulary_catalog.domain.governance.commands import dangers, destructive_steps
 from formulary_catalog.domain.governance.contract import Contract, contract
-from formulary_catalog.domain.governance.decision import Evidence, Outcome, decide
+from formulary_catalog.domain.governance.decision import DecisionOutcome, RunEvidence, decide
 from formulary_catalog.domain.governance.enforcement import EnforceResult, enforce
 from formulary_catalog.domain.governance.gate import (
     GateDecision,
@@ -59,8 +59,8 @@ def rules(*given: Mapping[str, Any], namespace: str = "formulary") -> Contract:
     return contract({"rules": numbered}, name="own", namespace=namespace)
 
 
-def outcome_under(given: Contract, **changed: Any) -> Outcome:
-    return decide(facts=replace(HARMLESS, **changed), contracts=[given], evidence=Evidence(), now=NOW).outcome
+def outcome_under(given: Contract, **changed: Any) -> DecisionOutcome:
+    return decide(facts=replace(HARMLESS, **changed), contracts=[given], evidence=RunEvidence(), now=NOW).outcome
 
 
 def enforced(rule: Mapping[str, Any], *actions: ProposedAction) -> EnforceResult:
@@ -257,8 +257,8 @@ def test_paths_match_by_whole_segments(prefix: str, path: str, below: bool) -> N
 def test_the_path_of_a_run_is_that_of_its_workflow() -> None:
     denied = rules({"effect": "DENY", "match": {"pathPrefix": "/workflows/formulary/restart"}})
 
-    assert outcome_under(denied) is Outcome.BLOCK
-    assert outcome_under(denied, workflow_name="restart-all") is Outcome.ALLOW
+    assert outcome_under(denied) is DecisionOutcome.BLOCK
+    assert outcome_under(denied, workflow_name="restart-all") is DecisionOutcome.ALLOW
 
 
 @pytest.mark.parametrize(
@@ -280,58 +280,63 @@ def test_the_path_of_a_run_is_that_of_its_workflow() -> None:
     ],
 )
 def test_every_given_member_of_a_match_must_match(match: dict[str, Any], matching: bool) -> None:
-    assert (outcome_under(rules({"effect": "DENY", "match": match})) is Outcome.BLOCK) is matching
+    assert (outcome_under(rules({"effect": "DENY", "match": match})) is DecisionOutcome.BLOCK) is matching
 
 
 def test_a_restricting_rule_matches_a_fact_that_nobody_knows_and_an_allowing_one_does_not() -> None:
     production, staging = {"environments": ["production"]}, {"environments": ["staging"]}
 
-    assert outcome_under(rules({"effect": "DENY", "match": production}), environment="") is Outcome.BLOCK
-    assert outcome_under(rules({"effect": "ALLOW", "match": staging}), environment="") is Outcome.AWAIT
+    assert outcome_under(rules({"effect": "DENY", "match": production}), environment="") is DecisionOutcome.BLOCK
+    assert outcome_under(rules({"effect": "ALLOW", "match": staging}), environment="") is DecisionOutcome.AWAIT
     ada = {"callers": ["ada"]}
-    assert outcome_under(rules({"effect": "DENY", "match": ada}), caller="") is Outcome.BLOCK
-    assert outcome_under(rules({"effect": "ALLOW", "match": ada}), caller="", risk_level="high") is Outcome.AWAIT
+    assert outcome_under(rules({"effect": "DENY", "match": ada}), caller="") is DecisionOutcome.BLOCK
+    assert (
+        outcome_under(rules({"effect": "ALLOW", "match": ada}), caller="", risk_level="high") is DecisionOutcome.AWAIT
+    )
 
 
 def test_a_restricting_rule_matches_run_or_target_and_an_allowing_one_both() -> None:
     elsewhere = {"target_namespace": "kube-system", "risk_level": "high"}
 
     assert outcome_under(rules({"effect": "DENY", "match": {"namespaces": ["kube-system"]}}), **elsewhere) is (
-        Outcome.BLOCK
+        DecisionOutcome.BLOCK
     )
-    assert outcome_under(rules({"effect": "ALLOW", "match": {"namespaces": ["shop"]}}), **elsewhere) is Outcome.AWAIT
+    assert (
+        outcome_under(rules({"effect": "ALLOW", "match": {"namespaces": ["shop"]}}), **elsewhere)
+        is DecisionOutcome.AWAIT
+    )
     both = rules({"effect": "ALLOW", "match": {"namespaces": ["shop", "kube-system"]}})
-    assert outcome_under(both, **elsewhere) is Outcome.ALLOW
+    assert outcome_under(both, **elsewhere) is DecisionOutcome.ALLOW
 
 
 def test_a_name_alone_allows_only_in_the_namespace_of_the_contract() -> None:
     allowing = rules({"effect": "ALLOW", "match": {"workflows": ["restart"]}})
     denying = rules({"effect": "DENY", "match": {"workflows": ["restart"]}})
 
-    assert outcome_under(allowing, risk_level="high") is Outcome.ALLOW
-    assert outcome_under(allowing, risk_level="high", workflow_namespace="shop") is Outcome.AWAIT
-    assert outcome_under(denying, workflow_namespace="shop") is Outcome.BLOCK
+    assert outcome_under(allowing, risk_level="high") is DecisionOutcome.ALLOW
+    assert outcome_under(allowing, risk_level="high", workflow_namespace="shop") is DecisionOutcome.AWAIT
+    assert outcome_under(denying, workflow_namespace="shop") is DecisionOutcome.BLOCK
 
 
 @pytest.mark.parametrize(
     ("match", "outcome"),
     [
-        ({}, Outcome.AWAIT),
-        ({"actionTypes": ["RestartPod"], "riskLevels": ["low"]}, Outcome.AWAIT),
-        ({"workflows": ["*"]}, Outcome.AWAIT),
-        ({"pathPrefix": "/workflows"}, Outcome.AWAIT),
-        ({"workflows": ["bank/restart"]}, Outcome.ALLOW),
-        ({"pathPrefix": "/workflows/bank"}, Outcome.ALLOW),
+        ({}, DecisionOutcome.AWAIT),
+        ({"actionTypes": ["RestartPod"], "riskLevels": ["low"]}, DecisionOutcome.AWAIT),
+        ({"workflows": ["*"]}, DecisionOutcome.AWAIT),
+        ({"pathPrefix": "/workflows"}, DecisionOutcome.AWAIT),
+        ({"workflows": ["bank/restart"]}, DecisionOutcome.ALLOW),
+        ({"pathPrefix": "/workflows/bank"}, DecisionOutcome.ALLOW),
     ],
 )
 def test_what_another_team_wrote_is_allowed_by_rules_that_name_its_namespace_alone(
-    match: dict[str, Any], outcome: Outcome
+    match: dict[str, Any], outcome: DecisionOutcome
 ) -> None:
     theirs = {"workflow_namespace": "bank", "foreign": True}
 
     assert outcome_under(rules({"effect": "ALLOW", "match": match}), **theirs) is outcome
-    assert outcome_under(rules({"effect": "ALLOW", "match": match})) is Outcome.ALLOW
-    assert outcome_under(rules({"effect": "DENY", "match": match}), **theirs) is Outcome.BLOCK
+    assert outcome_under(rules({"effect": "ALLOW", "match": match})) is DecisionOutcome.ALLOW
+    assert outcome_under(rules({"effect": "DENY", "match": match}), **theirs) is DecisionOutcome.BLOCK
 
 
 @pytest.mark.parametrize(
@@ -365,10 +370,10 @@ def test_a_window_holds_in_its_own_time_zone(window: dict[str, Any], moment: str
 def test_a_rule_for_a_time_shows_as_a_frozen_window_among_the_risks() -> None:
     freeze = rules({"effect": "REQUIRE_EVIDENCE", "match": {"during": {"days": ["fri"]}}, "rationale": "Weekend."})
     facts = replace(HARMLESS, selection_reasoned=True)
-    decision = decide(facts=facts, contracts=[freeze], evidence=Evidence(selection_reasoned=True), now=NOW)
+    decision = decide(facts=facts, contracts=[freeze], evidence=RunEvidence(selection_reasoned=True), now=NOW)
 
     assert ("high", "frozen-window") in {(risk.severity.value, risk.category) for risk in decision.gate.risks}
-    assert decision.outcome is Outcome.AWAIT
+    assert decision.outcome is DecisionOutcome.AWAIT
     assert "Weekend." in decision.message
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.cli.audit.rendering import show_story
-from formulary_catalog.domain.audit.chain import Finding, Problem
+from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.narration import Story, tell
 from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
@@ -43,7 +43,7 @@ def story(*happened: tuple[float, str, Any]) -> Story:
     return tell("rr-2026-0042", recalled("rr-2026-0042", happened))
 
 
-def printed(told: Story, monkeypatch: pytest.MonkeyPatch, *, findings: tuple[Finding, ...] = ()) -> str:
+def printed(told: Story, monkeypatch: pytest.MonkeyPatch, *, findings: tuple[IntegrityFinding, ...] = ()) -> str:
     monkeypatch.setenv("COLUMNS", "80")
     stream = io.StringIO()
     show_story(told, findings=findings, page=Page(stream))
@@ -55,7 +55,7 @@ def test_an_incident_is_told_from_the_first_search_to_the_outcome(monkeypatch: p
 
 
 def test_a_broken_chain_is_said_before_the_story(monkeypatch: pytest.MonkeyPatch) -> None:
-    finding = Finding(problem=Problem.EDITED, message="the body was changed", trace_id="rr-2026-0042", seq=1)
+    finding = IntegrityFinding(problem=Problem.EDITED, message="the body was changed", trace_id="rr-2026-0042", seq=1)
     page = printed(story(*incident.HAPPENED), monkeypatch, findings=(finding,))
     assert page.index("BROKEN") < page.index("event 1, edited: the body was changed") < page.index("searched for")
     assert page.index("searched for") < page.rindex("the body was changed") < page.index("read formulary/oom-raise")

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.audit.chain import Finding, Problem, StoredEvent
+from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem, StoredEvent
 from formulary_catalog.domain.audit.export import directory_name, event_line, trace_files, verdict_of
 from formulary_catalog.domain.audit.verification import Replay
 from support import incident
 from support.incident import call, recalled
 
 TRACE = "rr-2026-0042"
-EDITED = Finding(problem=Problem.EDITED, message="the body was changed", trace_id=TRACE, seq=3, last=3)
+EDITED = IntegrityFinding(problem=Problem.EDITED, message="the body was changed", trace_id=TRACE, seq=3, last=3)
 RECOMPUTE = (
     r"""sed -E 's/,"hash":"[0-9a-f]{64}"\}$/}/' | while IFS= read -r line; do printf %s "$line" | sha256sum; done"""
 )
@@ -30,7 +30,7 @@ def trace(*happened: tuple[float, str, Any]) -> list[StoredEvent]:
     return recalled(TRACE, happened or incident.HAPPENED)
 
 
-def files(events: list[StoredEvent], *findings: Finding) -> dict[str, str]:
+def files(events: list[StoredEvent], *findings: IntegrityFinding) -> dict[str, str]:
     replay = Replay(findings=findings, event_count=len(events), trace_count=1)
     return trace_files(TRACE, events, replay=replay)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
@@ -141,7 +141,7 @@ def test_its_details_fit_a_small_answer(workflow: CatalogEntry) -> None:
         version_id=workflow.version_id,
         ambiguous=False,
         status="Active",
-        outcome=Outcome(),
+        outcome=WorkflowOutcome(),
         not_invocable_because=not_invocable_because(workflow.workflow.spec),
         versions=[],
     )

@@ -15,7 +15,7 @@ from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.certificates import ServingCertificate, directory
 from formulary_operator.admission.issuing import CertificatePair, issue, usable
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import run_webhook
 from formulary_operator.serving import served
 from support.gates import gate
@@ -151,7 +151,7 @@ async def test_a_running_server_takes_a_new_certificate_and_keeps_it_when_the_ne
 
 
 async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_stopped(tmp_path: Path) -> None:
-    judge = Judge(check=Unasked().check, records=Unasked(), operator_user="")
+    judge = Validator(check=Unasked().check, records=Unasked(), operator_user="")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     certificate = ServingCertificate(directory(tmp_path), seconds=0.02)

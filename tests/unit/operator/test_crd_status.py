@@ -4,18 +4,25 @@ import pytest
 
 from formulary_operator.api.crds import workflow_crd
 from formulary_operator.workflows.status import wanted_status
-from formulary_operator.workflows.validation_result import Finding, Reason
+from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
 from support.manifest import workflow
 from support.structural import validator
 
 NOW = "2026-08-22T10:00:00Z"
-SERVED = Finding(
-    reason=Reason.SERVED, message="m", version_id="wf_ver_0", content_hash="0", model_id="bundled@1", not_embedded=""
+SERVED = ValidationResult(
+    reason=ConditionReason.SERVED,
+    message="m",
+    version_id="wf_ver_0",
+    content_hash="0",
+    model_id="bundled@1",
+    not_embedded="",
 )
 
 
-@pytest.mark.parametrize("finding", [SERVED, *(Finding(reason=reason, message="m") for reason in Reason)], ids=str)
-def test_every_finding_makes_a_status_that_the_api_server_keeps_whole(finding: Finding) -> None:
+@pytest.mark.parametrize(
+    "finding", [SERVED, *(ValidationResult(reason=reason, message="m") for reason in ConditionReason)], ids=str
+)
+def test_every_finding_makes_a_status_that_the_api_server_keeps_whole(finding: ValidationResult) -> None:
     document = workflow("a")
     document["metadata"]["generation"] = 3
     status = wanted_status(document, finding, now=NOW)

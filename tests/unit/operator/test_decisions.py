@@ -7,7 +7,7 @@ import pytest
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator.access import cache
-from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS, Decision, Decisions
+from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS, Decision, ReviewCache
 
 
 class World:
@@ -37,8 +37,8 @@ def world() -> World:
 
 
 @pytest.fixture
-async def kept(world: World) -> AsyncIterator[Decisions[bool]]:
-    opened: Decisions[bool] = Decisions(clock=lambda: world.now)
+async def kept(world: World) -> AsyncIterator[ReviewCache[bool]]:
+    opened: ReviewCache[bool] = ReviewCache(clock=lambda: world.now)
     yield opened
     await opened.close()
 
@@ -50,7 +50,7 @@ async def test_a_grant_is_kept_for_a_minute_at_most_and_a_denial_for_seconds() -
 
 @pytest.mark.parametrize(("granted", "seconds"), [(True, LASTING_SECONDS), (False, BRIEF_SECONDS)])
 async def test_an_answer_is_kept_for_its_time(
-    world: World, kept: Decisions[bool], granted: bool, seconds: float
+    world: World, kept: ReviewCache[bool], granted: bool, seconds: float
 ) -> None:
     world.granted = granted
     assert await kept.decide("q", world.ask, asker="somebody") is granted
@@ -62,7 +62,7 @@ async def test_an_answer_is_kept_for_its_time(
     assert world.asked == 2
 
 
-async def test_an_error_is_raised_and_never_kept(world: World, kept: Decisions[bool]) -> None:
+async def test_an_error_is_raised_and_never_kept(world: World, kept: ReviewCache[bool]) -> None:
     world.error = Unavailable("no answer")
     with pytest.raises(Unavailable):
         await kept.decide("q", world.ask, asker="somebody")
@@ -70,7 +70,7 @@ async def test_an_error_is_raised_and_never_kept(world: World, kept: Decisions[b
     assert await kept.decide("q", world.ask, asker="somebody")
 
 
-async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, kept: Decisions[bool]) -> None:
+async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, kept: ReviewCache[bool]) -> None:
     await kept.decide("q", world.ask, asker="somebody")
     world.now += LASTING_SECONDS
     world.error = Unavailable("no answer")
@@ -78,7 +78,7 @@ async def test_an_error_does_not_lengthen_what_was_granted_before(world: World, 
         await kept.decide("q", world.ask, asker="somebody")
 
 
-async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: Decisions[bool]) -> None:
+async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: ReviewCache[bool]) -> None:
     world.answering.clear()
     asking = [asyncio.create_task(kept.decide("q", world.ask, asker="somebody")) for _ in range(50)]
     await asyncio.wait_for(world.was_asked.wait(), timeout=30)
@@ -87,7 +87,7 @@ async def test_those_who_ask_the_same_at_once_ask_once(world: World, kept: Decis
     assert world.asked == 1
 
 
-async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(world: World, kept: Decisions[bool]) -> None:
+async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(world: World, kept: ReviewCache[bool]) -> None:
     world.answering.clear()
     first, second = [asyncio.create_task(kept.decide("q", world.ask, asker="somebody")) for _ in range(2)]
     await asyncio.wait_for(world.was_asked.wait(), timeout=30)
@@ -96,17 +96,17 @@ async def test_one_who_gives_up_does_not_take_the_answer_from_the_others(world: 
     assert await second
 
 
-async def test_different_questions_have_different_answers(world: World, kept: Decisions[bool]) -> None:
+async def test_different_questions_have_different_answers(world: World, kept: ReviewCache[bool]) -> None:
     assert await kept.decide(("agent", "shop"), world.ask, asker="somebody")
     world.granted = False
     assert not await kept.decide(("agent", "bank"), world.ask, asker="somebody")
 
 
 async def test_any_number_of_denials_pushes_no_grant_out(
-    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+    world: World, kept: ReviewCache[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_CAPACITY", 10)
-    few: Decisions[bool] = Decisions(clock=lambda: world.now)
+    few: ReviewCache[bool] = ReviewCache(clock=lambda: world.now)
     await few.decide("known", world.ask, asker="somebody")
     world.granted = False
     for stranger in range(100):
@@ -116,7 +116,7 @@ async def test_any_number_of_denials_pushes_no_grant_out(
 
 
 async def test_without_an_answer_in_time_nothing_is_allowed(
-    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+    world: World, kept: ReviewCache[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_PATIENCE_SECONDS", 0.05)
     world.answering.clear()
@@ -125,7 +125,7 @@ async def test_without_an_answer_in_time_nothing_is_allowed(
 
 
 async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
-    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+    world: World, kept: ReviewCache[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_MAX_WAITING", 3)
     world.answering.clear()
@@ -139,7 +139,7 @@ async def test_who_comes_when_too_many_questions_wait_is_told_so_at_once(
 
 
 async def test_one_asker_with_many_questions_leaves_slots_and_places_to_others(
-    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+    world: World, kept: ReviewCache[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_MAX_WAITING_OF_ONE_ASKER", 10)
     world.answering.clear()
@@ -157,7 +157,7 @@ async def test_one_asker_with_many_questions_leaves_slots_and_places_to_others(
 
 
 async def test_what_was_granted_before_is_asked_again_without_standing_in_line(
-    world: World, kept: Decisions[bool], monkeypatch: pytest.MonkeyPatch
+    world: World, kept: ReviewCache[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "_MAX_WAITING", 100)
     await kept.decide("known", world.ask, asker="somebody")

@@ -10,14 +10,14 @@ from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, Versi
 from formulary_operator.watch.drift import is_adrift
 from formulary_operator.workflows.status import wanted_status
 from formulary_operator.workflows.translate import SOURCE, entry_of
-from formulary_operator.workflows.validation_result import Finding, refused, stored
+from formulary_operator.workflows.validation_result import ValidationResult, refused, stored
 from support.manifest import workflow
 
 MODEL = "model@1"
 NOW = "2026-01-01T00:00:00Z"
 
 
-def observed(document: dict[str, Any], finding: Finding) -> dict[str, Any]:
+def observed(document: dict[str, Any], finding: ValidationResult) -> dict[str, Any]:
     """The object after this finding was written into its status."""
     status = wanted_status(document, finding, now=NOW)
     return document | {"status": {key: value for key, value in status.items() if value is not None}}

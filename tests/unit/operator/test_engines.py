@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.runs.run import Phase, Reason, Target
+from formulary_catalog.domain.runs.run import Phase, Reason, RunTarget
 from formulary_catalog.errors import InvalidInput, NotInvocable
 from formulary_operator.engines import ENGINES, engine_of
 from formulary_operator.engines.observations import MAX_BYTES, OMITTED
@@ -122,7 +122,7 @@ def test_a_long_name_is_cut_to_a_valid_label() -> None:
         workflow=catalog_entry(document, source="test", default_namespace="shop").workflow,
         version_id=run.version_id,
         values={},
-        target=Target(),
+        target=RunTarget(),
         timeout_seconds=1,
     )
     assert manifest(named)["metadata"]["labels"]["formulary.dev/workflow"] == "a" * 62
@@ -138,7 +138,7 @@ def test_every_workflow_of_the_starter_catalog_becomes_a_job(document: dict[str,
         workflow=workflow,
         version_id="wf_ver_0123456789abcdef0123",
         values=values,
-        target=Target(),
+        target=RunTarget(),
         timeout_seconds=300,
     )
     job = manifest(run)

@@ -10,11 +10,11 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import (
     UNPROVEN_USER,
     Invocation,
-    Outcome,
     Phase,
     Reason,
+    RunTarget,
     Source,
-    Target,
+    WorkflowOutcome,
     id_of_object,
 )
 from formulary_catalog.domain.stored import StoredVersion
@@ -26,7 +26,7 @@ from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.kube.patching import merge_patch
 from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered
 from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
-from formulary_operator.runs.request import asked, new_invocation
+from formulary_operator.runs.request import new_invocation, parse_run_request
 from formulary_operator.runs.status import (
     Refusal,
     change,
@@ -50,7 +50,7 @@ VERSION = StoredVersion(
     status="Active",
     ambiguous=False,
     document=remedy(),
-    outcome=Outcome(),
+    outcome=WorkflowOutcome(),
 )
 INCIDENT = RequestContext(
     namespace="shop",
@@ -75,7 +75,7 @@ RUN = Invocation(
     version_id=VERSION.version_id,
     document=remedy(),
     input={"REPLICAS": 2, "TOKEN": "sha256:0d1e"},
-    target=Target(kind="Deployment", name="checkout", namespace="shop"),
+    target=RunTarget(kind="Deployment", name="checkout", namespace="shop"),
     facts={},
     remediation_id="rr-1",
     analysis="shop/oom",
@@ -110,7 +110,7 @@ def request(*, context: RequestContext | None = INCIDENT, version: StoredVersion
     """The run that an object asks for, by somebody who is known."""
     document = stored(invocation("by-hand", **{"input": INPUT, **spec}))
     return new_invocation(
-        asked(document),
+        parse_run_request(document),
         version=version,
         context=context,
         strict_keys=frozenset(),
@@ -154,7 +154,7 @@ def test_a_target_in_another_namespace_counts_against_whoever_creates_objects_he
 def test_a_requester_whom_nobody_knows_is_unknown_to_the_rules() -> None:
     document = stored(invocation("by-hand", input=INPUT))
     new = new_invocation(
-        asked(document),
+        parse_run_request(document),
         version=VERSION,
         context=None,
         strict_keys=frozenset(),

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator.workflows.status import differs, is_observed, transition, wanted_status
-from formulary_operator.workflows.validation_result import Finding, Reason, postponed
+from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult, postponed
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 UPSTREAMS_FIELDS = {"workflowId", "contentHash", "catalogStatus", "conditions"}
 
 FINDINGS = st.builds(
-    Finding,
-    reason=st.sampled_from(Reason),
+    ValidationResult,
+    reason=st.sampled_from(ConditionReason),
     message=st.text(max_size=50),
     version_id=st.sampled_from(["", "wf_ver_1", "wf_ver_2"]),
     content_hash=st.sampled_from(["", "1", "2"]),
@@ -56,15 +56,19 @@ def patched(status: dict[str, Any] | None, patch: dict[str, Any]) -> dict[str, A
     return {key: value for key, value in ((status or {}) | patch).items() if value is not None}
 
 
-def served(version: str = "1") -> Finding:
-    return Finding(
-        reason=Reason.SERVED, message="m", version_id=f"wf_ver_{version}", content_hash=version, model_id="model@1"
+def served(version: str = "1") -> ValidationResult:
+    return ValidationResult(
+        reason=ConditionReason.SERVED,
+        message="m",
+        version_id=f"wf_ver_{version}",
+        content_hash=version,
+        model_id="model@1",
     )
 
 
 @given(before=STATUSES, finding=FINDINGS)
 def test_a_status_once_written_is_never_written_again_for_the_same_finding(
-    before: dict[str, Any] | None, finding: Finding
+    before: dict[str, Any] | None, finding: ValidationResult
 ) -> None:
     written = document(patched(before, wanted_status(document(before), finding, now=NOW)))
     again = wanted_status(written, finding, now=LATER)
@@ -75,7 +79,7 @@ def test_a_status_once_written_is_never_written_again_for_the_same_finding(
 
 @given(before=STATUSES, finding=FINDINGS)
 def test_a_crd_that_drops_our_own_fields_does_not_make_us_write_for_ever(
-    before: dict[str, Any] | None, finding: Finding
+    before: dict[str, Any] | None, finding: ValidationResult
 ) -> None:
     written = patched(before, wanted_status(document(before), finding, now=NOW))
     kept = document({key: value for key, value in written.items() if key in UPSTREAMS_FIELDS})
@@ -84,10 +88,10 @@ def test_a_crd_that_drops_our_own_fields_does_not_make_us_write_for_ever(
 
 @given(before=STATUSES, finding=FINDINGS)
 def test_our_own_echo_is_known_by_its_generation_unless_the_catalog_was_away(
-    before: dict[str, Any] | None, finding: Finding
+    before: dict[str, Any] | None, finding: ValidationResult
 ) -> None:
     status = patched(before, wanted_status(document(before), finding, now=NOW))
-    assert is_observed(document(status)) == (finding.reason is not Reason.CATALOG_UNAVAILABLE)
+    assert is_observed(document(status)) == (finding.reason is not ConditionReason.CATALOG_UNAVAILABLE)
     assert not is_observed(document(status, generation=4))
 
 
@@ -108,16 +112,16 @@ def test_the_time_of_a_condition_moves_with_its_status_alone() -> None:
     assert bumped["conditions"][0]["lastTransitionTime"] == NOW
     assert bumped["conditions"][0]["observedGeneration"] == 4
     assert bumped["indexedAt"] == LATER
-    broken = Finding(reason=Reason.INVALID, message="m")
+    broken = ValidationResult(reason=ConditionReason.INVALID, message="m")
     assert wanted_status(document(first), broken, now=LATER)["conditions"][0]["lastTransitionTime"] == LATER
 
 
 def test_the_ids_are_those_of_what_the_catalog_holds_whatever_the_object_says() -> None:
     first = wanted_status(document(), served(), now=NOW)
-    held = Finding(reason=Reason.INVALID, message="m", version_id="wf_ver_2", content_hash="2")
+    held = ValidationResult(reason=ConditionReason.INVALID, message="m", version_id="wf_ver_2", content_hash="2")
     kept = wanted_status(document(first), held, now=LATER)
     assert (kept["versionId"], kept["contentHash"], kept["catalogStatus"]) == ("wf_ver_2", "2", "Invalid")
-    nothing = wanted_status(document(first), Finding(reason=Reason.INVALID, message="m"), now=LATER)
+    nothing = wanted_status(document(first), ValidationResult(reason=ConditionReason.INVALID, message="m"), now=LATER)
     assert nothing["versionId"] is None
     unknown = wanted_status(document(first), postponed(Unavailable("away")), now=LATER)
     assert unknown["versionId"] == "wf_ver_1"
@@ -132,8 +136,8 @@ def test_conditions_of_others_are_kept_and_never_a_reason_to_write() -> None:
 
 
 def test_a_workflow_that_is_served_and_cannot_be_run_says_why() -> None:
-    finding = Finding(
-        reason=Reason.SERVED, message="m", version_id="wf_ver_1", not_invocable="it declares no parameters"
+    finding = ValidationResult(
+        reason=ConditionReason.SERVED, message="m", version_id="wf_ver_1", not_invocable="it declares no parameters"
     )
     said = {each["type"]: each for each in wanted_status(document(), finding, now=NOW)["conditions"]}
     assert said["Ready"]["status"] == "True"
@@ -151,7 +155,9 @@ def test_events_tell_new_standings_and_new_versions_and_nothing_else() -> None:
     assert superseded.type == "Normal"
     refused = transition(
         document(first),
-        wanted_status(document(first), Finding(reason=Reason.VERSION_IMMUTABLE, message="raise it"), now=LATER),
+        wanted_status(
+            document(first), ValidationResult(reason=ConditionReason.VERSION_IMMUTABLE, message="raise it"), now=LATER
+        ),
     )
     assert refused is not None
     assert (refused.type, refused.message) == ("Warning", "raise it")

@@ -9,7 +9,7 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import Unavailable, VersionImmutable
-from formulary_operator.admission.validator import Judge
+from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import MAX_BODY_BYTES, PATH, application
 from support.manifest import workflow
 
@@ -48,7 +48,7 @@ def catalog() -> Catalog:
 
 @pytest.fixture
 async def http(catalog: Catalog) -> AsyncIterator[httpx2.AsyncClient]:
-    judge = Judge(check=catalog.check, records=catalog, operator_user=OPERATOR)
+    judge = Validator(check=catalog.check, records=catalog, operator_user=OPERATOR)
     transport = httpx2.ASGITransport(app=application(judge))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield client
@@ -244,7 +244,7 @@ async def test_a_run_in_the_name_of_somebody_else_is_denied(
 
 async def test_without_a_known_operator_nobody_asks_in_the_name_of_others() -> None:
     catalog = Catalog()
-    app = application(Judge(check=catalog.check, records=catalog, operator_user=""))
+    app = application(Validator(check=catalog.check, records=catalog, operator_user=""))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="https://webhook") as http:
         assert not (await _answer(http, _asked("CREATE", _run(requester="bob"))))["allowed"]
 

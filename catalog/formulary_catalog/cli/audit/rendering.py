@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date, datetime
 
-from formulary_catalog.domain.audit.chain import Finding
+from formulary_catalog.domain.audit.chain import IntegrityFinding
 from formulary_catalog.domain.audit.narration import Passage, Story
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.runtime.terminal import Page, counted
@@ -12,7 +12,7 @@ _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WAITING: "yellow", Tone.BAD:
 _ELAPSED_WIDTH = 14
 
 
-def show_story(story: Story, *, findings: Sequence[Finding], page: Page) -> None:
+def show_story(story: Story, *, findings: Sequence[IntegrityFinding], page: Page) -> None:
     """The outcome first, then every event in order; `findings` are what verification says of this trace."""
     page.line(f"Trace {story.trace_id}", style="bold cyan")
     for outcome in story.outcomes:
@@ -34,7 +34,7 @@ def show_story(story: Story, *, findings: Sequence[Finding], page: Page) -> None
         _show_passage(passage, findings=here, page=page)
 
 
-def spell_finding(finding: Finding) -> str:
+def spell_finding(finding: IntegrityFinding) -> str:
     """`events 3 to 5, missing: …`."""
     return f"{', '.join(part for part in (finding.place, finding.problem) if part)}: {finding.message}"
 
@@ -52,7 +52,7 @@ def _show_day(passage: Passage, *, after: date, page: Page) -> date:
     return day
 
 
-def _show_passage(passage: Passage, *, findings: Sequence[Finding], page: Page) -> None:
+def _show_passage(passage: Passage, *, findings: Sequence[IntegrityFinding], page: Page) -> None:
     elapsed = f"+{spell_duration(passage.elapsed)}".ljust(_ELAPSED_WIDTH)
     telling = passage.telling
     page.line(f"{passage.at:%H:%M:%S}  {elapsed}{telling.title}", style=f"bold {_STYLES[telling.tone]}".strip())

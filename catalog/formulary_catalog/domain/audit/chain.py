@@ -51,7 +51,7 @@ class Problem(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class IntegrityFinding:
     """Something that is not as it was written: events `seq` to `last` of a trace, or checkpoints where `trace_id` is
     empty. `seq` is 0 where it is about all of a trace."""
 

@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from formulary_catalog.domain.audit.chain import GENESIS, Finding, Mark, Problem, digest
+from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Mark, Problem, digest
 
 _HEADING = re.compile(
     r"formulary checkpoint 1 (?P<kind>heads|expired)\n"
@@ -37,7 +37,7 @@ _SEEN = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 _PUBLIC_KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", re.DOTALL)
 
 
-class Kind(StrEnum):
+class CheckpointKind(StrEnum):
     """What the lines of a checkpoint are."""
 
     HEADS = "heads"
@@ -161,7 +161,7 @@ class PublicKey:
 
 
 def compose(
-    *, kind: Kind, after: int, previous: str, at: datetime, lines: Iterable[Vouched], key: SigningKey | None
+    *, kind: CheckpointKind, after: int, previous: str, at: datetime, lines: Iterable[Vouched], key: SigningKey | None
 ) -> Checkpoint:
     """The checkpoint after the one with the id `after` and the hash `previous`; without a key it is not signed."""
     told = sorted(f"{json.dumps(line.trace_id, ensure_ascii=False)} {line.seq} {line.hash}\n" for line in lines)
@@ -191,7 +191,7 @@ class CheckpointCheck:
         for each in seen:
             self._seen.setdefault(each.id, set()).add(each.hash)
         self._keys: Mapping[str, PublicKey] = {key.id: key for key in keys}
-        self._findings: list[Finding] = []
+        self._findings: list[IntegrityFinding] = []
         self._last: Checkpoint | None = None
         self._signed = False
         self.count = 0
@@ -216,7 +216,7 @@ class CheckpointCheck:
             return []
         return vouched
 
-    def finish(self, *, events: int) -> tuple[Finding, ...]:
+    def finish(self, *, events: int) -> tuple[IntegrityFinding, ...]:
         """All findings, once every checkpoint has been added. `events` is how many there are to vouch for."""
         if self._keys and events and not self.count:
             self._find(Problem.CHECKPOINT_MISSING, 1, "there is a key, and events, and no checkpoint vouches for any")
@@ -245,7 +245,7 @@ class CheckpointCheck:
             self._find(Problem.CHECKPOINT_EDITED, checkpoint.id, "the signature is not by its key, over its hash")
 
     def _find(self, problem: Problem, id_: int, message: str, *, to: int = 0) -> None:
-        self._findings.append(Finding(problem=problem, message=message, seq=id_, last=max(id_, to)))
+        self._findings.append(IntegrityFinding(problem=problem, message=message, seq=id_, last=max(id_, to)))
 
 
 def _read(checkpoint: Checkpoint) -> list[tuple[str, Mark]] | None:
@@ -258,7 +258,7 @@ def _read(checkpoint: Checkpoint) -> list[tuple[str, Mark]] | None:
     ):
         return None
     lines = [_LINE.fullmatch(line) for line in checkpoint.body[heading.end() :].split("\n")[:-1]]
-    expired = heading["kind"] == Kind.EXPIRED
+    expired = heading["kind"] == CheckpointKind.EXPIRED
     try:
         return [
             (json.loads(line["trace"]), Mark(checkpoint.id, int(line["seq"]), line["hash"], expired))

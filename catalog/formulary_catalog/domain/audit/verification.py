@@ -13,8 +13,8 @@ from formulary_catalog.domain.audit.chain import (
     GENESIS,
     HOLD_PLACED,
     HOLD_RELEASED,
-    Finding,
     Head,
+    IntegrityFinding,
     Mark,
     Problem,
     StoredEvent,
@@ -43,7 +43,7 @@ class Replay:
     """What verification came to. `unsigned` and `unchecked` count the checkpoints without a signature, and those whose
     signature nobody gave a key for; neither is a finding."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[IntegrityFinding, ...]
     event_count: int
     trace_count: int
     checkpoint_count: int = 0
@@ -78,7 +78,7 @@ class Replay:
 
 def verify_trace(
     trace_id: str, events: Iterable[StoredEvent], *, head: Head | None, marks: Iterable[Mark] = (), held: bool = True
-) -> tuple[Finding, ...]:
+) -> tuple[IntegrityFinding, ...]:
     """All that is wrong with one trace; `marks` in the order of their checkpoints, `held` as `TraceCheck.finish`."""
     check = TraceCheck(trace_id)
     for event in events:
@@ -102,7 +102,7 @@ class TraceCheck:
 
     def __init__(self, trace_id: str) -> None:
         self._trace_id = trace_id
-        self._findings: list[Finding] = []
+        self._findings: list[IntegrityFinding] = []
         self._links: list[_Link] = []
         self._hold: StoredEvent | None = None
 
@@ -117,7 +117,7 @@ class TraceCheck:
             else _Link(event.seq, content["seq"], content["previous"], event.hash, content["at"], True)
         )
 
-    def finish(self, *, head: Head | None, marks: Iterable[Mark], held: bool = True) -> tuple[Finding, ...]:
+    def finish(self, *, head: Head | None, marks: Iterable[Mark], held: bool = True) -> tuple[IntegrityFinding, ...]:
         """All findings, in the order in which they are met in the trace.
 
         `held` is whether a hold of it is in force; true where that cannot be seen.
@@ -252,7 +252,7 @@ class TraceCheck:
 
     def _find(self, problem: Problem, seq: int, message: str, *, to: int = 0) -> None:
         self._findings.append(
-            Finding(problem=problem, message=message, trace_id=self._trace_id, seq=seq, last=max(seq, to))
+            IntegrityFinding(problem=problem, message=message, trace_id=self._trace_id, seq=seq, last=max(seq, to))
         )
 
 
@@ -260,9 +260,9 @@ def _checkpoint(mark: Mark) -> str:
     return f"checkpoint {mark.checkpoint}"
 
 
-def _merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _merged(findings: Iterable[IntegrityFinding]) -> Iterator[IntegrityFinding]:
     """The same findings; what is said of several events in a row is said once."""
-    pending: Finding | None = None
+    pending: IntegrityFinding | None = None
     for finding in findings:
         if pending is not None and (pending.problem, pending.message) == (finding.problem, finding.message):
             if finding.seq == pending.last + 1:

@@ -30,7 +30,7 @@ _APPROVAL = "an approval"
 _SELECTION = "a recorded selection of this workflow version with reasoning, or an approval"
 
 
-class Outcome(StrEnum):
+class DecisionOutcome(StrEnum):
     """What becomes of a run, the most permissive first."""
 
     ALLOW = "ALLOW"
@@ -42,7 +42,7 @@ class Outcome(StrEnum):
     @property
     def strength(self) -> int:
         """Greater is stricter."""
-        return list(Outcome).index(self)
+        return list(DecisionOutcome).index(self)
 
 
 class ApprovalDecision(StrEnum):
@@ -66,7 +66,7 @@ class Approval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class RunEvidence:
     """What speaks for a run. `selection_reasoned`: this version was selected in this trace, with reasoning."""
 
     selection_reasoned: bool = False
@@ -90,7 +90,7 @@ class Evidence:
 class RunDecision:
     """What becomes of a run and why. `missing` is what would let a waiting run go ahead; `message` is for a person."""
 
-    outcome: Outcome
+    outcome: DecisionOutcome
     gate: GateReport
     rules: tuple[MatchedRule, ...]
     message: str
@@ -116,7 +116,7 @@ def decide(
     *,
     facts: RunFacts,
     contracts: Sequence[Contract],
-    evidence: Evidence,
+    evidence: RunEvidence,
     now: datetime,
     harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
     halts: Sequence[Halt] = (),
@@ -160,34 +160,36 @@ class _Considered:
     facts: RunFacts
     gate: GateReport
     rules: tuple[MatchedRule, ...]
-    evidence: Evidence
+    evidence: RunEvidence
     harmless: frozenset[str]
     halts: tuple[Halt, ...]
 
     def stop(self) -> RunDecision | None:
         if not self.halts:
             return None
-        return self._decision(Outcome.HALT, why=[str(halt) for halt in self.halts], message=halted_message(self.halts))
+        return self._decision(
+            DecisionOutcome.HALT, why=[str(halt) for halt in self.halts], message=halted_message(self.halts)
+        )
 
     def refusal(self) -> RunDecision | None:
         critical = [risk.message for risk in self.gate.risks if risk.severity is Severity.CRITICAL]
         if critical:
             return self._decision(
-                Outcome.BLOCK,
+                DecisionOutcome.BLOCK,
                 why=critical,
                 message=f"Blocked: {'; '.join(critical)}. No rule and no approval can lift this; choose another "
                 "workflow or target.",
             )
         if denying := [*self._by(Effect.HALT), *self._by(Effect.DENY)]:
             return self._decision(
-                Outcome.BLOCK,
+                DecisionOutcome.BLOCK,
                 why=_texts(denying),
                 message=f"Blocked: {'; '.join(_texts(denying))}. Choose another workflow, or ask whoever keeps the "
                 "contract.",
             )
         if (rejection := self.evidence.rejection) is not None:
             return self._decision(
-                Outcome.BLOCK,
+                DecisionOutcome.BLOCK,
                 why=[f"rejected by {rejection}"],
                 message=f"Rejected by {rejection}. Choose another workflow, or ask them.",
                 rejected=True,
@@ -198,7 +200,7 @@ class _Considered:
         if not (degrading := self._by(Effect.DEGRADE)):
             return None
         return self._decision(
-            Outcome.DEGRADE,
+            DecisionOutcome.DEGRADE,
             why=_texts(degrading),
             message=f"Turned into a dry run: {'; '.join(_texts(degrading))}. Read its manifest; to run it for real, "
             "ask whoever keeps the contract.",
@@ -214,7 +216,7 @@ class _Considered:
         why = [*_texts(unmet), *([f"by default, because {' and '.join(reasons)}"] if reasons else [])]
         missing = _APPROVAL if reasons else _SELECTION
         return self._decision(
-            Outcome.AWAIT,
+            DecisionOutcome.AWAIT,
             why=why,
             missing=[missing],
             message=f"Waits for {missing}: {'; '.join(why)}. "
@@ -229,7 +231,7 @@ class _Considered:
         why = [*self._met(), *_texts(self._by(Effect.ALLOW))] or [
             f"by default, because the risk is low and {self.facts.environment} is not production"
         ]
-        return self._decision(Outcome.ALLOW, why=why, message=f"Allowed: {'; '.join(why)}.")
+        return self._decision(DecisionOutcome.ALLOW, why=why, message=f"Allowed: {'; '.join(why)}.")
 
     def _met(self) -> Iterable[str]:
         if (approval := self.evidence.approval) is not None:
@@ -263,7 +265,7 @@ class _Considered:
 
     def _decision(
         self,
-        outcome: Outcome,
+        outcome: DecisionOutcome,
         *,
         why: list[str],
         message: str,

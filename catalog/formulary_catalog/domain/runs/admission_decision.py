@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.governance.contract import Contract
-from formulary_catalog.domain.governance.decision import Approval, Evidence, Outcome, RunDecision, decide
+from formulary_catalog.domain.governance.decision import Approval, DecisionOutcome, RunDecision, RunEvidence, decide
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
@@ -45,7 +45,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RunState:
     """Where a run stands after a decision."""
 
     phase: Phase
@@ -66,7 +66,9 @@ def judge(
         selection_confidence=selection.confidence if selection is not None else None,
         recent_failures=situation.recent_failures,
     )
-    evidence = Evidence(selection_reasoned=selection is not None and selection.reasoned, approvals=situation.approvals)
+    evidence = RunEvidence(
+        selection_reasoned=selection is not None and selection.reasoned, approvals=situation.approvals
+    )
     decision = decide(
         facts=complete,
         contracts=situation.contracts,
@@ -75,30 +77,30 @@ def judge(
         harmless=harmless,
         halts=situation.halts,
     )
-    if decision.outcome is Outcome.AWAIT and situation.approved_other_content:
+    if decision.outcome is DecisionOutcome.AWAIT and situation.approved_other_content:
         decision = replace(decision, message=f"{decision.message} {_OTHER_CONTENT}")
     return decision
 
 
-def standing(decision: RunDecision, *, dry_run: bool, starting: bool, degraded: bool = False) -> Standing:
+def run_state(decision: RunDecision, *, dry_run: bool, starting: bool, degraded: bool = False) -> RunState:
     """Where the decision leaves the run. `starting`: it is about to begin, not only accepted.
 
     A dry run changes nothing, so it waits for nobody; what is forbidden is forbidden to it as well. A run that was
     `degraded` when it was asked for was answered as a dry run: it stays one, also where the rules have changed since.
     """
     phase, reason = (Phase.RUNNING, Reason.STARTED) if starting else (Phase.PENDING, Reason.ACCEPTED)
-    if decision.outcome is Outcome.HALT:
+    if decision.outcome is DecisionOutcome.HALT:
         phase, reason = Phase.HALTED, Reason.HALTED
-    elif decision.outcome is Outcome.BLOCK:
+    elif decision.outcome is DecisionOutcome.BLOCK:
         phase, reason = Phase.FAILED, Reason.REJECTED if decision.rejected else Reason.DENIED
-    elif decision.outcome is Outcome.AWAIT and not (dry_run or degraded):
+    elif decision.outcome is DecisionOutcome.AWAIT and not (dry_run or degraded):
         phase, reason = Phase.AWAITING_APPROVAL, Reason.AWAITING_APPROVAL
-    elif decision.outcome is Outcome.AWAIT and not degraded:
+    elif decision.outcome is DecisionOutcome.AWAIT and not degraded:
         decision = replace(decision, message=f"{_DRY_RUN_ONLY} {decision.message}")
-    if degraded and decision.outcome in (Outcome.ALLOW, Outcome.AWAIT):
+    if degraded and decision.outcome in (DecisionOutcome.ALLOW, DecisionOutcome.AWAIT):
         decision = replace(decision, message=f"{_STAYS_DRY} {decision.message}")
-    return Standing(
-        phase=phase, reason=reason, degraded=degraded or decision.outcome is Outcome.DEGRADE, decision=decision
+    return RunState(
+        phase=phase, reason=reason, degraded=degraded or decision.outcome is DecisionOutcome.DEGRADE, decision=decision
     )
 
 

@@ -3,17 +3,17 @@
 from formulary_catalog.domain.governance.commands import destructive_steps
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.run import Target, duration_seconds
+from formulary_catalog.domain.runs.run import RunTarget, duration_seconds
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
 _TEKTON = "tekton"
 
 
-def target_of(context: RequestContext | None) -> Target:
+def target_of(context: RequestContext | None) -> RunTarget:
     """The object that the incident is about, as far as it says."""
     if context is None:
-        return Target()
-    return Target(
+        return RunTarget()
+    return RunTarget(
         api_version=context.target_api_version,
         kind=context.target_kind,
         name=context.target_name,
@@ -26,7 +26,7 @@ def run_facts(
     *,
     workflow_namespace: str,
     namespace: str,
-    target: Target,
+    target: RunTarget,
     context: RequestContext | None,
     caller: str,
     caller_may_target: bool,

@@ -99,7 +99,7 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class RunTarget:
     """The object that is to be healed; empty where the incident does not tell."""
 
     api_version: str = ""
@@ -121,7 +121,7 @@ class Target:
         return {key: value for key, value in named.items() if value}
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, str]) -> "Target":
+    def from_json(cls, stored: Mapping[str, str]) -> "RunTarget":
         """The target that `as_json` wrote."""
         return cls(
             api_version=stored.get("apiVersion", ""),
@@ -154,7 +154,7 @@ class NewInvocation:
     document: Mapping[str, Any] = field(repr=False)
     values: Mapping[str, Any] = field(default_factory=dict)
     secret: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    target: Target = Target()
+    target: RunTarget = RunTarget()
     facts: Mapping[str, Any] = field(default_factory=dict)
     remediation_id: str = ""
     analysis: str = ""
@@ -205,7 +205,7 @@ class Invocation:
     version_id: str
     document: Mapping[str, Any] = field(repr=False)
     input: Mapping[str, Any] = field(repr=False)
-    target: Target
+    target: RunTarget
     facts: Mapping[str, Any] = field(repr=False)
     remediation_id: str
     analysis: str
@@ -321,7 +321,7 @@ _DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class WorkflowOutcome:
     """Runs that came to an end by themselves: how many went well and badly, and how long those took that went well.
 
     Without any, nothing is known, and nothing is made up.

@@ -6,7 +6,7 @@ from typing import Any
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of, target_parts
-from formulary_catalog.domain.runs.run import Invocation, Reason, Target
+from formulary_catalog.domain.runs.run import Invocation, Reason, RunTarget
 from formulary_catalog.domain.workflows.invocable import hidden_from_readers
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.matching import allowed
@@ -74,7 +74,7 @@ def facts_now(run: Invocation, present: Present, *, strict_keys: frozenset[str])
     return {**run.facts, "environment": incident.environment, "priority": incident.priority}
 
 
-def _is_about_another(incident: RequestContext, target: Target) -> bool:
+def _is_about_another(incident: RequestContext, target: RunTarget) -> bool:
     """Whether the incident names a target, and it is not this one. Where it names none, the request may name one."""
     known = (target.api_version, target.kind, target.name, target.namespace)
     return bool(incident.target_name) and target_parts(incident) != known

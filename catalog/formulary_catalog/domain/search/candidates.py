@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 
-_BY_FIELDS = tuple(int(Place(fields.bit_length())) for fields in range(1 << max(Place)))
+_BY_FIELDS = tuple(int(WordPlace(fields.bit_length())) for fields in range(1 << max(WordPlace)))
 """The most telling place of what stands in a set of fields, which has a bit for each place that is one."""
 
 
@@ -31,14 +31,14 @@ def places(texts: Sequence[IndexedText], *, terms: Sequence[Sequence[str]]) -> l
 
 def _places_of(lexemes: Sequence[str], *, texts: Sequence[IndexedText]) -> list[int]:
     if not lexemes:
-        return [Place.NONE] * len(texts)
+        return [WordPlace.NONE] * len(texts)
     fields = [text.fields.get(lexemes[0], 0) for text in texts]
     for lexeme in lexemes[1:]:
         fields = [common & text.fields.get(lexeme, 0) for common, text in zip(fields, texts, strict=True)]
     return [_BY_FIELDS[common] for common in fields]
 
 
-def indexed_text(*, namespace: str, name: str, lexemes: Mapping[Place, Iterable[str]]) -> IndexedText:
+def indexed_text(*, namespace: str, name: str, lexemes: Mapping[WordPlace, Iterable[str]]) -> IndexedText:
     """From the lexemes of each field."""
     fields: dict[str, int] = {}
     for place, found in lexemes.items():
@@ -48,12 +48,12 @@ def indexed_text(*, namespace: str, name: str, lexemes: Mapping[Place, Iterable[
     return IndexedText(namespace=namespace, name=name, fields=fields)
 
 
-class Evidence(NamedTuple):
+class CandidateEvidence(NamedTuple):
     """What speaks for one allowed workflow.
 
     `labels`: what its declared labels count, in log odds (`label_weights`). `severity`: whether it declares the
     severity that the query mentions. `cosine`: of query and workflow; None where no vector of the serving model is
-    stored. `places`: a `Place` for each term of the query, in the order of the terms.
+    stored. `places`: a `WordPlace` for each term of the query, in the order of the terms.
     """
 
     version_id: str

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
 from formulary_catalog.domain.search.rarity import rarity
 from formulary_catalog.domain.search.terms import Term
@@ -80,7 +80,9 @@ class Fits(NamedTuple):
     telling: npt.NDArray[np.bool_]
 
 
-def fits(evidence: Sequence[Evidence], *, wanted: Wanted, by_meaning: bool, severity_inferred: bool = False) -> Fits:
+def fits(
+    evidence: Sequence[CandidateEvidence], *, wanted: Wanted, by_meaning: bool, severity_inferred: bool = False
+) -> Fits:
     """How well each candidate meets the query. An unknown cosine counts as 0; none counts without `by_meaning`."""
     count = len(evidence)
     found = _found(evidence, wanted=wanted)
@@ -95,7 +97,7 @@ def fits(evidence: Sequence[Evidence], *, wanted: Wanted, by_meaning: bool, seve
     )
 
 
-def words_held(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+def words_held(evidence: Sequence[CandidateEvidence], *, wanted: Wanted) -> _Floats:
     """The share of the query's words that each candidate holds, by rarity and place; above 1 if in better places."""
     return _share(_found(evidence, wanted=wanted), wanted=wanted)
 
@@ -107,7 +109,7 @@ def _share(found: _Floats, *, wanted: Wanted) -> _Floats:
     return share
 
 
-def _found(evidence: Sequence[Evidence], *, wanted: Wanted) -> _Floats:
+def _found(evidence: Sequence[CandidateEvidence], *, wanted: Wanted) -> _Floats:
     """What the place counts where each part is found best, of shape (candidates, parts)."""
     shape = len(evidence), len(evidence[0].places) if evidence else 0
     places = np.frombuffer(b"".join(one.places for one in evidence), np.uint8).reshape(shape)

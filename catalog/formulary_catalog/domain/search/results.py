@@ -10,11 +10,11 @@ from formulary_catalog.domain.answers import (
     WorkflowSummary,
     WorkflowVersion,
 )
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.domain.search.rarity import rarity
 from formulary_catalog.domain.search.request import wire_name
 from formulary_catalog.domain.search.terms import Term
-from formulary_catalog.domain.text import PLACE_WEIGHTS, Place
+from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
 from formulary_catalog.domain.workflows.inputs import input_schema
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, title_of
@@ -23,9 +23,9 @@ from formulary_catalog.domain.workflows.visible import visible
 MADE_FOR_THESE_LABELS = "made for this incident's labels"
 _SHOWN_WORDS = 6
 _PLACE_NAMES = {  # headings: name, title, keywords, action type
-    Place.NAME: "words in headings",
-    Place.WHEN_TO_USE: "words in when to use",
-    Place.WHAT: "words in description",
+    WordPlace.NAME: "words in headings",
+    WordPlace.WHEN_TO_USE: "words in when to use",
+    WordPlace.WHAT: "words in description",
 }
 _SHOWN_TITLE = 120
 _SHOWN_DURATION = 40
@@ -135,7 +135,7 @@ def workflow_hit(
     confidence: float,
     reasons: list[str],
     caution: str,
-    outcome: Outcome,
+    outcome: WorkflowOutcome,
 ) -> WorkflowHit:
     """One line of a search answer."""
     spec = workflow.spec
@@ -168,7 +168,7 @@ def workflow_details(
     version_id: str,
     ambiguous: bool,
     status: str,
-    outcome: Outcome,
+    outcome: WorkflowOutcome,
     not_invocable_because: str,
     versions: Sequence[WorkflowVersion],
 ) -> WorkflowDetails:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from formulary_catalog.domain.answers import SearchMode
-from formulary_catalog.domain.search.candidates import Evidence
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
 from formulary_catalog.domain.search.fit import Wanted, fits
 
@@ -24,14 +24,14 @@ class Scored(NamedTuple):
     `fits_nothing`: it has no telling word of the query, and its meaning is as far away as that of any text.
     """
 
-    evidence: Evidence
+    evidence: CandidateEvidence
     score: float
     confidence: float
     fits_nothing: bool
 
 
 def rank(
-    evidence: Sequence[Evidence],
+    evidence: Sequence[CandidateEvidence],
     *,
     wanted: Wanted,
     mode: SearchMode,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.text import Place, exclusion_text, split_camel_case, with_split_words
+from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, fold_all, normalize_detected
 
 KIND = "RemediationWorkflow"
@@ -347,7 +347,7 @@ def embedding_text(spec: WorkflowSpec, *, name: str) -> str:
     return with_split_words(f"{_readable(name)}. {spec.description.when_to_use} {spec.description.what}")
 
 
-def lexical_texts(spec: WorkflowSpec, *, name: str) -> dict[Place, str]:
+def lexical_texts(spec: WorkflowSpec, *, name: str) -> dict[WordPlace, str]:
     """What the lexical index holds, by field: the embedded texts, the author's own words, the declared signal types.
 
     The name is also held as one word: `kube-api-down` is what an object named after KubeAPIDown has to be called.
@@ -355,10 +355,10 @@ def lexical_texts(spec: WorkflowSpec, *, name: str) -> dict[Place, str]:
     readable = _readable(name)
     action = " ".join(split_camel_case(spec.action_type))
     texts = {
-        Place.NAME: " ".join([readable, readable.replace(" ", ""), spec.title, action, *spec.keywords]),
-        Place.WHEN_TO_USE: spec.description.when_to_use,
-        Place.WHAT: spec.description.what,
-        Place.SIGNAL: " ".join(spec.labels.signal_type),
+        WordPlace.NAME: " ".join([readable, readable.replace(" ", ""), spec.title, action, *spec.keywords]),
+        WordPlace.WHEN_TO_USE: spec.description.when_to_use,
+        WordPlace.WHAT: spec.description.what,
+        WordPlace.SIGNAL: " ".join(spec.labels.signal_type),
     }
     return {place: with_split_words(text)[:MAX_LEXICAL_TEXT] for place, text in texts.items()}
 

@@ -10,7 +10,7 @@ from formulary_catalog.domain.search.request import MAX_LABEL_VALUES
 from formulary_catalog.domain.text import all_storable, storable
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.json_text import nested_too_deep, parsed, shown
-from formulary_catalog.server.calls.parameters import LABEL_PREFIX, Kind, Parameter
+from formulary_catalog.server.calls.parameters import LABEL_PREFIX, CallParameter, ParameterKind
 
 _MAX_COMPARED = 60
 
@@ -23,7 +23,7 @@ def canonical_label(name: str) -> str:
 
 
 def read_arguments(
-    given: Mapping[str, Any], *, parameters: Sequence[Parameter], name_of: Callable[[str], str] = canonical_label
+    given: Mapping[str, Any], *, parameters: Sequence[CallParameter], name_of: Callable[[str], str] = canonical_label
 ) -> dict[str, Any]:
     """The arguments under their canonical names: text as str, numbers as int or float, `many` as a tuple of str.
 
@@ -90,7 +90,7 @@ def auditable(
 
 
 def recordable(
-    given: Mapping[str, Any], *, parameters: Sequence[Parameter], name_of: Callable[[str], str] = canonical_label
+    given: Mapping[str, Any], *, parameters: Sequence[CallParameter], name_of: Callable[[str], str] = canonical_label
 ) -> dict[str, Any]:
     """Refused arguments as the trail may keep them; see `Parameter.recorded`."""
     known = {name_of(parameter.name): parameter for parameter in parameters}
@@ -116,12 +116,12 @@ def _unknown(spelling: str, *, name: str, known: Mapping[str, str]) -> InvalidIn
     return InvalidInput(f"unknown argument {shown(spelling)}{hint} allowed are: {allowed}", field=spelling)
 
 
-def _read(value: Any, *, parameter: Parameter) -> Any:
+def _read(value: Any, *, parameter: CallParameter) -> Any:
     if parameter.kind.is_nested:
         return _nested(value, parameter=parameter)
-    if parameter.kind is Kind.BOOLEAN:
+    if parameter.kind is ParameterKind.BOOLEAN:
         return _boolean(value, parameter=parameter)
-    if parameter.kind is not Kind.TEXT:
+    if parameter.kind is not ParameterKind.TEXT:
         return _number(value, parameter=parameter)
     if not parameter.many:
         return _text(value, parameter=parameter)
@@ -136,7 +136,7 @@ def _read(value: Any, *, parameter: Parameter) -> Any:
     return tuple(text for text in texts if text)
 
 
-def _text(value: Any, *, parameter: Parameter) -> str:
+def _text(value: Any, *, parameter: CallParameter) -> str:
     if not isinstance(value, str):
         raise _invalid(value, parameter=parameter, rule="text")
     if not storable(value):
@@ -150,11 +150,11 @@ def _text(value: Any, *, parameter: Parameter) -> str:
     return value.strip()
 
 
-def _nested(value: Any, *, parameter: Parameter) -> Any:
+def _nested(value: Any, *, parameter: CallParameter) -> Any:
     """An object or a list, or the JSON text of one: some clients quote what is nested."""
     if isinstance(value, str) and not value.strip():
         return ""
-    wanted, rule = (dict, "an object") if parameter.kind is Kind.OBJECT else (list, "a list")
+    wanted, rule = (dict, "an object") if parameter.kind is ParameterKind.OBJECT else (list, "a list")
     read = _unquoted(value, parameter=parameter) if isinstance(value, str) else value
     if not isinstance(read, wanted):
         raise _invalid(value, parameter=parameter, rule=rule)
@@ -163,7 +163,7 @@ def _nested(value: Any, *, parameter: Parameter) -> Any:
     return read
 
 
-def _unquoted(text: str, *, parameter: Parameter) -> Any:
+def _unquoted(text: str, *, parameter: CallParameter) -> Any:
     if nested_too_deep(text.encode("utf-8", "replace")):
         return None
     try:
@@ -176,7 +176,7 @@ def _unquoted(text: str, *, parameter: Parameter) -> Any:
         ) from None
 
 
-def _boolean(value: Any, *, parameter: Parameter) -> bool:
+def _boolean(value: Any, *, parameter: CallParameter) -> bool:
     """True or false, or the text of one."""
     read = {"true": True, "false": False}.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(read, bool):
@@ -184,9 +184,9 @@ def _boolean(value: Any, *, parameter: Parameter) -> bool:
     return read
 
 
-def _number(value: Any, *, parameter: Parameter) -> int | float:
+def _number(value: Any, *, parameter: CallParameter) -> int | float:
     low, high = parameter.bounds
-    whole = parameter.kind is Kind.INTEGER
+    whole = parameter.kind is ParameterKind.INTEGER
     rule = f"a {'whole ' if whole else ''}number from {low} to {high}"
     number = None if isinstance(value, str) and not parameter.quoted else _parsed(value)
     if number is None or not low <= number <= high or (whole and not number.is_integer()):
@@ -205,13 +205,13 @@ def _parsed(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _unstorable(parameter: Parameter) -> InvalidInput:
+def _unstorable(parameter: CallParameter) -> InvalidInput:
     return InvalidInput(
         f"{parameter.name} contains a NUL or an unpaired surrogate character; send plain text", field=parameter.name
     )
 
 
-def _invalid(value: Any, *, parameter: Parameter, rule: str) -> InvalidInput:
+def _invalid(value: Any, *, parameter: CallParameter, rule: str) -> InvalidInput:
     given = f"{shown(value)}, which is not" if parameter.recorded else "not"
     return InvalidInput(
         f"{parameter.name} is {given} {rule}; give a value such as {_example(parameter)}",
@@ -219,6 +219,6 @@ def _invalid(value: Any, *, parameter: Parameter, rule: str) -> InvalidInput:
     )
 
 
-def _example(parameter: Parameter) -> str:
+def _example(parameter: CallParameter) -> str:
     example = parameter.examples[0]
     return json.dumps(example, ensure_ascii=False) if parameter.kind.is_nested else repr(example)

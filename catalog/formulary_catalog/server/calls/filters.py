@@ -9,19 +9,19 @@ from typing import Any
 
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.arguments import canonical_label, read_arguments, recordable
-from formulary_catalog.server.calls.parameters import LABEL_PREFIX, Kind, Parameter
+from formulary_catalog.server.calls.parameters import LABEL_PREFIX, CallParameter, ParameterKind
 
-FILTERS = Parameter(
+FILTERS = CallParameter(
     name="filters",
     description="Label values by the name of the label.",
     examples=({"environment": "production", "priority": "P0"},),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     recorded=False,
 )
 _PREFIX = f"{FILTERS.name}."
 
 
-def read_search_arguments(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def read_search_arguments(given: Mapping[str, Any], *, parameters: Sequence[CallParameter]) -> dict[str, Any]:
     """The arguments of a search as `read_arguments` reads them; members of `filters` become label parameters.
 
     Raises:
@@ -44,7 +44,7 @@ def read_search_arguments(given: Mapping[str, Any], *, parameters: Sequence[Para
     return read | labels
 
 
-def recordable_search(given: Mapping[str, Any], *, parameters: Sequence[Parameter]) -> dict[str, Any]:
+def recordable_search(given: Mapping[str, Any], *, parameters: Sequence[CallParameter]) -> dict[str, Any]:
     """The refused arguments of a search as the audit trail may keep them: of unknown filters only the names."""
     flat = {name: value for name, value in given.items() if name != FILTERS.name}
     filters = given.get(FILTERS.name)
@@ -54,7 +54,7 @@ def recordable_search(given: Mapping[str, Any], *, parameters: Sequence[Paramete
     return recordable(flat, parameters=parameters) | {FILTERS.name: kept}
 
 
-def filter_parameters(parameters: Sequence[Parameter]) -> tuple[Parameter, ...]:
+def filter_parameters(parameters: Sequence[CallParameter]) -> tuple[CallParameter, ...]:
     """The label parameters among these, under the names that they have in `filters`."""
     labels = {canonical_label(parameter.name): parameter for parameter in parameters}
     return tuple(

@@ -5,7 +5,7 @@ from typing import Any
 from formulary_catalog.domain.governance.contract import MAX_RULES, Effect
 from formulary_catalog.domain.governance.gate import GateDecision, Severity
 from formulary_catalog.governance.reading import MAX_ACTIONS
-from formulary_catalog.server.calls.parameters import Kind, Parameter
+from formulary_catalog.server.calls.parameters import CallParameter, ParameterKind
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
@@ -20,31 +20,31 @@ def _report(*required: str, **members: dict[str, Any]) -> dict[str, Any]:
     return {"properties": members, "required": list(required)}
 
 
-TASK = Parameter(
+TASK = CallParameter(
     name="task",
     description="What is to be achieved, in a sentence.",
     examples=("Free the disk of node worker-3 in production",),
     required=True,
     max_length=4000,
 )
-CONTEXT = Parameter(
+CONTEXT = CallParameter(
     name="context",
     description="What is known about the surroundings, in any shape; the environment matters most.",
     examples=({"environment": "staging", "namespace": "shop"},),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     shape={"additionalProperties": True},
 )
-PROPOSED_ACTIONS = Parameter(
+PROPOSED_ACTIONS = CallParameter(
     name="proposed_actions",
     description="Every action of the task: action_type is a verb, resource what it acts on or the command itself.",
     examples=([{"action_type": "delete_pod", "tool": "kubectl", "resource": "pod/web-1"}],),
-    kind=Kind.LIST,
+    kind=ParameterKind.LIST,
     shape={
         "maxItems": MAX_ACTIONS,
         "items": _object("action_type", action_type=_TEXT, tool=_TEXT, resource=_TEXT),
     },
 )
-CONTRACT = Parameter(
+CONTRACT = CallParameter(
     name="contract",
     description="The rules: effect and path_prefix of each; an empty match matches every action.",
     examples=(
@@ -61,7 +61,7 @@ CONTRACT = Parameter(
             ],
         },
     ),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     required=True,
     shape=_object(
         "rules",
@@ -81,19 +81,19 @@ CONTRACT = Parameter(
         },
     ),
 )
-ACTIONS = Parameter(
+ACTIONS = CallParameter(
     name="actions",
     description="The actions to check; path_prefix is the path that an action touches.",
     examples=([{"action_type": "delete", "path_prefix": "/prod/orders"}],),
-    kind=Kind.LIST,
+    kind=ParameterKind.LIST,
     required=True,
     shape={"maxItems": MAX_ACTIONS, "items": _object("action_type", action_type=_TEXT, path_prefix=_TEXT)},
 )
-GATE_REPORT = Parameter(
+GATE_REPORT = CallParameter(
     name="gate_report",
     description="gate_report as governance_gate answered it.",
     examples=({"version": "1.0.0", "decision": "ALLOW", "risks": []},),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     required=True,
     shape=_report(
         "decision",
@@ -113,7 +113,7 @@ GATE_REPORT = Parameter(
         },
     ),
 )
-ENFORCE_RESULT = Parameter(
+ENFORCE_RESULT = CallParameter(
     name="enforce_result",
     description="enforce_result as governance_enforce answered it; leave out if no contract was checked.",
     examples=(
@@ -126,7 +126,7 @@ ENFORCE_RESULT = Parameter(
             "degraded_count": 0,
         },
     ),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     shape=_report(
         "contract_id",
         "decision_summary",
@@ -138,13 +138,13 @@ ENFORCE_RESULT = Parameter(
         degraded_count=_COUNT,
     ),
 )
-TRACE_ID = Parameter(
+TRACE_ID = CallParameter(
     name="trace_id",
     description="trace_id of an earlier answer, to go on with its trace; a new one, or that of the incident, without "
     "it.",
     examples=("tr_5f0c2a9b1d3e4f60718293a4b5c6d7e8",),
 )
-REPLAYED_TRACE = Parameter(
+REPLAYED_TRACE = CallParameter(
     name="trace_id",
     description="trace_id of an earlier answer, or the remediation id of the incident of this call.",
     examples=TRACE_ID.examples,

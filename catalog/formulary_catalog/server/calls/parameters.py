@@ -26,7 +26,7 @@ from formulary_catalog.settings import LabelSpelling
 LABEL_PREFIX = "label."
 
 
-class Kind(StrEnum):
+class ParameterKind(StrEnum):
     """What a value must be, under its JSON Schema name."""
 
     TEXT = "string"
@@ -38,11 +38,11 @@ class Kind(StrEnum):
 
     @property
     def is_nested(self) -> bool:
-        return self in (Kind.OBJECT, Kind.LIST)
+        return self in (ParameterKind.OBJECT, ParameterKind.LIST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameter:
+class CallParameter:
     """One parameter.
 
     `suggested` values guide a model; others are taken too. `many`: a list of texts is taken too, and a text is split
@@ -54,7 +54,7 @@ class Parameter:
     name: str
     description: str
     examples: tuple[Any, ...]
-    kind: Kind = Kind.TEXT
+    kind: ParameterKind = ParameterKind.TEXT
     required: bool = False
     many: bool = False
     separator: str = ""
@@ -68,18 +68,18 @@ class Parameter:
     def schema(self) -> dict[str, Any]:
         """JSON Schema with a single plain type: no null, no default, nothing nested but by a `shape`."""
         schema: dict[str, Any] = {"type": self.kind.value, "description": self.description}
-        if self.kind is Kind.TEXT:
+        if self.kind is ParameterKind.TEXT:
             schema |= {"maxLength": self.max_length}
         elif self.kind.is_nested:
             schema |= self.shape
-        elif self.kind is not Kind.BOOLEAN:
+        elif self.kind is not ParameterKind.BOOLEAN:
             schema |= {"minimum": self.bounds[0], "maximum": self.bounds[1]}
         if self.suggested:
             schema |= {"enum": list(self.suggested)}
         return schema | {"examples": list(self.examples)}
 
 
-def input_schema(parameters: Sequence[Parameter]) -> dict[str, Any]:
+def input_schema(parameters: Sequence[CallParameter]) -> dict[str, Any]:
     """The JSON Schema of an object with these members and no others."""
     return {
         "type": "object",
@@ -94,25 +94,27 @@ def label_name(dimension: str) -> str:
     return LABEL_PREFIX + wire_name(dimension)
 
 
-def spelled(parameter: Parameter, *, spelling: LabelSpelling) -> Parameter:
+def spelled(parameter: CallParameter, *, spelling: LabelSpelling) -> CallParameter:
     """The parameter under the name that the tool list shows."""
     if spelling is LabelSpelling.DOTTED or not parameter.name.startswith(LABEL_PREFIX):
         return parameter
     return replace(parameter, name=parameter.name.replace(".", "_").replace("-", "_"))
 
 
-def accepted(parameters: Sequence[Parameter], *, spelling: LabelSpelling) -> tuple[Parameter, ...]:
+def accepted(parameters: Sequence[CallParameter], *, spelling: LabelSpelling) -> tuple[CallParameter, ...]:
     """All of them, under the names that messages show."""
     return tuple(spelled(parameter, spelling=spelling) for parameter in parameters)
 
 
-def listed(parameters: Sequence[Parameter], *, spelling: LabelSpelling, with_clusters: bool) -> tuple[Parameter, ...]:
+def listed(
+    parameters: Sequence[CallParameter], *, spelling: LabelSpelling, with_clusters: bool
+) -> tuple[CallParameter, ...]:
     """Those that the tool list shows, under its names. A catalog without clusters does not list theirs."""
     shown = [parameter for parameter in parameters if parameter is not CLUSTER or with_clusters]
     return accepted(shown, spelling=spelling)
 
 
-QUERY = Parameter(
+QUERY = CallParameter(
     name="query",
     description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
     examples=("OOMKilled critical", "CrashLoopBackOff high missing configmap"),
@@ -120,46 +122,46 @@ QUERY = Parameter(
     max_length=MAX_QUERY_LENGTH,
 )
 _LABELS = {
-    "signal_type": Parameter(
+    "signal_type": CallParameter(
         name=label_name("signal_type"),
         description="Kubernetes event reason or alert name the workflow must answer.",
         examples=("OOMKilled",),
     ),
-    "severity": Parameter(
+    "severity": CallParameter(
         name=label_name("severity"),
         description="Severity by your own root cause assessment.",
         examples=("critical",),
         suggested=("critical", "high", "medium", "low"),
     ),
-    "environment": Parameter(
+    "environment": CallParameter(
         name=label_name("environment"),
         description="Environment of the workload; leave out if unknown.",
         examples=("production",),
         suggested=("production", "staging", "development", "test"),
     ),
-    "priority": Parameter(
+    "priority": CallParameter(
         name=label_name("priority"),
         description="Business priority of the incident; leave out if unknown.",
         examples=("P0",),
         suggested=("P0", "P1", "P2", "P3"),
     ),
-    "risk_tolerance": Parameter(
+    "risk_tolerance": CallParameter(
         name=label_name("risk_tolerance"),
         description="Risk that is acceptable here; leave out if unknown.",
         examples=("low",),
         suggested=("low", "medium", "high"),
     ),
-    "business_category": Parameter(
+    "business_category": CallParameter(
         name=label_name("business_category"),
         description="Business category of the workload; leave out if unknown.",
         examples=("payments",),
     ),
-    "component": Parameter(
+    "component": CallParameter(
         name=label_name("component"),
         description="Kind of the object to act on, bare or with its API group.",
         examples=("Deployment", "apps/v1/StatefulSet"),
     ),
-    "cluster": Parameter(
+    "cluster": CallParameter(
         name=label_name("cluster"),
         description="Cluster the incident is in; only workflows made for it are returned.",
         examples=("eu-west-1",),
@@ -168,7 +170,7 @@ _LABELS = {
 LABELS = tuple(_LABELS.values())
 CLUSTER = _LABELS["cluster"]
 DIMENSION_OF = {label_name(dimension): dimension for dimension in DIMENSIONS}
-EXCLUDE_KEYWORDS = Parameter(
+EXCLUDE_KEYWORDS = CallParameter(
     name="exclude_keywords",
     description="Workflows with one of these words are left out; separate them by commas.",
     examples=("restart, delete",),
@@ -176,48 +178,48 @@ EXCLUDE_KEYWORDS = Parameter(
     separator=",",
     max_length=1000,
 )
-MIN_CONFIDENCE = Parameter(
+MIN_CONFIDENCE = CallParameter(
     name="min_confidence",
     description="Results below this confidence are left out; 0 without it.",
     examples=(0.5,),
-    kind=Kind.NUMBER,
+    kind=ParameterKind.NUMBER,
 )
-TOP_K = Parameter(
+TOP_K = CallParameter(
     name="top_k",
     description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
     examples=(3,),
-    kind=Kind.INTEGER,
+    kind=ParameterKind.INTEGER,
     bounds=(1, MAX_TOP_K),
 )
-WORKFLOW_ID = Parameter(
+WORKFLOW_ID = CallParameter(
     name="workflow_id",
     description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
     examples=("oom-raise-memory-limit",),
     required=True,
     max_length=400,
 )
-VERSION = Parameter(
+VERSION = CallParameter(
     name="version",
     description="Semantic version; the latest active one without it.",
     examples=("1.0.0",),
 )
-REASONING = Parameter(
+REASONING = CallParameter(
     name="reasoning",
     description="Why this workflow fits the root cause better than the others.",
     examples=("Memory grows with load and the limit is the only cap; the change is reversible.",),
     required=True,
     max_length=MAX_REASONING_LENGTH,
 )
-SEARCH_ID = Parameter(
+SEARCH_ID = CallParameter(
     name="search_id",
     description="search_id of the search that found it.",
     examples=("0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10",),
 )
-CONFIDENCE = Parameter(
+CONFIDENCE = CallParameter(
     name="confidence",
     description="How sure you are of the choice, 0 to 1.",
     examples=(0.9,),
-    kind=Kind.NUMBER,
+    kind=ParameterKind.NUMBER,
 )
 INPUT_EXAMPLE = {
     "NAMESPACE": "shop",
@@ -226,70 +228,70 @@ INPUT_EXAMPLE = {
     "CONTAINER": "app",
     "MEMORY_LIMIT": "512Mi",
 }
-INPUT = Parameter(
+INPUT = CallParameter(
     name="input",
     description="Values of the workflow's parameters by name, as input_schema of get_workflow_details asks for.",
     examples=(INPUT_EXAMPLE,),
-    kind=Kind.OBJECT,
+    kind=ParameterKind.OBJECT,
     recorded=False,
 )
-TIMEOUT_MS = Parameter(
+TIMEOUT_MS = CallParameter(
     name="timeout_ms",
     description=(
         f"Deadline of the run in milliseconds; up to {MAX_WAIT_MS} the call waits for its end. {MAX_WAIT_MS} without "
         "it, and then a run that needs longer goes on."
     ),
     examples=(30000,),
-    kind=Kind.INTEGER,
+    kind=ParameterKind.INTEGER,
     bounds=(MIN_TIMEOUT_MS, MAX_TIMEOUT_MS),
 )
-IDEMPOTENCY_KEY = Parameter(
+IDEMPOTENCY_KEY = CallParameter(
     name="idempotency_key",
     description="Any text of your own; the same request with the same key is the same run.",
     examples=("checkout-oom-1",),
     max_length=MAX_KEY_LENGTH,
     recorded=False,
 )
-DRY_RUN = Parameter(
+DRY_RUN = CallParameter(
     name="dry_run",
     description="true: change nothing, return what would be created.",
     examples=(True,),
-    kind=Kind.BOOLEAN,
+    kind=ParameterKind.BOOLEAN,
 )
-INVOCATION_ID = Parameter(
+INVOCATION_ID = CallParameter(
     name="invocation_id",
     description="invocation_id of an answer of invoke_workflow.",
     examples=("inv-0123456789abcdef0123",),
     required=True,
 )
-WAIT_MS = Parameter(
+WAIT_MS = CallParameter(
     name="wait_ms",
     description="How long to wait for a change, in milliseconds; 0 without it.",
     examples=(30000,),
-    kind=Kind.INTEGER,
+    kind=ParameterKind.INTEGER,
     bounds=(0, MAX_WAIT_MS),
 )
-AFTER_REVISION = Parameter(
+AFTER_REVISION = CallParameter(
     name="after_revision",
     description="revision of the last answer: returns at once if there is a newer one.",
     examples=(2,),
-    kind=Kind.INTEGER,
+    kind=ParameterKind.INTEGER,
     bounds=(0, 2**53 - 1),
 )
-DECISION = Parameter(
+DECISION = CallParameter(
     name="decision",
     description="Approve or Reject.",
     examples=("Approve",),
     required=True,
     suggested=("Approve", "Reject"),
 )
-REASON = Parameter(
+REASON = CallParameter(
     name="reason",
     description="Why, for whoever reads the trail.",
     examples=("Checked with the team that owns it.",),
     max_length=MAX_REASON_LENGTH,
 )
-DIGEST = Parameter(
+DIGEST = CallParameter(
     name="digest",
     description="content.digest of the run; an approval with it counts for that content alone.",
     examples=("sha256:" + "0" * 64,),

@@ -13,7 +13,7 @@ from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 
 if TYPE_CHECKING:
     from formulary_catalog.search.service import CatalogService
-    from formulary_catalog.store.workflows.models import Model
+    from formulary_catalog.store.workflows.models import EmbeddingModel
 
 _DATABASE_SECONDS = 0.8
 _HALTED_SECONDS = 0.15
@@ -154,7 +154,7 @@ class Readiness:
         return Status.READY if embedding else Status.DEGRADED
 
 
-def _progress(preparing: "Model | None", *, problem: str) -> str | None:
+def _progress(preparing: "EmbeddingModel | None", *, problem: str) -> str | None:
     if preparing is None:
         return None
     progress = f"{preparing.model_id}: {preparing.done} of {preparing.total} workflows"

@@ -18,7 +18,7 @@ from formulary_catalog.server.calls.parameters import (
     DIMENSION_OF,
     SEARCH,
     SELECTION,
-    Parameter,
+    CallParameter,
     input_schema,
     listed,
 )
@@ -47,7 +47,7 @@ Run = Callable[[Call], Awaitable[Answer]]
 class Read(Protocol):
     """Makes checked, or recordable, arguments of what a caller sent."""
 
-    def __call__(self, given: Arguments, *, parameters: Sequence[Parameter]) -> dict[str, Any]: ...
+    def __call__(self, given: Arguments, *, parameters: Sequence[CallParameter]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class CatalogTool:
     title: str
     description: str
     action: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[CallParameter, ...]
     answer: type[Answer]
     run: Run
     shrink: Callable[[Json, Arguments], Json]

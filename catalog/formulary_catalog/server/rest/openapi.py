@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.search.request import MAX_LABEL_VALUES
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, MAX_LENGTH, REMEDIATION_HEADER
-from formulary_catalog.server.calls.parameters import LABEL_PREFIX, LABELS, SELECTION, Parameter
+from formulary_catalog.server.calls.parameters import LABEL_PREFIX, LABELS, SELECTION, CallParameter
 from formulary_catalog.server.rest.search import (
     CUSTOM_LABELS,
     EMBEDDING_DIMENSIONS,
@@ -114,7 +114,7 @@ def closed_object(members: Schema, *, required: list[str] | None = None) -> Sche
     return schema | {"required": required} if required else schema
 
 
-def parameter_schema(parameter: Parameter) -> Schema:
+def parameter_schema(parameter: CallParameter) -> Schema:
     """The parameter for a program: no suggestions, lists where they are taken, null where it may be absent."""
     schema = {key: value for key, value in parameter.schema().items() if key != "enum"}
     if parameter.required:

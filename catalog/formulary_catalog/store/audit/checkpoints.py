@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from formulary_catalog.domain.audit.checkpoint import Checkpoint, Kind, Seen, SigningKey, Vouched, compose
+from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointKind, Seen, SigningKey, Vouched, compose
 from formulary_catalog.errors import StartupError, Unavailable
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.owner import OwnerConnection
@@ -81,7 +81,7 @@ async def vouch(connection: Connection | OwnerConnection, key: SigningKey | None
         return None
     at = datetime.now(UTC)
     checkpoint = compose(
-        kind=Kind.HEADS, after=begun["last_id"], previous=begun["last_hash"], at=at, lines=lines, key=key
+        kind=CheckpointKind.HEADS, after=begun["last_id"], previous=begun["last_hash"], at=at, lines=lines, key=key
     )
     await end_checkpoint(connection, checkpoint, at=at, heads=begun["heads"])
     return checkpoint

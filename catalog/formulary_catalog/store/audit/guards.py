@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from formulary_catalog.domain.audit.chain import Finding, Problem
+from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.store.database.migrate import HEAD, migration_scripts
 from formulary_catalog.store.database.owner import OwnerConnection
 
@@ -66,7 +66,7 @@ class _Function:
     settings: str
 
 
-async def guard_findings(connection: OwnerConnection) -> list[Finding]:
+async def guard_findings(connection: OwnerConnection) -> list[IntegrityFinding]:
     """What is not as the migrations made it. Nothing where a newer release has migrated: it defines other things."""
     revision = await connection.fetchval("select max(version_num) from formulary.alembic_version")
     if revision != HEAD:
@@ -74,9 +74,9 @@ async def guard_findings(connection: OwnerConnection) -> list[Finding]:
     return [*await _of_functions(connection), *await _of_triggers(connection), *await _of_rights(connection)]
 
 
-async def _of_functions(connection: OwnerConnection) -> list[Finding]:
+async def _of_functions(connection: OwnerConnection) -> list[IntegrityFinding]:
     wanted, there = _functions(), set[_Key]()
-    findings: list[Finding] = []
+    findings: list[IntegrityFinding] = []
     for row in await connection.fetch(_FUNCTIONS_THERE):
         key = (row["name"], row["arguments"])
         found = _Function(row["source"], row["definer"], _spaceless(row["settings"]))
@@ -88,9 +88,9 @@ async def _of_functions(connection: OwnerConnection) -> list[Finding]:
     return [*findings, *(_changed(key, "is gone") for key in sorted(wanted.keys() - there))]
 
 
-async def _of_triggers(connection: OwnerConnection) -> list[Finding]:
+async def _of_triggers(connection: OwnerConnection) -> list[IntegrityFinding]:
     wanted, there = _triggers(), set[tuple[str, str]]()
-    findings: list[Finding] = []
+    findings: list[IntegrityFinding] = []
     for row in await connection.fetch(_TRIGGERS_THERE, list(_TABLES)):
         place = (row["table"], row["name"])
         # Partitions have the triggers of the table, and one that `create_trace_month` makes.
@@ -108,7 +108,7 @@ async def _of_triggers(connection: OwnerConnection) -> list[Finding]:
     return [*findings, *(_on(*place, "is gone") for place in everywhere if place not in there)]
 
 
-async def _of_rights(connection: OwnerConnection) -> list[Finding]:
+async def _of_rights(connection: OwnerConnection) -> list[IntegrityFinding]:
     rows = await connection.fetch(_OPEN_TO_ROLES, list(_TABLES))
     return [
         _finding(Problem.TRIGGER_CHANGED, f"{row['role']} may write into {row['table']} past the functions")
@@ -171,13 +171,13 @@ def _spaceless(text: str) -> str:
     return "".join(text.split())
 
 
-def _changed(key: _Key, what: str) -> Finding:
+def _changed(key: _Key, what: str) -> IntegrityFinding:
     return _finding(Problem.FUNCTION_CHANGED, f"function {key[0]} with {key[1]} arguments {what}")
 
 
-def _on(table: str, name: str, what: str) -> Finding:
+def _on(table: str, name: str, what: str) -> IntegrityFinding:
     return _finding(Problem.TRIGGER_CHANGED, f"trigger {name} on {table} {what}")
 
 
-def _finding(problem: Problem, message: str) -> Finding:
-    return Finding(problem=problem, message=message)
+def _finding(problem: Problem, message: str) -> IntegrityFinding:
+    return IntegrityFinding(problem=problem, message=message)

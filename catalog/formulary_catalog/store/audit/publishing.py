@@ -12,7 +12,7 @@ from typing import Protocol
 import httpx
 import structlog
 
-from formulary_catalog.domain.audit.chain import Finding, Problem
+from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
@@ -24,7 +24,7 @@ _NOT_FOUND = 404
 _log = structlog.get_logger(__name__)
 
 
-class Place(Protocol):
+class CheckpointPlace(Protocol):
     """Where checkpoints are published."""
 
     async def read(self) -> tuple[Seen, ...]:
@@ -101,7 +101,7 @@ class UrlPlace:
         return response
 
 
-def place_of(setting: str) -> Place | None:
+def place_of(setting: str) -> CheckpointPlace | None:
     """The place that `FORMULARY_AUDIT_PUBLISHED` names; None if it names none."""
     if not setting:
         return None
@@ -129,7 +129,7 @@ def parse_lines(text: str, *, place: str) -> tuple[Seen, ...]:
         ) from None
 
 
-async def publish(store: CheckpointStore, place: Place) -> list[Finding]:
+async def publish(store: CheckpointStore, place: CheckpointPlace) -> list[IntegrityFinding]:
     """Publish the checkpoints that are new. What is wrong, if the newest published one is not there as it was.
 
     Nothing is published then: what stands there is evidence.
@@ -147,16 +147,16 @@ async def publish(store: CheckpointStore, place: Place) -> list[Finding]:
     return []
 
 
-def disagreement(published: Seen, *, found: Seen | None) -> Finding:
+def disagreement(published: Seen, *, found: Seen | None) -> IntegrityFinding:
     """What it means that a published checkpoint is not there, or that another one is."""
     if found is None:
         problem, message = Problem.CHECKPOINT_MISSING, "this was published, and is gone"
     else:
         problem, message = Problem.CHECKPOINT_EDITED, "another one was published in its place"
-    return Finding(problem=problem, message=message, seq=published.id, last=published.id)
+    return IntegrityFinding(problem=problem, message=message, seq=published.id, last=published.id)
 
 
-async def keep_publishing(store: CheckpointStore, place: Place, *, every_seconds: float) -> None:
+async def keep_publishing(store: CheckpointStore, place: CheckpointPlace, *, every_seconds: float) -> None:
     """Publish until cancelled; an outage, and what is wrong, goes to the log."""
     while True:
         try:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import asyncpg
 
-from formulary_catalog.domain.audit.chain import Finding, Head, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, Problem, StoredEvent
 from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
 from formulary_catalog.domain.audit.verification import Replay, TraceCheck, verify_trace
 from formulary_catalog.store.audit.guards import guard_findings
@@ -99,7 +99,7 @@ async def replay_of(connection: Connection, trace_id: str) -> Replay:
     marks = await connection.fetch("select * from formulary.trace_marks($1)", trace_id)
     events = await events_of(connection, trace_id)
     bent = [
-        Finding(
+        IntegrityFinding(
             problem=Problem.CHECKPOINT_EDITED,
             message="text and hash do not belong together",
             seq=row["checkpoint"],
@@ -189,7 +189,7 @@ class TraceReader:
         replay = await self.verify(keys=keys, seen=seen, progress=progress)
         return replace(replay, findings=(*await guard_findings(self._connection), *replay.findings))
 
-    async def doubts(self, *, published: Sequence[Seen] = ()) -> list[Finding]:
+    async def doubts(self, *, published: Sequence[Seen] = ()) -> list[IntegrityFinding]:
         """What a short look finds: whatever protects the trail, and the newest of the published checkpoints."""
         findings = await guard_findings(self._connection)
         if published:
@@ -215,7 +215,7 @@ class TraceReader:
         async for vouched in self._checkpoints(check):
             records = [(trace, mark.checkpoint, mark.seq, mark.hash, mark.expired) for trace, mark in vouched]
             await self._connection.copy_records_to_table("trace_mark", records=records, schema_name="pg_temp")
-        findings: list[Finding] = []
+        findings: list[IntegrityFinding] = []
         trace_count = event_count = 0
         events = self._stream()
         event = await anext(events, None)
@@ -242,7 +242,9 @@ class TraceReader:
             yield StoredEvent(**row)
 
 
-def _replay(check: CheckpointCheck, findings: Sequence[Finding], *, event_count: int, trace_count: int) -> Replay:
+def _replay(
+    check: CheckpointCheck, findings: Sequence[IntegrityFinding], *, event_count: int, trace_count: int
+) -> Replay:
     return Replay(
         findings=(*check.finish(events=event_count), *findings),
         event_count=event_count,

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 
 import asyncpg
 
-from formulary_catalog.domain.audit.checkpoint import Kind, SigningKey, Vouched, compose
+from formulary_catalog.domain.audit.checkpoint import CheckpointKind, SigningKey, Vouched, compose
 from formulary_catalog.errors import InvalidInput, NotFound, Unavailable
 from formulary_catalog.store.audit.checkpoints import TRACES_IN_ONE, end_checkpoint, require_key
 from formulary_catalog.store.audit.reader import TraceReader
@@ -184,6 +184,8 @@ class Retention:
         for start in range(0, len(going), TRACES_IN_ONE):
             at = datetime.now(UTC)
             lines = going[start : start + TRACES_IN_ONE]
-            checkpoint = compose(kind=Kind.EXPIRED, after=last_id, previous=last_hash, at=at, lines=lines, key=key)
+            checkpoint = compose(
+                kind=CheckpointKind.EXPIRED, after=last_id, previous=last_hash, at=at, lines=lines, key=key
+            )
             await end_checkpoint(self._connection, checkpoint, at=at)
             last_id, last_hash = checkpoint.id, checkpoint.hash

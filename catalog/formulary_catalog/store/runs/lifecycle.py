@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.domain.runs.admission_decision import judge, overdue, standing
+from formulary_catalog.domain.runs.admission_decision import judge, overdue, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_values
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason
 from formulary_catalog.domain.runs.start_checks import Withdrawn, facts_now
@@ -153,7 +153,7 @@ class RunWriter:
             if isinstance(facts, Withdrawn):
                 return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
             decision = judge({**facts, **(known or {})}, situation, harmless=self._harmless)
-            stands = standing(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
+            stands = run_state(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
             if stands.phase is run.phase and stands.decision.message == run.message:
                 return run
             began = stands.phase is Phase.RUNNING

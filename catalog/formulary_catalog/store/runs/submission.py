@@ -12,14 +12,14 @@ from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision
 from formulary_catalog.domain.runs.admission_decision import (
     REPEAT_HOURS,
+    RunState,
     Selection,
     Situation,
-    Standing,
     judge,
-    standing,
+    run_state,
 )
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
-from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, Source, Target
+from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, RunTarget, Source
 from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceEvent, append_event
@@ -96,7 +96,9 @@ class InvocationStore:
             if not new.dry_run:
                 await _check_limits(connection, caller=new.requester, limits=limits)
             situation = await situation_of(connection, new, namespaces=(self._shared_namespace, new.namespace))
-            stands = standing(judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False)
+            stands = run_state(
+                judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False
+            )
             row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
             await _tell(connection, new, stands=stands)
             if row.phase is Phase.SUCCEEDED:
@@ -212,7 +214,7 @@ def invocation_of(row: asyncpg.Record) -> Invocation:
             **{column.name: row[column.name] for column in fields(Invocation)},
             "source": Source(row["source"]),
             "phase": Phase(row["phase"]),
-            "target": Target.from_json(row["target"]),
+            "target": RunTarget.from_json(row["target"]),
         }
     )
 
@@ -265,7 +267,7 @@ async def _insert(
     connection: Connection,
     new: NewInvocation,
     *,
-    stands: Standing,
+    stands: RunState,
     manifest: Mapping[str, Any] | None,
     keys: InputKeys,
 ) -> Invocation:
@@ -324,7 +326,7 @@ async def _insert(
     return invocation_of(row)
 
 
-async def _tell(connection: Connection, new: NewInvocation, *, stands: Standing) -> None:
+async def _tell(connection: Connection, new: NewInvocation, *, stands: RunState) -> None:
     requested = {
         "invocation_id": new.id,
         "workflow_id": f"{new.workflow_namespace}/{new.workflow_name}",
@@ -341,7 +343,7 @@ async def _tell(connection: Connection, new: NewInvocation, *, stands: Standing)
     await tell(connection, new, kind="invocation.decided", payload=decided(stands))
 
 
-def decided(stands: Standing) -> dict[str, Any]:
+def decided(stands: RunState) -> dict[str, Any]:
     """What the trail keeps of a decision."""
     return {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
 

@@ -7,11 +7,11 @@ import asyncpg
 from cachetools import LRUCache
 
 from formulary_catalog.domain.search.candidates import IndexedText, indexed_text
-from formulary_catalog.domain.text import Place
+from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
 
-WEIGHTS = {Place.NAME: "A", Place.WHEN_TO_USE: "B", Place.WHAT: "C", Place.SIGNAL: "D"}
+WEIGHTS = {WordPlace.NAME: "A", WordPlace.WHEN_TO_USE: "B", WordPlace.WHAT: "C", WordPlace.SIGNAL: "D"}
 """How the index marks the lexemes of each field."""
 _CAPACITY = 12 * 1024**2
 """Bytes of what is remembered, 3 to 6 KB of a usual workflow."""

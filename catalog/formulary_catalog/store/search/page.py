@@ -6,7 +6,7 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.runs.run import Outcome
+from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
 
@@ -19,12 +19,12 @@ def outcome_column(version_id: str) -> str:
     )
 
 
-def outcome_of(column: Sequence[float | None] | None) -> Outcome:
+def outcome_of(column: Sequence[float | None] | None) -> WorkflowOutcome:
     """The outcome that such a column has."""
     if column is None:
-        return Outcome()
+        return WorkflowOutcome()
     succeeded, failed, median_seconds = column
-    return Outcome(succeeded=int(succeeded or 0), failed=int(failed or 0), median_seconds=median_seconds)
+    return WorkflowOutcome(succeeded=int(succeeded or 0), failed=int(failed or 0), median_seconds=median_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class PageRow:
 
     document: Mapping[str, Any] | None = field(repr=False)
     ambiguous: bool
-    outcome: Outcome
+    outcome: WorkflowOutcome
 
     @classmethod
     def of(cls, row: asyncpg.Record, *, document: Mapping[str, Any] | None = None) -> "PageRow":

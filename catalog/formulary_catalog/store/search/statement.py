@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from formulary_catalog.domain.search.candidates import Evidence, places
+from formulary_catalog.domain.search.candidates import CandidateEvidence, places
 from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
@@ -26,7 +26,7 @@ _LOOKED_AT = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class CandidateQuery:
     """What to look for.
 
     `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
@@ -53,7 +53,7 @@ class Candidates:
     candidate was withdrawn before its text was read.
     """
 
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[CandidateEvidence, ...]
     whole: bool
     total: int
     compared: int | None
@@ -76,7 +76,7 @@ class CandidateReader:
         self._stems = Stems()
         self._texts = Texts()
 
-    async def read(self, question: Question, *, namespaces: frozenset[str] | None) -> Candidates:
+    async def read(self, question: CandidateQuery, *, namespaces: frozenset[str] | None) -> Candidates:
         """The candidates among what the caller may see: `namespaces`, None for all.
 
         Where at most half of the allowed workflows have a vector, none is compared.
@@ -129,7 +129,7 @@ class CandidateReader:
         return tuple(unknown)
 
     async def _read(
-        self, connection: Connection, *, question: Question, namespaces: frozenset[str] | None
+        self, connection: Connection, *, question: CandidateQuery, namespaces: frozenset[str] | None
     ) -> Candidates:
         stems = await self._stems.of(connection, question.words)
         arguments = Arguments()
@@ -142,7 +142,7 @@ class CandidateReader:
         texts = await self._texts.of(connection, found, terms=terms, revision=head["revision"], namespaces=namespaces)
         candidates = Candidates(
             evidence=tuple(
-                Evidence(
+                CandidateEvidence(
                     version_id=version_id,
                     namespace=text.namespace,
                     name=text.name,
@@ -166,7 +166,9 @@ class CandidateReader:
         return await self._read(connection, question=replace(question, vectors={}), namespaces=namespaces)
 
 
-def candidates_statement(question: Question, *, entering: str, stems: Mapping[str, Stem], arguments: Arguments) -> str:
+def candidates_statement(
+    question: CandidateQuery, *, entering: str, stems: Mapping[str, Stem], arguments: Arguments
+) -> str:
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
     severities = question.constraints.values.get("severity")

@@ -21,7 +21,7 @@ class ModelState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class EmbeddingModel:
     """An embedding model of the catalog.
 
     `source` is what it can be found by, as in the setting; empty where only its id is known. `done` of `total`
@@ -39,9 +39,9 @@ class Model:
 class Models:
     """The models of a catalog; `serving` is None until there are vectors."""
 
-    serving: Model | None = None
-    preparing: Model | None = None
-    previous: Model | None = None
+    serving: EmbeddingModel | None = None
+    preparing: EmbeddingModel | None = None
+    previous: EmbeddingModel | None = None
 
 
 class ModelStore:
@@ -59,7 +59,9 @@ class ModelStore:
 
         async def read(connection: Connection) -> Models:
             rows = await connection.fetch("select model_id, source, state, done, total from embedding_model")
-            return Models(**{row["state"]: Model(**{**row, "state": ModelState(row["state"])}) for row in rows})
+            return Models(
+                **{row["state"]: EmbeddingModel(**{**row, "state": ModelState(row["state"])}) for row in rows}
+            )
 
         return await self._database.read(read)
 
