@@ -1,7 +1,7 @@
-"""kopf, which watches the API server and tells what changed. Nothing else here knows kopf.
+"""Runs kopf, which watches the API server, in a thread of its own. What its events do is in `handlers`.
 
-It runs in a thread with an event loop of its own: on its way out kopf cancels every task that is younger than itself,
-and it would take the signals of the process. Its handlers only pass on names; what they miss, a resync finds.
+`runtime` starts it with the kinds that the cluster serves. The thread has an event loop of its own: on its way out kopf
+cancels every task that is younger than itself, and it would take over the signals of the process.
 """
 
 import asyncio
@@ -13,11 +13,9 @@ from typing import Any
 import kopf
 import structlog
 
-from formulary_operator.api.names import WORKFLOWS, Resource
-from formulary_operator.kube.client import PAGE_SIZE
+from formulary_operator.api.names import Resource
+from formulary_operator.watch.handlers import handlers
 from formulary_operator.watch.queue import ObjectKey, Priority
-from formulary_operator.workflows.status import is_observed
-from formulary_operator.workflows.translate import is_suspended
 
 _LOOP_SECONDS = 5.0
 _STOP_SECONDS = 5.0
@@ -26,7 +24,7 @@ _STACK_BYTES = 64 * 1024**2
 _BEGIN_SECONDS = 60.0
 _SUPERVISION_SECONDS = 1.0
 _STREAM = "watcher for "
-"""How kopf names the tasks of its streams."""
+"""How kopf names the tasks of its streams. It has no other sign of one that ended, see `_supervise`."""
 _log = structlog.get_logger(__name__)
 
 
@@ -97,7 +95,11 @@ class Watcher:
         supervising = asyncio.create_task(self._supervise())  # older than kopf, so that kopf leaves it alone
         try:
             await kopf.operator(
-                registry=self._registry(),
+                registry=handlers(
+                    self._kinds,
+                    changed=lambda key, priority: self._tell(self._changed, key, priority),
+                    relisted=lambda: self._tell(self._relisted),
+                ),
                 settings=_settings(),
                 standalone=True,
                 clusterwide=not self._namespaces,
@@ -124,22 +126,6 @@ class Watcher:
         self._stop.set()
         self._tell(self._ended.set)  # kopf, told to stop while its streams fail, may wait for ever
 
-    def _registry(self) -> kopf.OperatorRegistry:
-        registry = kopf.OperatorRegistry()
-        kopf.on.login(registry=registry)(_login)
-        for resource in self._kinds:
-            kopf.on.event(resource.group, resource.version, resource.plural, registry=registry)(self._handler(resource))
-        return registry
-
-    def _handler(self, resource: Resource) -> Callable[..., Any]:
-        async def seen(*, type: str | None, body: kopf.Body, namespace: str, name: str, **_: Any) -> None:
-            if type is None:
-                self._tell(self._relisted)
-            elif type == "DELETED" or resource is not WORKFLOWS or not is_observed(body):
-                self._tell(self._changed, ObjectKey(resource.plural, namespace, name), _priority(type, resource, body))
-
-        return seen
-
     def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
         if not self._home.is_closed():
             self._home.call_soon_threadsafe(callback, *arguments)
@@ -151,27 +137,10 @@ def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         loop.default_exception_handler(context)
 
 
-def _priority(type_: str, resource: Resource, body: kopf.Body) -> Priority:
-    """What must not wait behind a thousand new workflows: incidents, runs, and what is to be served no more."""
-    urgent = type_ == "DELETED" or resource is not WORKFLOWS or is_suspended(body)
-    return Priority.URGENT if urgent else Priority.CHANGED
-
-
-async def _login(**arguments: Any) -> kopf.ConnectionInfo | None:
-    return kopf.login_with_service_account(**arguments) or kopf.login_with_kubeconfig(**arguments)
-
-
 def _settings() -> kopf.OperatorSettings:
+    """What has to be settled before kopf starts; the rest is in `handlers`."""
     settings = kopf.OperatorSettings()
-    settings.posting.enabled = False  # our own Events, on transitions only
     settings.scanning.disabled = True  # namespaces and CRDs need not be listed or watched for what we do
-    settings.watching.server_timeout = 300
-    settings.watching.chunk_size = PAGE_SIZE  # a list of 10,000 objects at once would be all of our memory
-    settings.queueing.idle_timeout = 0.5  # each object seen holds a task for so long
-    settings.watching.connect_timeout = 10
-    settings.networking.request_timeout = 30
-    settings.networking.error_backoffs = (1, 2, 5, 10, 20)
-    settings.networking.enforce_retry_after = True
     settings.process.ultimate_exiting_timeout = None  # the process is ours to end
     # kopf warns at each start that signals are not its own here, as intended.
     logging.getLogger("kopf._core.reactor.running").addFilter(_is_no_signal_warning)
