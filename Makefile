@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks known-problems calibrate soak dist image base-images lock platforms clean
+.PHONY: help setup run demo test unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks known-problems calibrate soak dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -24,6 +24,9 @@ demo: setup control-plane ## Show two incidents and one question in a cluster of
 test: setup check control-plane ## Run all checks and all tests
 	@bash scripts/system.sh npm
 	@bash scripts/test.sh
+
+unit: setup ## Run the unit and property tests that need no database: a minute
+	@$(BIN)/pytest -q tests/unit tests/property/domain tests/property/operator
 
 check: setup ## Format, lint, types, layering, generated files
 	$(BIN)/ruff format --check .
