@@ -12,15 +12,16 @@ package=src/formulary_catalog
 
 if [ "${HALF:-rules}" = store ]; then
     modules=("$package"/store/search/filters.py)
-    tests=(tests/property/test_{matching_equals_sql,filter_through_service}.py)
+    tests=(tests/property/store/test_matching_equals_sql.py tests/property/search/test_filter_through_service.py)
 else
     modules=(
-        "$package"/domain/{labels,matching,text,terms,query,spelling,synonyms,evidence,fitting,scoring,confidence}.py
+        "$package"/domain/{text,workflows/labels,workflows/matching}.py
+        "$package"/domain/search/{terms,query,spelling,synonyms,candidates,fit,scoring,confidence}.py
         "$package"/search/planning.py
     )
     tests=(
-        tests/property/test_{label_rules,scoring_rules,places,terms,text_words,query_grammar}.py
-        tests/unit/test_{planning,spelling,synonyms}.py
+        tests/property/domain/test_{label_rules,scoring_rules,places,terms,text_words,query_grammar}.py
+        tests/unit/domain/test_{planning,spelling,synonyms}.py
     )
 fi
 

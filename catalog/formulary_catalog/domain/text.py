@@ -1,6 +1,6 @@
 """Words: how texts become what the embedder, the lexical index and the exclusion rule see.
 
-One place, because documents and queries must be treated alike (`reference/retrieval.md`, findings 2 to 5).
+One place, because documents and queries must be treated alike (`docs/search.md`).
 """
 
 import re

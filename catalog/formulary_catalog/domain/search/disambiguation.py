@@ -1,4 +1,4 @@
-"""What to check where a query fits several workflows alike (`reference/retrieval.md`, finding 10)."""
+"""What to check where a query fits several workflows alike."""
 
 import math
 from collections.abc import Sequence

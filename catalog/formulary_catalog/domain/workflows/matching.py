@@ -1,6 +1,6 @@
 """What may be returned: the label rules of DESIGN section 4 as pure functions.
 
-The SQL of `store.search` states the same rules; a property test holds the two equal.
+The SQL of `store.search.filters` states the same rules; a property test holds the two equal.
 """
 
 from formulary_catalog.domain.workflows.labels import (
