@@ -11,11 +11,13 @@ from formulary_catalog.cli.options import data_dir_option, database_option, json
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from formulary_catalog.domain.governance.contract import Contract
     from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
     from formulary_catalog.settings import Settings
 
     Judgement = tuple[GateAnswer, EnforceAnswer | None, VerdictAnswer]
-    from formulary_catalog.domain.governance.contract import Contract
+
+_NAMESPACE = "formulary"
 
 
 @click.command("contracts")
@@ -76,9 +78,6 @@ def _show(contracts: "list[Contract]") -> None:
         page.table(("CONTRACT", "RULE", "EFFECT", "WHY"), rows)
     else:
         page.line("no contract is in force: low-risk runs outside production go ahead, all others wait for a person")
-
-
-_NAMESPACE = "formulary"
 
 
 @click.command("evaluate")
@@ -171,7 +170,7 @@ async def _judge(
         existing_database(settings, role=Role.SERVER) as dsn,
         reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
     ):
-        service = GovernanceService(opened.service)
+        service = GovernanceService(opened.service, harmless=settings.harmless_environments)
         on_behalf: dict[str, Any] = {
             "reference": ContextReference(remediation_id=remediation_id),
             "caller": Caller(name="local", access=EVERYTHING),

@@ -71,3 +71,18 @@ async def test_actions_are_judged_as_the_tools_judge_them_in_one_trace(database:
     allowed = await formulary(*judged, "--action", "list pods", FORMULARY_DATABASE_URL=database)
     assert allowed.code == 0
     assert allowed.out.startswith("# Verdict: ALLOW")
+
+
+async def test_the_environments_that_settings_call_harmless_are_harmless_here_too(database: str) -> None:
+    judged = ("governance", "evaluate", "--task", "clean up", "--action", "delete", "--json")
+    severities = []
+    for harmless in ("dev", "dev,playground"):
+        said = await formulary(
+            *judged,
+            "--context",
+            "environment=playground",
+            FORMULARY_DATABASE_URL=database,
+            FORMULARY_HARMLESS_ENVIRONMENTS=harmless,
+        )
+        severities.append([risk["severity"] for risk in json.loads(said.out)["gate_report"]["risks"]])
+    assert severities == [["critical"], ["high"]]

@@ -72,8 +72,7 @@ def gate_actions(
 
     Reading is allowed. What changes something is a risk, what destroys a greater one, and each is one step graver where
     the task, the context or the action speaks of production, or the context names an environment that is not one of
-    `harmless`. An action about which nothing is known makes the whole
-    UNKNOWN, as does a task without actions.
+    `harmless`. An action about which nothing is known makes the whole UNKNOWN, as does a task without actions.
     """
     if not actions:
         nothing = Risk(severity=Severity.LOW, category="no-actions", message="no action is proposed; name each of them")
