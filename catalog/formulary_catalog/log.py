@@ -14,8 +14,9 @@ import structlog
 from cachetools import LRUCache
 from structlog.typing import Processor
 
-_SECONDS = 10.0
-_KINDS = 256
+_QUIET_SECONDS = 10.0
+_KNOWN_KINDS = 256
+_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Throttle:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kinds: LRUCache[Hashable, _Kind] = LRUCache(_KINDS)
+        self._kinds: LRUCache[Hashable, _Kind] = LRUCache(_KNOWN_KINDS)
 
     def admit(self, kind: Hashable) -> int:
         """For how many this one speaks, those held back before it included; 0 if it is to be held back itself."""
@@ -38,11 +39,8 @@ class Throttle:
         if known is not None and now < known.quiet_until:
             known.held_back += 1
             return 0
-        self._kinds[kind] = _Kind(quiet_until=now + _SECONDS)
+        self._kinds[kind] = _Kind(quiet_until=now + _QUIET_SECONDS)
         return 1 + (known.held_back if known is not None else 0)
-
-
-_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
 
 
 def configure_logging(*, level: str, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""`formulary migrate`: brings a database to the schema of this version."""
+"""`formulary migrate` and `reembed`: bring a database to this version's schema, or to another model."""
 
 import asyncio
 import json

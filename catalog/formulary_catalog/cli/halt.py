@@ -1,4 +1,4 @@
-"""`formulary halt`: the emergency stop."""
+"""`formulary halt` and `resume`: the emergency stop (DESIGN section 13)."""
 
 import asyncio
 import getpass

@@ -1,4 +1,4 @@
-"""A running server as the commands reach it: one client, its errors as the exceptions that they were raised as."""
+"""A running server and its runs as the commands reach them: one client, errors as they were raised there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -28,6 +28,10 @@ from formulary_catalog.errors import (
 from formulary_catalog.runtime.listening import is_loopback
 
 _A = TypeVar("_A", bound=Answer)
+_RUN_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
+_WAIT_MS = 25_000
+_OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
+_T = TypeVar("_T")
 
 
 class Remote:
@@ -134,12 +138,6 @@ def _run_error(status: int, message: str, *, data: Mapping[str, Any]) -> Formula
             return RunTimedOut(message, invocation_id=invocation_id)
         case _:
             return RunFailed(message, invocation_id=invocation_id)
-
-
-_RUN_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
-_WAIT_MS = 25_000
-_OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
-_T = TypeVar("_T")
 
 
 class Runs:

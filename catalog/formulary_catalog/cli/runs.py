@@ -1,4 +1,4 @@
-"""`formulary invoke`: ask for a run."""
+"""`formulary invoke`, `invocation` and `approve`: ask for a run, follow it, decide on it."""
 
 import json
 from typing import BinaryIO

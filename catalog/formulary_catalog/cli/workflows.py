@@ -1,4 +1,4 @@
-"""`formulary search`: the question an agent would ask, asked by a person."""
+"""`formulary search`, `show`, `list` and `validate`: what a person asks of workflows."""
 
 import json
 from dataclasses import dataclass, field
@@ -13,6 +13,8 @@ from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.loading.documents import Document, Rejection
+
+_NAMESPACE = "formulary"  # only tells names apart here
 
 
 @click.command("search")
@@ -130,9 +132,6 @@ def list_command(*, target: CatalogTarget, as_json: bool) -> None:
         show_list(listing, page=Page())
     if not listing.workflows:
         raise SystemExit(1)
-
-
-_NAMESPACE = "formulary"  # only tells names apart here
 
 
 @dataclass(slots=True)

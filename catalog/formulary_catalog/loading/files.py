@@ -1,4 +1,4 @@
-"""Which files are manifests: those with the right ending under the given directories, in a fixed order."""
+"""Which files are manifests: the starter catalog, or those with the right ending under the given directories."""
 
 import os
 from collections.abc import Iterable

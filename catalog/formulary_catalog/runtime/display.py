@@ -1,4 +1,4 @@
-"""What a starting server shows: bars on a terminal, plain lines anywhere else; always on standard error."""
+"""Progress, and what a starting server shows: bars on a terminal, plain lines elsewhere; always on standard error."""
 
 import sys
 from collections.abc import Callable, Iterator

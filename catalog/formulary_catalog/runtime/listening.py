@@ -1,4 +1,4 @@
-"""Where a server listens: who may be let in there, and whether the port is free before anything slow begins."""
+"""Where a server listens: which addresses are loopback, who may be let in, whether the port is free."""
 
 import errno
 import socket

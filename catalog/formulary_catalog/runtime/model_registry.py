@@ -1,4 +1,4 @@
-"""The embedders of a process that answers searches: those of the models that its catalog uses, which may change."""
+"""The embedders of a process that answers searches, one for each model of its catalog, and changing the model."""
 
 import asyncio
 import time
@@ -22,6 +22,7 @@ LOOK_SECONDS = 5.0
 
 _RETRY_SECONDS = 60.0
 _log = structlog.get_logger(__name__)
+_CHANGE_RETRY_SECONDS = 10.0
 
 
 class Embedders:
@@ -127,9 +128,6 @@ class Embedders:
 
 def _usable(loaded: Loaded | None) -> Embedder | None:
     return None if isinstance(loaded, EmbedderUnavailable) else loaded
-
-
-_CHANGE_RETRY_SECONDS = 10.0
 
 
 async def change_model(dsn: str, *, embedder: Embedder, source: str) -> None:

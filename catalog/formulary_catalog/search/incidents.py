@@ -15,6 +15,14 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 
+_POLL_SECONDS = 0.1
+_ANALYSIS = re.compile(r"[^/]+/[^/]+")
+_MAX_SHOWN = 60
+_WAITING_AT_ONCE = 6
+"""Calls that may wait for an unknown incident, of the 8 that run at once: made-up ids must not hold up the others."""
+_WAITING_EACH = 4
+"""Of one caller."""
+
 
 class WaitingRoom:
     """`places` for all calls together, `places_each` for those of one caller."""
@@ -36,15 +44,6 @@ class WaitingRoom:
         finally:
             self._waiting[caller] -= 1
             self._waiting += Counter()  # forgets those who have left
-
-
-_POLL_SECONDS = 0.1
-_ANALYSIS = re.compile(r"[^/]+/[^/]+")
-_MAX_SHOWN = 60
-_WAITING_AT_ONCE = 6
-"""Calls that may wait for an unknown incident, of the 8 that run at once: made-up ids must not hold up the others."""
-_WAITING_EACH = 4
-"""Of one caller."""
 
 
 class ContextResolver:

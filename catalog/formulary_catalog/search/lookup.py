@@ -1,4 +1,4 @@
-"""The one workflow that a name means in a call: visible to its caller and allowed by the labels of its incident."""
+"""What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own."""
 
 from dataclasses import dataclass
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""What the answer to a search says beside its hits."""
+"""What the answer to a search says beside its hits, halts included."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +14,9 @@ from formulary_catalog.search.planning import SearchPlan
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.search.statement import Candidates
+
+_SECONDS = 1.0
+_SETS = 1000
 
 
 def search_notes(
@@ -95,10 +98,6 @@ def _on_confidence(request: SearchRequest, *, hits: Sequence[WorkflowHit]) -> It
         yield f"{dropped} of this page are below min_confidence {request.min_confidence} and left out"
     if hits[0].confidence < WEAK_CONFIDENCE:
         yield "weak match: perhaps nothing here fits; read when_to_use in the details before choosing"
-
-
-_SECONDS = 1.0
-_SETS = 1000
 
 
 class Halted:

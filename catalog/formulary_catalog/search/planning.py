@@ -1,4 +1,4 @@
-"""What one search asks for: the labels of the request, and what the context of the incident adds to them."""
+"""What one search asks for, by the labels of the request and the incident, and what of them the answer tells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +12,8 @@ from formulary_catalog.domain.search.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints, fold_all
 from formulary_catalog.errors import InvalidInput
+
+_OF_THE_INCIDENT = ("environment", "priority", "cluster")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +77,6 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         },
         notes=tuple(notes),
     )
-
-
-_OF_THE_INCIDENT = ("environment", "priority", "cluster")
 
 
 def applied_constraints(

@@ -1,4 +1,4 @@
-"""`spec.execution` of a workflow as engines read it: every field with its type, a wrong one named."""
+"""What engines read: `spec.execution` of a workflow and the objects of a cluster, every field with its type."""
 
 import math
 import re

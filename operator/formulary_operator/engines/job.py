@@ -1,4 +1,4 @@
-"""Kubernetes Jobs: one container, one try, no more rights than the workflow's ServiceAccount has."""
+"""Kubernetes Jobs: one container with its variables and volumes, one try, no rights beyond its ServiceAccount's."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,28 @@ _FORBIDDEN = frozenset(
     "PYTHONHOME PYTHONSTARTUP PERL5LIB PERL5OPT RUBYLIB RUBYOPT NODE_OPTIONS NODE_PATH JAVA_TOOL_OPTIONS "
     "_JAVA_OPTIONS CLASSPATH GIT_EXEC_PATH GIT_ASKPASS GIT_EDITOR GIT_PAGER GIT_PROXY_COMMAND GCONV_PATH".split()
 )
+JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job")
+CONTAINER = "workflow"
+DEFAULT_RESOURCES = {
+    "requests": {"cpu": "50m", "memory": "64Mi"},
+    "limits": {"cpu": "500m", "memory": "256Mi"},
+}
+# A shell of its own for each step: nothing leaks, and a step that is no valid script fails alone. It waits for a child
+# in the background because only then a shell hears at once that it should end.
+_RUN_STEPS = """\
+trap 'exit 143' TERM
+while [ "$#" -gt 0 ]; do
+  printf '==> %s\\n' "$1"
+  /bin/sh -ceu "$2" &
+  wait "$!" || { status=$?; printf 'step %s failed with exit code %s\\n' "$1" "$status" >&2; exit "$status"; }
+  shift 2
+done
+"""
+SECRETS_PATH = "/run/kubernaut/secrets"
+CONFIG_MAPS_PATH = "/run/kubernaut/configmaps"
+"""Where bundles of the existing ecosystem look."""
+_SCRATCH_SIZE = "1Gi"
+_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def environment(plan: RunPlan) -> list[dict[str, Any]]:
@@ -57,26 +79,6 @@ def _require_allowed(name: str, *, workflow: RemediationWorkflow) -> None:
         raise unrunnable(workflow, f"parameter {name!r} must be in capitals, digits and underscores; rename it")
     if name in _FORBIDDEN or name.startswith(_FORBIDDEN_PREFIXES):
         raise unrunnable(workflow, f"parameter {name} would change how programs run; rename it")
-
-
-JOBS = Resource(group="batch", version="v1", plural="jobs", kind="Job")
-CONTAINER = "workflow"
-DEFAULT_RESOURCES = {
-    "requests": {"cpu": "50m", "memory": "64Mi"},
-    "limits": {"cpu": "500m", "memory": "256Mi"},
-}
-
-# A shell of its own for each step: nothing leaks, and a step that is no valid script fails alone. It waits for a child
-# in the background because only then a shell hears at once that it should end.
-_RUN_STEPS = """\
-trap 'exit 143' TERM
-while [ "$#" -gt 0 ]; do
-  printf '==> %s\\n' "$1"
-  /bin/sh -ceu "$2" &
-  wait "$!" || { status=$?; printf 'step %s failed with exit code %s\\n' "$1" "$status" >&2; exit "$status"; }
-  shift 2
-done
-"""
 
 
 class JobEngine:
@@ -179,14 +181,6 @@ def _terminated(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     statuses = reading.mappings(reading.mapping(pod, "status").get("containerStatuses"))
     ours = next((status for status in statuses if status.get("name") == CONTAINER), {})
     return reading.mapping(ours, "state", "terminated")
-
-
-SECRETS_PATH = "/run/kubernaut/secrets"
-CONFIG_MAPS_PATH = "/run/kubernaut/configmaps"
-"""Where bundles of the existing ecosystem look."""
-
-_SCRATCH_SIZE = "1Gi"
-_OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
 def volumes_of(plan: RunPlan) -> tuple[list[Json], list[Json]]:

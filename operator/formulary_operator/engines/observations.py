@@ -1,4 +1,4 @@
-"""How a run stands, in the words of invocations."""
+"""How a run stands, in the words of invocations, and the outputs that it leaves."""
 
 import json
 import re
@@ -11,6 +11,11 @@ from formulary_operator.engines import config as reading
 from formulary_operator.engines.plan import Observation
 
 MAX_MESSAGE = 2000
+MAX_BYTES = 16 * 1024
+OMITTED = "formulary.dev/omitted"
+"""Key under which it is said that outputs were left out."""
+_ROOM_FOR_NOTE = 256
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def running(*, started_at: datetime | None, message: str = "") -> Observation:
@@ -40,14 +45,6 @@ def failed(
         started_at=started_at,
         finished_at=finished_at,
     )
-
-
-MAX_BYTES = 16 * 1024
-OMITTED = "formulary.dev/omitted"
-"""Key under which it is said that outputs were left out."""
-
-_ROOM_FOR_NOTE = 256
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def outputs_of(message: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A queue of keys to reconcile: each key once, one worker at a time on a key, failures again after a growing pause."""
+"""What is to be reconciled: each object once, one worker at a time on it, failures again after a growing pause."""
 
 import asyncio
 import itertools
@@ -13,6 +13,10 @@ _K = TypeVar("_K", bound=Hashable)
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
+CATALOG_KINDS = (WORKFLOWS, ANALYSES)
+"""What the catalog is made from; without them there is nothing to do."""
+RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
+"""What runs are asked for, governed and approved with."""
 
 
 class Priority(IntEnum):
@@ -100,12 +104,6 @@ class WorkQueue(Generic[_K]):
     def _end_pause(self, key: _K) -> None:
         if (timer := self._pausing.pop(key, None)) is not None:
             timer.cancel()
-
-
-CATALOG_KINDS = (WORKFLOWS, ANALYSES)
-"""What the catalog is made from; without them there is nothing to do."""
-RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
-"""What runs are asked for, governed and approved with."""
 
 
 class ObjectKey(NamedTuple):

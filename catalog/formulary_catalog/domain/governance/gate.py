@@ -1,4 +1,4 @@
-"""The gate's vocabulary: risks, what they come to, and the facts of a run that is asked for."""
+"""The gate's vocabulary: risks, what they come to, which environments are harmless, and the facts of a run."""
 
 import string
 import unicodedata

@@ -1,4 +1,4 @@
-"""Invocations: one run of one workflow version, from the request to its outcome. Rules only; nothing is stored here."""
+"""Invocations: one run of one workflow version, from request to outcome, and what many came to. Rules only, no I/O."""
 
 import hashlib
 import json
@@ -29,6 +29,7 @@ UNPROVEN = "unproven"
 """How such a requester is shown."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)\s*([smh])")
+_DIGITS = 4
 
 
 class Phase(StrEnum):
@@ -315,9 +316,6 @@ def duration_seconds(text: str) -> float | None:
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-
-
-_DIGITS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""JSON as callers send it, and values as messages show them."""
+"""JSON as callers send it: how deep it may nest, how it is parsed, and how messages show its values."""
 
 import json
 import re
@@ -11,6 +11,11 @@ from formulary_catalog.server.calls.incident import META_KEY
 _MAX_SHOWN = 60
 _META = "_meta"
 """Some clients of MCP write it twice. Where nothing of weight is lost, the last one counts, as for the SDK."""
+MAX_DEPTH = 32
+"""Far more than any call needs, and far less than what makes a recursive reader give up."""
+# Possessive, and happy with a string that never ends: linear on whatever is sent.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 def parsed(text: str, *, parse_constant: Callable[[str], Any] | None = None) -> Any:
@@ -41,14 +46,6 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
             raise InvalidInput("an object in the body has a member twice; give each once", field="body")
         read[name] = value
     return read
-
-
-MAX_DEPTH = 32
-"""Far more than any call needs, and far less than what makes a recursive reader give up."""
-
-# Possessive, and happy with a string that never ends: linear on whatever is sent.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.?)*+"?', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 def nested_too_deep(body: bytes) -> bool:

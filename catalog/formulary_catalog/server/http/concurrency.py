@@ -24,6 +24,10 @@ _RETRY_SECONDS = (1.0, 4.0)
 _REFUSAL_SECONDS = 0.2
 """What a refusal takes: who does not heed it and calls again at once would keep the process busy with refusing."""
 _SLOW_REFUSALS = 256
+_RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
+_CATALOG_PATHS = ("/api/v1/workflows", "/api/v1/selections")
+_PROTOCOL_AT_ONCE = 64
+_PROTOCOL_WAITING = 256
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -143,12 +147,6 @@ class Lane:
 
     def _tell(self) -> None:
         self._metrics.set_calls(self._name, in_work=self._in_work.total(), waiting=len(self._waiting))
-
-
-_RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
-_CATALOG_PATHS = ("/api/v1/workflows", "/api/v1/selections")
-_PROTOCOL_AT_ONCE = 64
-_PROTOCOL_WAITING = 256
 
 
 class Admission:

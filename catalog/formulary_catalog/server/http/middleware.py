@@ -1,4 +1,4 @@
-"""The outermost layer: what is refused before any framework looks at a request (DESIGN section 8)."""
+"""The outermost layer: which Host is answered, what is refused before a framework looks at it (DESIGN section 8)."""
 
 import asyncio
 import re
@@ -27,6 +27,18 @@ from formulary_catalog.server.http.errors import (
 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:https?://)?(?:\[([^\]\s]+)\]|([^:/@?#\\\s\[\]]+))(?::\d{1,5})?", re.IGNORECASE)
+MAX_BODY_BYTES = 64 * 1024
+POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
+"""These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
+PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
+_WELL_KNOWN = "/.well-known/"
+"""Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
+_BODY_SECONDS = 10.0
+_PARSE_ERROR = -32700
+_INVALID_REQUEST = -32600
+_INPUT_INVALID = -32002
+_ANYBODY = Anybody()
 
 
 class HostRule:
@@ -55,21 +67,6 @@ def _is_wildcard(name: str) -> bool:
         return ip_address(name).is_unspecified
     except ValueError:
         return False
-
-
-MAX_BODY_BYTES = 64 * 1024
-POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
-"""These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
-PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Answered under any Host, since probes and scrapers come by pod address, and never queued behind calls."""
-
-_WELL_KNOWN = "/.well-known/"
-"""Where MCP clients look for an OAuth server once they have got a 401. There is none: 404, without asking who calls."""
-_BODY_SECONDS = 10.0
-_PARSE_ERROR = -32700
-_INVALID_REQUEST = -32600
-_INPUT_INVALID = -32002
-_ANYBODY = Anybody()
 
 
 class Edge:

@@ -1,4 +1,4 @@
-"""The tool list, put together once: clients of the older protocols ask for it with every call."""
+"""All tools of the MCP server; their list is put together once, since older clients ask for it with every call."""
 
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
@@ -8,6 +8,10 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from formulary_catalog.server.mcp.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.invocation_tools import INVOCATION_TOOLS
 from formulary_catalog.server.mcp.tools import CATALOG_TOOLS, DETAILS_TOOL
+
+LISTED_TOOLS = (*CATALOG_TOOLS, *INVOCATION_TOOLS, *GOVERNANCE_TOOLS)
+TOOLS_BY_NAME = {tool.name: tool for tool in LISTED_TOOLS} | {"get_playbook_details": DETAILS_TOOL}
+"""Every name that is answered; the last is the older name of the details tool, kept for existing clients."""
 
 
 class ListedOnce:
@@ -39,8 +43,3 @@ def _is_plain(ctx: ServerRequestContext[Any, Any]) -> bool:
     if ctx.method != "tools/list" or ctx.request is None or ctx.request_id is None:
         return False
     return not ctx.params or (set(ctx.params) == {"_meta"} and ctx.meta is not None)
-
-
-LISTED_TOOLS = (*CATALOG_TOOLS, *INVOCATION_TOOLS, *GOVERNANCE_TOOLS)
-TOOLS_BY_NAME = {tool.name: tool for tool in LISTED_TOOLS} | {"get_playbook_details": DETAILS_TOOL}
-"""Every name that is answered; the last is the older name of the details tool, kept for existing clients."""

@@ -1,4 +1,4 @@
-"""What the lexical index holds of a workflow: asked of PostgreSQL once for each version, remembered if not long."""
+"""What the lexical index holds of a workflow or a word: asked of PostgreSQL once, remembered if not long."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +18,7 @@ _CAPACITY = 12 * 1024**2
 _BYTES_OF_A_LEXEME = 72
 _LONG = 500
 """Of a text with more lexemes only those are read that are asked for, and it is read each time."""
+_STEMS = 16_384
 
 
 class Texts:
@@ -96,9 +97,6 @@ def _text(row: asyncpg.Record) -> IndexedText:
 def _size(text: IndexedText) -> int:
     """About as many bytes as it takes, had it no lexeme in common with others."""
     return sum(_BYTES_OF_A_LEXEME + len(lexeme) for lexeme in text.fields)
-
-
-_STEMS = 16_384
 
 
 @dataclass(frozen=True, slots=True)

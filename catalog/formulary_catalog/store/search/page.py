@@ -1,4 +1,4 @@
-"""What came of earlier runs, read beside the workflow versions that they were of."""
+"""One page of hits as the database holds it: the shown columns of each version, and what came of its earlier runs."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The writing side of the catalog: workflow versions, their search rows and their vectors."""
+"""The writing side of the catalog: workflow versions, their search rows and their vectors, in one transaction each."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -18,20 +18,6 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.search.lexemes import WEIGHTS
 from formulary_catalog.store.workflows.models import keep_serving_model, serving_model
 
-
-async def save_vectors(
-    connection: Connection, *, vectors: Mapping[str, npt.NDArray[np.float32]], model_id: str
-) -> None:
-    """Store vectors, float32 of shape (384,), by text hash; one that is there already stays.
-
-    In the order of the hashes: two who store the same ones wait for each other, and not each for the other.
-    """
-    await connection.executemany(
-        "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
-        [(text_hash, model_id, vector) for text_hash, vector in sorted(vectors.items())],
-    )
-
-
 _SEARCH_COLUMNS = (
     "version_id, tenant_id, signal_type, signal_name, leading_row, namespace, name, signal_types, severity, "
     "environment, component, priority, risk_tolerance, business_category, cluster, custom, detected, "
@@ -46,8 +32,6 @@ _INSERT_SEARCH_ROW = (
     f"insert into workflow_search ({_SEARCH_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
     f"$13, $14, $15, $16, $17, $18, {_LEXEMES}, ${_FIRST_TEXT + 4}, ${_FIRST_TEXT + 5})"
 )
-
-
 _CURRENT = """
 select v.namespace, v.name, v.version, v.version_id, v.content_hash, v.status, v.source, v.owner, v.index_hash,
        coalesce(max(s.model_id), '') as model_id
@@ -55,6 +39,19 @@ from workflow_version v left join workflow_search s using (version_id)
 where v.status in ('Active', 'Disabled') and {which}
 group by v.version_id order by v.namespace, v.name
 """
+
+
+async def save_vectors(
+    connection: Connection, *, vectors: Mapping[str, npt.NDArray[np.float32]], model_id: str
+) -> None:
+    """Store vectors, float32 of shape (384,), by text hash; one that is there already stays.
+
+    In the order of the hashes: two who store the same ones wait for each other, and not each for the other.
+    """
+    await connection.executemany(
+        "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
+        [(text_hash, model_id, vector) for text_hash, vector in sorted(vectors.items())],
+    )
 
 
 class ApplyOutcome(StrEnum):
