@@ -46,6 +46,12 @@ RUNS_ENDED = Definition(
     ("phase",),
     "Runs that ended: Succeeded, Failed, TimedOut, Cancelled, Halted.",
 )
+EXPIRED = Definition(
+    "formulary_expired_total",
+    "counter",
+    ("kind",),
+    "What was deleted because its retention was over: `object` of a run, `run` in the database, `admission` record.",
+)
 HALTS = Definition(
     "formulary_halts",
     "gauge",
@@ -83,6 +89,7 @@ DEFINITIONS = (
     CONTEXTS_STORED,
     RUNS,
     RUNS_ENDED,
+    EXPIRED,
     HALTS,
     TRACE_FINDINGS,
     TRACE_VERIFIED,
@@ -125,6 +132,7 @@ class OperatorMetrics:
         self.contexts_stored = gauge(CONTEXTS_STORED)
         self._runs = gauge(RUNS)
         self._runs_ended = counter(RUNS_ENDED)
+        self.expired = counter(EXPIRED)
         self._halts = gauge(HALTS)
         self._trace_findings = gauge(TRACE_FINDINGS)
         self._trace_verified = gauge(TRACE_VERIFIED)

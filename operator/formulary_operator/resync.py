@@ -20,6 +20,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
+from formulary_operator.runs.expiry import ListedObjects
 from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.drift import is_adrift
@@ -123,7 +124,10 @@ class Resync:
         # Incidents first: calls for one that is not known yet fail.
         drifted = await self._analyses() + await self._workflows()
         if self._executor is not None:
-            drifted += sum([await self._of_runs(resource, executor=self._executor) for resource in RUN_KINDS])
+            listed = ListedObjects()
+            for resource in RUN_KINDS:
+                drifted += await self._of_runs(resource, executor=self._executor, listed=listed)
+            await self._executor.expiry.expire(listed)
         self._metrics.resynced(seconds=time.monotonic() - started)
         _log.info("resynced", queued=drifted, seconds=round(time.monotonic() - started, 2))
 
@@ -176,13 +180,14 @@ class Resync:
         self._metrics.contexts_stored.set(len(known))
         return self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone})
 
-    async def _of_runs(self, resource: Resource, *, executor: RunWiring) -> int:
+    async def _of_runs(self, resource: Resource, *, executor: RunWiring, listed: ListedObjects) -> int:
         """Have those objects looked at about which something may be left to do; how many stored ones are gone."""
         watched = self._settings.watch_namespaces
         stored = {key for key in await executor.stored(resource) if not watched or key[0] in watched}
         async for page in self._pages(resource):
             for document in page:
                 key = key_of(resource, document)
+                listed.add(resource, document)
                 stored.discard((key.namespace, key.name))
                 if not executor.is_settled(resource, document):
                     self._queue.add(key, Priority.URGENT)

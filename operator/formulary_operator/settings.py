@@ -97,6 +97,18 @@ class OperatorSettings(ConnectionSettings):
     context_retention_hours: float = Field(
         default=24, ge=0, description="How long the context of an AIAnalysis is kept after its object is deleted."
     )
+    run_object_retention_hours: float = Field(
+        default=168,
+        ge=1,
+        description="How long the WorkflowInvocation of a run that ended is kept, and the Secret with its input. Those "
+        "that people created under a name of their own stay.",
+    )
+    run_retention_hours: float = Field(
+        default=2160,
+        ge=24,
+        description="How long a run that ended is kept in the database once its object is gone, and the record of who "
+        "created that object. What happened stays in the audit trail.",
+    )
     input_key_file: Path | None = Field(
         default=None,
         description="Keys that encrypt sensitive input of runs, one a line, each 32 bytes in base64; the first "

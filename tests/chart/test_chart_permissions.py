@@ -16,7 +16,7 @@ CATALOG = {
 }
 RUN = ("create", "get", "delete")
 OPERATOR = CATALOG | {
-    ("formulary.dev", "workflowinvocations", (), ("create", *WATCH)),
+    ("formulary.dev", "workflowinvocations", (), ("create", *WATCH, "delete")),
     ("formulary.dev", "governancecontracts", (), tuple(WATCH)),
     ("formulary.dev", "invocationapprovals", (), tuple(WATCH)),
     ("formulary.dev", "workflowinvocations/status", (), ("patch",)),

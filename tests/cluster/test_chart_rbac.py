@@ -24,8 +24,8 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import charts, databases
 from support.admission import INVALID
 from support.agent import answer_of, call, found, refused
-from support.cluster import condition
-from support.cluster_runs import await_phase, job, remedy, server_request, submit
+from support.cluster import condition, fetch
+from support.cluster_runs import await_phase, job, remedy, run_object, server_request, submit
 from support.control_plane import ControlPlane, KubectlFailed, Request, control_plane
 from support.job_controller import job_controller
 from support.manifest import analysis, approval, contract, invocation, text, workflow
@@ -43,6 +43,7 @@ VALUES = {
     "webhook": {"enabled": True, "timeoutSeconds": 1},
     "starterCatalog": {"enabled": True},
     "audit": {"checkpointSeconds": 1},
+    "operator": {"resyncSeconds": 2},
 }
 NAMESPACED = {
     "database": {
@@ -52,6 +53,7 @@ NAMESPACED = {
     "execution": EXECUTION,
     "catalog": {"watchNamespaces": [HOME, INCIDENTS]},
     "audit": {"checkpointSeconds": 1},
+    "operator": {"resyncSeconds": 2},
 }
 WEBHOOKS = f"{HOME}-formulary"
 QUERY = {"query": "OOMKilled critical"}
@@ -238,7 +240,7 @@ def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
 
 
 def _run_workflows(product: Product) -> None:
-    """A run with a secret that succeeds, one that is cancelled, an approval, and a rule."""
+    """A run with a secret that succeeds and expires, one that is cancelled, an approval, and a rule."""
     cluster, shown = product.cluster, product.operator.output
     cluster.apply(remedy(), namespace=INCIDENTS)
     _await_condition(product, "rw", "restart", "Ready")
@@ -259,6 +261,8 @@ def _run_workflows(product: Product) -> None:
         what="a checkpoint to be published",
         shown=shown,
     )
+    fetch(product.dsn, "update formulary.invocation set finished_at = now() - interval '8 days' returning id")
+    wait_until(lambda: not run_object(cluster, healed.id, namespace=INCIDENTS), what="the old run to go", shown=shown)
 
 
 def _await_condition(product: Product, kind: str, name: str, condition_: str, *, status: str = "True") -> None:

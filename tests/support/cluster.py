@@ -41,7 +41,7 @@ _RULES = [
     {
         "apiGroups": ["formulary.dev"],
         "resources": [INVOCATIONS.plural],
-        "verbs": ["create", "get", "list", "watch"],
+        "verbs": ["create", "get", "list", "watch", "delete"],
     },
     {
         "apiGroups": ["formulary.dev"],

@@ -24,7 +24,7 @@ def test_one_of_a_kind_in_ten_seconds_speaks_for_all() -> None:
 
 
 def test_any_number_of_kinds_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "_KINDS", 3)
+    monkeypatch.setattr(throttle, "_KNOWN_KINDS", 3)
     throttled = Throttle(clock=Clock())
     assert all(throttled.admit(kind) == 1 for kind in range(10))
     assert [throttled.admit(9), throttled.admit(0)] == [0, 1]

@@ -29,10 +29,18 @@
       value: {{ .Values.execution.defaultImage | quote }}
     - name: FORMULARY_RUN_AS_USER
       value: {{ .Values.execution.runAsUser | int64 | quote }}
+    {{- $trusted := .Values.execution.trustedAuthors }}
     {{- if .Values.starterCatalog.enabled }}
-    - name: FORMULARY_TRUSTED_AUTHORS
-      value: system:serviceaccount:{{ include "formulary.namespace" . }}:{{ $name }}-starter
+    {{- $trusted = append $trusted (printf "system:serviceaccount:%s:%s-starter" (include "formulary.namespace" .) $name) }}
     {{- end }}
+    - name: FORMULARY_TRUSTED_AUTHORS
+      value: {{ $trusted | join "," | quote }}
+    - name: FORMULARY_PROVEN_AUTHORS
+      value: {{ .Values.execution.provenAuthors | quote }}
+    - name: FORMULARY_RUN_OBJECT_RETENTION_HOURS
+      value: {{ .Values.execution.objectRetentionHours | quote }}
+    - name: FORMULARY_RUN_RETENTION_HOURS
+      value: {{ .Values.execution.runRetentionHours | quote }}
     - name: FORMULARY_RUNS_NAMESPACE
       value: {{ .Values.execution.runsNamespace | quote }}
     - name: FORMULARY_ALLOWED_IMAGES

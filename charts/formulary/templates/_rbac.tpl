@@ -83,7 +83,7 @@ rules:
 {{- define "formulary.executionRules" -}}
 - apiGroups: [formulary.dev]
   resources: [workflowinvocations]
-  verbs: [create, get, list, watch]
+  verbs: [create, get, list, watch, delete]
 - apiGroups: [formulary.dev]
   resources: [governancecontracts, invocationapprovals]
   verbs: [get, list, watch]

@@ -51,7 +51,10 @@ operator:
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_ARGO_STRICT: execution.argoStrict
   FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
-  FORMULARY_TRUSTED_AUTHORS: starterCatalog.enabled
+  FORMULARY_TRUSTED_AUTHORS: execution.trustedAuthors
+  FORMULARY_PROVEN_AUTHORS: execution.provenAuthors
+  FORMULARY_RUN_OBJECT_RETENTION_HOURS: execution.objectRetentionHours
+  FORMULARY_RUN_RETENTION_HOURS: execution.runRetentionHours
   FORMULARY_HEALTH_HOST: null
   FORMULARY_HEALTH_PORT: null
   FORMULARY_LEASE_NAMESPACE: null

@@ -27,6 +27,7 @@ from formulary_operator.reporting import Reporter
 from formulary_operator.runs.approval_status import is_answered
 from formulary_operator.runs.approvals import ApprovalReconciler
 from formulary_operator.runs.execution import RunExecution
+from formulary_operator.runs.expiry import RunExpiry
 from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.poller import RunPoller
@@ -77,6 +78,7 @@ class RunWiring:
             metrics=metrics,
             namespaces=settings.watch_namespaces,
         )
+        self.expiry = RunExpiry(settings, client=client, database=database, metrics=metrics)
         authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
         requests = Requests(
             database,

@@ -362,7 +362,7 @@ async def _end(
     kind = "invocation.cancelled" if phase is Phase.CANCELLED else "invocation.finished"
     await tell(connection, ended, kind=kind, payload=payload, caller=_OPERATOR)
     await _forget_secret(connection, run.id)
-    await _count_outcome(connection, version_id=ended.version_id)
+    await _count_outcome(connection, ended)
     return ended
 
 
@@ -370,21 +370,25 @@ async def _forget_secret(connection: Connection, invocation_id: str) -> None:
     await connection.execute("delete from invocation_secret where invocation_id = $1", invocation_id)
 
 
-async def _count_outcome(connection: Connection, *, version_id: str) -> None:
-    """Only real runs that began count, and only those that came to an end by themselves."""
+async def _count_outcome(connection: Connection, run: Invocation) -> None:
+    """Add one to what came of a workflow's runs: of those that began, changed something and ended by themselves.
+
+    Added up rather than counted: runs are deleted in the end. The median is that of the runs that are kept.
+    """
+    if run.started_at is None or not run.runs_for_real or run.phase in (Phase.CANCELLED, Phase.HALTED):
+        return
     await connection.execute(
         """
-        insert into workflow_outcome (version_id, succeeded, failed, median_seconds)
-        select version_id, count(*) filter (where phase = 'Succeeded'),
-               count(*) filter (where phase in ('Failed', 'TimedOut')),
+        insert into workflow_outcome as outcome (version_id, succeeded, failed, median_seconds)
+        select $1, $2::boolean::integer, (not $2)::integer,
                percentile_cont(0.5) within group (order by extract(epoch from finished_at - started_at))
-                   filter (where phase = 'Succeeded')
         from invocation
-        where version_id = $1 and started_at is not null and finished_at is not null
-          and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')
-        group by version_id
+        where version_id = $1 and phase = 'Succeeded' and started_at is not null and finished_at is not null
+          and not dry_run and not degraded
         on conflict (version_id) do update
-        set succeeded = excluded.succeeded, failed = excluded.failed, median_seconds = excluded.median_seconds
+        set succeeded = outcome.succeeded + excluded.succeeded, failed = outcome.failed + excluded.failed,
+            median_seconds = coalesce(excluded.median_seconds, outcome.median_seconds)
         """,
-        version_id,
+        run.version_id,
+        run.phase is Phase.SUCCEEDED,
     )

@@ -1,0 +1,160 @@
+"""Runs and admission records expire: old ones go in batches, whatever may still be needed stays, counts stay."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
+from formulary_catalog.store.runs.expiry import ExpiryWriter, ObjectOfRun
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.workflows.authors import AdmissionRecords
+from support.runs import KEYS, request
+
+DAY = 24 * 3600.0
+OUTCOME = "select succeeded, failed, median_seconds is null as unknown from formulary.workflow_outcome"
+
+
+@pytest.fixture
+def runs(writing: Database) -> RunWriter:
+    return RunWriter(writing, shared_namespace="formulary", keys=KEYS)
+
+
+@pytest.fixture
+def expiry(writing: Database) -> ExpiryWriter:
+    return ExpiryWriter(writing)
+
+
+async def told(dsn: str, statement: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
+    """The rows of a statement of the owner."""
+    owner = await asyncpg.connect(dsn)
+    try:
+        return [tuple(row) for row in await owner.fetch(statement, *arguments)]
+    finally:
+        await owner.close()
+
+
+async def aged(dsn: str, run: str, *, days: float) -> None:
+    """Let the end of a run be so many days ago."""
+    shifted = "update formulary.invocation set finished_at = now() - make_interval(secs => $2) where id = $1"
+    await told(dsn, shifted, run, days * DAY)
+
+
+async def ended(runs: RunWriter, *, uid: str = "", phase: Phase = Phase.SUCCEEDED, **changes: Any) -> str:
+    """A real run that began and ended; its id."""
+    run = (await runs.submit(request(**changes))).invocation
+    await runs.begin(run.id)
+    if uid:
+        await runs.note_object(run.id, uid=uid)
+    await runs.finish(run.id, phase=phase, reason="Completed", message="")
+    return run.id
+
+
+async def ids(dsn: str) -> set[str]:
+    return {row[0] for row in await told(dsn, "select id from formulary.invocation")}
+
+
+async def test_only_runs_that_ended_long_ago_and_have_no_object_are_deleted(
+    runs: RunWriter, expiry: ExpiryWriter, database: str
+) -> None:
+    gone, kept, young = await ended(runs, uid="gone"), await ended(runs, uid="kept"), await ended(runs, uid="young")
+    never_had_one = await ended(runs)
+    under_way = (await runs.submit(request())).invocation.id
+    for run in (gone, kept, never_had_one):
+        await aged(database, run, days=91)
+    await aged(database, young, days=89)
+    await told(database, "update formulary.invocation set created_at = now() - interval '1 year'")
+    assert await expiry.delete_runs(before_seconds=90 * DAY, existing={"kept"}) == 2
+    assert await ids(database) == {kept, young, under_way}
+
+
+async def test_the_approvals_and_the_input_of_a_run_go_with_it(
+    runs: RunWriter, expiry: ExpiryWriter, writing: Database, database: str
+) -> None:
+    run = (await runs.submit(request(secret={"TOKEN": "hunter2"}))).invocation.id
+    approval = NewApproval(
+        invocation_id=run, namespace="shop", decision="Reject", approver="ada", reason="no", uid="approval"
+    )
+    await ApprovalStore(writing).add(approval)
+    await runs.begin(run)
+    await aged(database, run, days=91)
+    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 1
+    for table in ("invocation", "invocation_approval", "invocation_secret"):
+        assert await told(database, f"select count(*) from formulary.{table}") == [(0,)], table
+
+
+async def test_what_runs_came_to_is_still_counted_when_they_are_gone(
+    runs: RunWriter, expiry: ExpiryWriter, database: str
+) -> None:
+    for phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.TIMED_OUT):
+        await aged(database, await ended(runs, phase=phase), days=91)
+    for phase in (Phase.CANCELLED, Phase.HALTED):
+        await ended(runs, phase=phase)
+    assert await told(database, OUTCOME) == [(1, 2, False)]
+    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 3
+    await ended(runs, phase=Phase.FAILED)
+    assert await told(database, OUTCOME) == [(1, 3, False)]
+    await ended(runs)
+    assert await told(database, OUTCOME) == [(2, 3, False)]
+
+
+async def test_more_runs_than_one_batch_holds_all_go(runs: RunWriter, expiry: ExpiryWriter, database: str) -> None:
+    await aged(database, await ended(runs), days=91)
+    (columns,) = await told(
+        database,
+        "select string_agg(column_name, ', ') from information_schema.columns "
+        "where table_schema = 'formulary' and table_name = 'invocation' and column_name <> 'id'",
+    )
+    await told(
+        database,
+        f"insert into formulary.invocation (id, {columns[0]}) select 'inv-' || number, {columns[0]} "
+        "from formulary.invocation, generate_series(1, 1200) as number",
+    )
+    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 1201
+
+
+async def test_runs_of_namespaces_that_are_not_watched_stay(runs: RunWriter, writing: Database, database: str) -> None:
+    run = await ended(runs)
+    await aged(database, run, days=91)
+    others = ExpiryWriter(writing, namespaces={"bank"})
+    assert await others.delete_runs(before_seconds=90 * DAY, existing=()) == 0
+    assert await ids(database) == {run}
+
+
+async def test_an_object_may_go_when_the_run_with_its_uid_ended_long_ago(
+    runs: RunWriter, expiry: ExpiryWriter, database: str
+) -> None:
+    over, young = await ended(runs, uid="over"), await ended(runs, uid="young")
+    under_way = (await runs.submit(request())).invocation.id
+    await runs.note_object(under_way, uid="under-way")
+    await aged(database, over, days=8)
+    objects = [
+        ObjectOfRun(namespace="shop", name=name, uid=uid)
+        for name, uid in ((over, "over"), (over, "another"), (young, "young"), (under_way, "under-way"), ("x", "y"))
+    ]
+    assert await expiry.ended(objects, before_seconds=7 * DAY) == objects[:1]
+    assert await expiry.ended([], before_seconds=7 * DAY) == []
+
+
+async def test_who_created_an_object_is_forgotten_only_when_it_is_gone(
+    expiry: ExpiryWriter, writing: Database, database: str
+) -> None:
+    records = AdmissionRecords(writing)
+    for uid, resource in (
+        ("gone", "workflowinvocations"),
+        ("kept", "workflowinvocations"),
+        ("halts/3", "governancecontracts"),
+        ("gone-too/1", "governancecontracts"),
+        ("new", "invocationapprovals"),
+    ):
+        await records.record(resource=resource, namespace="shop", name="x", uid=uid, username="ada")
+    await told(database, "update formulary.admission_record set at = now() - interval '91 days' where uid <> 'new'")
+    assert await expiry.delete_admissions(before_seconds=90 * DAY, existing={"kept", "halts"}) == 2
+    assert await told(database, "select uid from formulary.admission_record order by uid") == [
+        ("halts/3",),
+        ("kept",),
+        ("new",),
+    ]
