@@ -49,6 +49,23 @@ def test_a_severity_after_any_other_word_stays_in_the_text(query: str, severity:
     assert parsed.inferred(signal_declared=False) == {}
 
 
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("Evicted high disk pressure", "Evicted disk pressure"),
+        ("CheckoutTooSlow critical: since noon", "CheckoutTooSlow since noon Checkout Too Slow"),
+        ("CheckoutTooSlow high since noon", "CheckoutTooSlow high since noon Checkout Too Slow"),
+        ("checkout critical since noon", "checkout critical since noon"),
+        ("CheckoutTooSlow noon critical", "CheckoutTooSlow noon critical Checkout Too Slow"),
+        ("CheckoutTooSlow", "CheckoutTooSlow Checkout Too Slow"),
+    ],
+)
+def test_a_severity_is_left_out_of_the_text_only_behind_a_name_of_which_it_is_no_adjective(
+    query: str, text: str
+) -> None:
+    assert parse_query(query).text == text
+
+
 @pytest.mark.parametrize("word", ["CheckoutTooSlow", "checkouttooslow", "Evicting", "disk", "the"])
 def test_another_first_word_is_a_signal_only_where_an_allowed_workflow_declares_it(word: str) -> None:
     parsed = parse_query(f"{word}, HIGH: since noon")

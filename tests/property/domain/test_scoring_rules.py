@@ -182,6 +182,21 @@ def test_the_score_is_meaning_plus_words_plus_labels_plus_severity_as_documented
     assert inferred.log_odds.tolist() == pytest.approx([expected + SEVERITY_WEIGHT])
 
 
+def test_a_severity_counts_in_the_order_only_where_the_query_mentions_one() -> None:
+    pool = [found("a"), found("b", severity=True)]
+    mentioned = rank(pool, wanted=WANTED, mode=SearchMode.LABELS_ONLY, severity_inferred=True)
+    assert [each.evidence.name for each in mentioned] == ["b", "a"]
+    assert mentioned[0].score - mentioned[1].score == pytest.approx(SEVERITY_WEIGHT, abs=1e-6)
+    assert [each.score for each in rank(pool, wanted=WANTED, mode=SearchMode.LABELS_ONLY)] == [0.0, 0.0]
+
+
+def test_without_vectors_the_confidence_is_calibrated_for_words() -> None:
+    odds = np.array([1.0])
+    by_words = confidences(odds, wanted=WANTED, by_meaning=False, nearest_known=None)
+    expected = BY_WORDS.constant + BY_WORDS.score + BY_WORDS.length * math.log1p(WANTED.rarity)
+    assert by_words[0] == pytest.approx(1 / (1 + math.exp(-expected)), abs=1e-4)
+
+
 def test_many_words_of_a_query_do_not_outvote_its_meaning() -> None:
     terms = [Term(word=f"w{number}", origin=f"w{number}") for number in range(60)]
     wanted = Wanted.of(terms, usable=[True] * len(terms))

@@ -2,10 +2,11 @@
 
 import pytest
 
+from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest, search_request
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.planning import SearchPlan, plan_search
+from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 
 INCIDENT = RequestContext(
     namespace="shop",
@@ -16,6 +17,7 @@ INCIDENT = RequestContext(
     custom_labels={"team": ("payments",)},
     detected_labels={"gitOpsTool": "argocd"},
 )
+DIGEST = KeyedDigest(b"key")
 INCIDENT_LABELS = {"environment": frozenset({"production"}), "priority": frozenset({"p0"})}
 
 
@@ -108,3 +110,53 @@ def test_excluded_words_are_compared_in_one_form_and_once() -> None:
 
     assert plan.constraints.excluded_phrases == (" roll back ", " delete ")
     assert plan.notes == ("exclude_keywords entry '--' holds no word and excludes nothing",)
+
+
+def test_what_was_applied_is_told_by_where_it_came_from_and_custom_labels_only_as_digests() -> None:
+    request = search_request(
+        query="OOMKilled critical",
+        labels={"priority": ["p3"], "component": ["Pod"], "signal_type": ["OOMKilled"]},
+        exclude_keywords=["Delete", "--"],
+    )
+    plan = _plan(request, context=INCIDENT, strict="team")
+
+    applied = applied_constraints(
+        request,
+        context=INCIDENT,
+        constraints=plan.constraints,
+        inferred={"severity": "critical", "signal_type": ""},
+        notes=plan.notes,
+        digest=DIGEST,
+    )
+
+    assert applied == {
+        "given": {"component": ["Pod"], "signal-type": ["OOMKilled"]},
+        "incident": {"environment": "Production", "priority": "P0"},
+        "detected": {"gitOpsTool": "argocd"},
+        "excluded": [" delete "],
+        "custom_labels": DIGEST.of_labels({"team": frozenset({"payments"})}),
+        "strict_keys": DIGEST.of_labels({"team": frozenset()}),
+        "inferred": {"severity": "critical"},
+        "notes": list(plan.notes),
+    }
+
+
+def test_of_strict_keys_only_those_count_that_the_incident_has() -> None:
+    plan = _plan(search_request(query="x"), context=INCIDENT, strict="region")
+
+    applied = applied_constraints(
+        search_request(query="x"), context=INCIDENT, constraints=plan.constraints, inferred={}, notes=(), digest=DIGEST
+    )
+
+    assert "strict_keys" not in applied
+
+
+def test_a_search_without_an_incident_tells_what_the_call_gave_and_nothing_that_is_empty() -> None:
+    request = search_request(query="x", labels={"priority": ["p3"]})
+    plan = _plan(request)
+
+    applied = applied_constraints(
+        request, context=None, constraints=plan.constraints, inferred={}, notes=(), digest=DIGEST
+    )
+
+    assert applied == {"given": {"priority": ["p3"]}}
