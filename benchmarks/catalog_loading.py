@@ -18,6 +18,7 @@ from catalogs import Catalog
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
+from formulary_catalog.store.search.filters import column_of
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from text_vectors import Vectors, noisy
 
@@ -29,9 +30,9 @@ _VERSION_COLUMNS = (
     *("source", "document"),
 )
 _SEARCH_COLUMNS = (
-    *("version_id", "tenant_id", "signal_type", "signal_name", "leading_row", "namespace", "name", "signal_types"),
-    *("severity", "environment", "component", "priority", "risk_tolerance", "business_category", "cluster", "custom"),
-    *("detected", "exclusion_text", "model_id", "emb"),
+    *("version_id", "tenant_id", "signal_type", "signal_name", "leading_row", "namespace", "name"),
+    *map(column_of, DIMENSIONS),
+    *("custom", "detected", "exclusion_text", "model_id", "emb"),
 )
 _EMBEDDING_COLUMNS = ("text_hash", "model_id", "vector")
 _COPIED = ", ".join(_SEARCH_COLUMNS)

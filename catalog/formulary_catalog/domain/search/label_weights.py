@@ -11,18 +11,9 @@ would be larger.
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 
-from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints, WorkflowLabels
+from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, WILDCARD, Constraints, WorkflowLabels
 
-LABEL_WEIGHTS = {
-    "signal_type": 0.4,
-    "severity": 0.1,
-    "environment": 0.3,
-    "component": 0.3,
-    "priority": 0.1,
-    "risk_tolerance": 0.1,
-    "business_category": 0.2,
-    "cluster": 0.2,
-}
+LABEL_WEIGHTS = {dimension.name: dimension.weight for dimension in LABEL_DIMENSIONS}
 """By dimension: what it counts that a workflow declares a value that was given, or that the incident has."""
 CUSTOM_WEIGHT = 0.5
 """What it counts that it declares the first of the incident's custom labels; all together less than twice as much."""

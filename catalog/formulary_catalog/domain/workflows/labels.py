@@ -8,20 +8,86 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 WILDCARD = "*"
-DIMENSIONS = (
-    "signal_type",
-    "severity",
-    "environment",
-    "component",
-    "priority",
-    "risk_tolerance",
-    "business_category",
-    "cluster",
-)
-"""Label dimensions, in the order in which answers list them. On the wire they are spelled `signal-type` and so on."""
 
-EXCLUDING_WHEN_ABSENT = frozenset({"cluster"})
-"""Dimensions in which a workflow without a value is excluded rather than generic."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dimension:
+    """A label that workflows declare and requests ask for.
+
+    `description`, `examples` and `suggested` are what callers read of the parameter that asks for it; suggested values
+    guide a model, others are accepted too. `weight` is the evidence, in log odds, that a workflow declares a value that
+    was asked for (`domain.search.label_weights`). `excludes_when_absent`: a workflow without a value is excluded rather
+    than generic.
+    """
+
+    name: str
+    description: str
+    examples: tuple[str, ...]
+    weight: float
+    suggested: tuple[str, ...] = ()
+    excludes_when_absent: bool = False
+
+
+LABEL_DIMENSIONS = (
+    Dimension(
+        name="signal_type",
+        description="Kubernetes event reason or alert name the workflow must answer.",
+        examples=("OOMKilled",),
+        weight=0.4,
+    ),
+    Dimension(
+        name="severity",
+        description="Severity by your own root cause assessment.",
+        examples=("critical",),
+        suggested=("critical", "high", "medium", "low"),
+        weight=0.1,
+    ),
+    Dimension(
+        name="environment",
+        description="Environment of the workload; leave out if unknown.",
+        examples=("production",),
+        suggested=("production", "staging", "development", "test"),
+        weight=0.3,
+    ),
+    Dimension(
+        name="component",
+        description="Kind of the object to act on, bare or with its API group.",
+        examples=("Deployment", "apps/v1/StatefulSet"),
+        weight=0.3,
+    ),
+    Dimension(
+        name="priority",
+        description="Business priority of the incident; leave out if unknown.",
+        examples=("P0",),
+        suggested=("P0", "P1", "P2", "P3"),
+        weight=0.1,
+    ),
+    Dimension(
+        name="risk_tolerance",
+        description="Risk that is acceptable here; leave out if unknown.",
+        examples=("low",),
+        suggested=("low", "medium", "high"),
+        weight=0.1,
+    ),
+    Dimension(
+        name="business_category",
+        description="Business category of the workload; leave out if unknown.",
+        examples=("payments",),
+        weight=0.2,
+    ),
+    Dimension(
+        name="cluster",
+        description="Cluster the incident is in; only workflows made for it are returned.",
+        examples=("eu-west-1",),
+        weight=0.2,
+        excludes_when_absent=True,
+    ),
+)
+"""All label dimensions, in the order in which answers list them. Parameters of tools, weights and columns derive from
+it. A new one also needs its field in `manifest.Labels`, and a migration that adds its column of texts."""
+DIMENSIONS = tuple(dimension.name for dimension in LABEL_DIMENSIONS)
+"""Their names. On the wire they are spelled `signal-type` and so on."""
+EXCLUDING_WHEN_ABSENT = frozenset(each.name for each in LABEL_DIMENSIONS if each.excludes_when_absent)
 
 
 def fold(value: str) -> str:

@@ -13,7 +13,7 @@ from formulary_catalog.domain.search.request import (
     MAX_TOP_K,
     wire_name,
 )
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, LABEL_DIMENSIONS
 from formulary_catalog.runs.request import (
     MAX_KEY_LENGTH,
     MAX_REASON_LENGTH,
@@ -122,50 +122,13 @@ QUERY = CallParameter(
     max_length=MAX_QUERY_LENGTH,
 )
 _LABELS = {
-    "signal_type": CallParameter(
-        name=label_name("signal_type"),
-        description="Kubernetes event reason or alert name the workflow must answer.",
-        examples=("OOMKilled",),
-    ),
-    "severity": CallParameter(
-        name=label_name("severity"),
-        description="Severity by your own root cause assessment.",
-        examples=("critical",),
-        suggested=("critical", "high", "medium", "low"),
-    ),
-    "environment": CallParameter(
-        name=label_name("environment"),
-        description="Environment of the workload; leave out if unknown.",
-        examples=("production",),
-        suggested=("production", "staging", "development", "test"),
-    ),
-    "priority": CallParameter(
-        name=label_name("priority"),
-        description="Business priority of the incident; leave out if unknown.",
-        examples=("P0",),
-        suggested=("P0", "P1", "P2", "P3"),
-    ),
-    "risk_tolerance": CallParameter(
-        name=label_name("risk_tolerance"),
-        description="Risk that is acceptable here; leave out if unknown.",
-        examples=("low",),
-        suggested=("low", "medium", "high"),
-    ),
-    "business_category": CallParameter(
-        name=label_name("business_category"),
-        description="Business category of the workload; leave out if unknown.",
-        examples=("payments",),
-    ),
-    "component": CallParameter(
-        name=label_name("component"),
-        description="Kind of the object to act on, bare or with its API group.",
-        examples=("Deployment", "apps/v1/StatefulSet"),
-    ),
-    "cluster": CallParameter(
-        name=label_name("cluster"),
-        description="Cluster the incident is in; only workflows made for it are returned.",
-        examples=("eu-west-1",),
-    ),
+    dimension.name: CallParameter(
+        name=label_name(dimension.name),
+        description=dimension.description,
+        examples=dimension.examples,
+        suggested=dimension.suggested,
+    )
+    for dimension in LABEL_DIMENSIONS
 }
 LABELS = tuple(_LABELS.values())
 CLUSTER = _LABELS["cluster"]

@@ -110,4 +110,5 @@ def _declares(column: str, values: Collection[str], arguments: Arguments) -> str
 
 
 def column_of(dimension: str) -> str:
+    """The column of `workflow_search` that holds what workflows declare in a dimension, folded: text[]."""
     return "signal_types" if dimension == "signal_type" else dimension

@@ -15,22 +15,29 @@ from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
 from formulary_catalog.domain.workflows.manifest import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.search.filters import column_of
 from formulary_catalog.store.search.lexemes import WEIGHTS
 from formulary_catalog.store.workflows.models import keep_serving_model, serving_model
 
-_SEARCH_COLUMNS = (
-    "version_id, tenant_id, signal_type, signal_name, leading_row, namespace, name, signal_types, severity, "
-    "environment, component, priority, risk_tolerance, business_category, cluster, custom, detected, "
-    "exclusion_text, lexemes, model_id, emb"
+_COLUMNS_BEFORE_TEXTS = (
+    *("version_id", "tenant_id", "signal_type", "signal_name", "leading_row", "namespace", "name"),
+    *map(column_of, DIMENSIONS),
+    *("custom", "detected", "exclusion_text"),
 )
-_FIRST_TEXT = 19
+_COLUMNS_AFTER_TEXTS = ("model_id", "emb")
+_FIRST_TEXT = len(_COLUMNS_BEFORE_TEXTS) + 1
 _LEXEMES = " || ".join(
     f"setweight(to_tsvector('english', ${number}), '{weight}')"
     for number, weight in enumerate(WEIGHTS.values(), start=_FIRST_TEXT)
 )
+_VALUES = (
+    *(f"${number}" for number in range(1, _FIRST_TEXT)),
+    _LEXEMES,
+    *(f"${_FIRST_TEXT + len(WEIGHTS) + number}" for number in range(len(_COLUMNS_AFTER_TEXTS))),
+)
 _INSERT_SEARCH_ROW = (
-    f"insert into workflow_search ({_SEARCH_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, "
-    f"$13, $14, $15, $16, $17, $18, {_LEXEMES}, ${_FIRST_TEXT + 4}, ${_FIRST_TEXT + 5})"
+    f"insert into workflow_search ({', '.join((*_COLUMNS_BEFORE_TEXTS, 'lexemes', *_COLUMNS_AFTER_TEXTS))}) "
+    f"values ({', '.join(_VALUES)})"
 )
 _CURRENT = """
 select v.namespace, v.name, v.version, v.version_id, v.content_hash, v.status, v.source, v.owner, v.index_hash,
