@@ -54,6 +54,7 @@ def test_a_severity_after_any_other_word_stays_in_the_text(query: str, severity:
     [
         ("Evicted high disk pressure", "Evicted disk pressure"),
         ("CheckoutTooSlow critical: since noon", "CheckoutTooSlow since noon Checkout Too Slow"),
+        ("DiskFull critical since noon", "DiskFull since noon Disk Full"),
         ("CheckoutTooSlow high since noon", "CheckoutTooSlow high since noon Checkout Too Slow"),
         ("checkout critical since noon", "checkout critical since noon"),
         ("CheckoutTooSlow noon critical", "CheckoutTooSlow noon critical Checkout Too Slow"),

@@ -58,6 +58,8 @@ def test_the_incident_adds_its_labels_which_the_caller_did_not_ask_for() -> None
     assert plan.constraints.detected == INCIDENT.detected_labels
     assert plan.asked == {"component": frozenset({"pod"})}
     assert plan.notes == ()
+    assert plan.imposed.custom == plan.constraints.custom
+    assert plan.imposed.values == INCIDENT_LABELS
 
 
 def test_the_incident_wins_over_the_call_and_the_answer_says_so_of_each_label() -> None:
