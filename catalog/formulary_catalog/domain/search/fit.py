@@ -40,10 +40,6 @@ class Part:
     rarity: float
     terms: tuple[int, ...]
 
-    def found(self, places: bytes) -> bool:
-        """Whether a workflow holds it, in whatever words."""
-        return any(places[number] for number in self.terms)
-
 
 @dataclass(frozen=True)
 class Wanted:

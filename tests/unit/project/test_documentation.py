@@ -1,0 +1,59 @@
+"""Pages lead somewhere: links, anchors, and the files that contributors are sent to."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SKIPPED = {".venv", "build", "dist", ".git", "node_modules"}
+PAGES = sorted(
+    page.relative_to(ROOT) for page in ROOT.rglob("*.md") if SKIPPED.isdisjoint(page.relative_to(ROOT).parts[:-1])
+)
+PLACES = (
+    ROOT / "catalog" / "formulary_catalog",
+    ROOT / "operator" / "formulary_operator",
+    ROOT / "charts" / "formulary",
+    ROOT / "scripts",
+)
+MAPS = (Path("CONTRIBUTING.md"), Path("docs/architecture.md"))
+_LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+_FILE = re.compile(r"`([\w./*-]+(?:\.(?:py|yaml|yml|tpl|md|toml)|/))`")
+
+
+def prose(page: Path) -> str:
+    """A page without its code blocks."""
+    return _FENCED.sub("", (ROOT / page).read_text(encoding="utf-8"))
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link may name behind `#`: headings, as the usual renderers spell them."""
+    return {
+        re.sub(r"[^\w\- ]", "", heading.replace("`", "").casefold()).replace(" ", "-")
+        for heading in _HEADING.findall(prose(page))
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_relative_link_leads_to_a_page_and_a_heading_of_it(page: Path) -> None:
+    lost = []
+    for link in _LINK.findall(prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        if not target.exists() or (anchor and anchor not in anchors(target.resolve().relative_to(ROOT.resolve()))):
+            lost.append(link)
+
+    assert lost == []
+
+
+@pytest.mark.parametrize("page", MAPS, ids=str)
+def test_every_file_that_a_map_of_the_house_names_is_there(page: Path) -> None:
+    named = {name for name in _FILE.findall(prose(page)) if "/" in name or name.endswith(".py")}
+    lost = {name for name in named if not (ROOT / name).exists() and not any(any(p.rglob(name)) for p in PLACES)}
+
+    assert named
+    assert lost == set()
