@@ -52,6 +52,12 @@ EXPIRED = Definition(
     ("kind",),
     "What was deleted because its retention was over: `object` of a run, `run` in the database, `admission` record.",
 )
+EXPIRY_FAILURES = Definition(
+    "formulary_expiry_failures_total",
+    "counter",
+    ("kind",),
+    "Deletions that failed although the retention was over, by kind as in `formulary_expired_total`.",
+)
 HALTS = Definition(
     "formulary_halts",
     "gauge",
@@ -90,6 +96,7 @@ DEFINITIONS = (
     RUNS,
     RUNS_ENDED,
     EXPIRED,
+    EXPIRY_FAILURES,
     HALTS,
     TRACE_FINDINGS,
     TRACE_VERIFIED,
@@ -133,6 +140,7 @@ class OperatorMetrics:
         self._runs = gauge(RUNS)
         self._runs_ended = counter(RUNS_ENDED)
         self.expired = counter(EXPIRED)
+        self.expiry_failures = counter(EXPIRY_FAILURES)
         self._halts = gauge(HALTS)
         self._trace_findings = gauge(TRACE_FINDINGS)
         self._trace_verified = gauge(TRACE_VERIFIED)

@@ -102,10 +102,10 @@ class RunPoller:
         now = time.monotonic()
         key = ObjectKey(INVOCATIONS.plural, run.namespace, run.object_name)
         if run.halted:
-            # None of the rules below holds one up that has to be ended.
+            # None of the rules below holds one up that has to be ended, and none that waits goes before one that runs.
             if last is not None and now - last < _HALTED_APART_SECONDS:
                 return last
-            self._queue.add(key, Priority.URGENT)
+            self._queue.add(key, Priority.EMERGENCY if run.phase is Phase.RUNNING else Priority.CHANGED)
             return now
         apart = max(_APART_SECONDS[run.phase], alike / _LOOKS_A_SECOND)
         if last is not None and now - last < apart:

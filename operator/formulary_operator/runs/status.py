@@ -7,8 +7,9 @@ from typing import Any
 
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
 from formulary_operator.api.names import INVOCATIONS
+from formulary_operator.engines.config import moment
 from formulary_operator.engines.plan import INVOCATION_LABEL
-from formulary_operator.kube.conditions import MAX_MESSAGE, Said, conditions, status_of
+from formulary_operator.kube.conditions import MAX_MESSAGE, Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.status import Transition
 
 Json = dict[str, Any]
@@ -92,6 +93,12 @@ def owner_of(document: Mapping[str, Any]) -> Json:
 def is_settled(document: Mapping[str, Any]) -> bool:
     """Whether the status says how the run ended; then nothing is left to do."""
     return status_of(document).get("phase") in [phase.value for phase in Phase if phase.is_final]
+
+
+def ended_at(document: Mapping[str, Any]) -> datetime | None:
+    """When the object says that its run ended, or that it became none."""
+    complete = find(conditions_of(document), "Complete")
+    return moment(complete.get("lastTransitionTime")) if complete.get("status") == "True" else None
 
 
 def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Json:

@@ -22,9 +22,11 @@ RUN_KINDS = (INVOCATIONS, CONTRACTS, APPROVALS)
 class Priority(IntEnum):
     """Which keys go first; within a priority the one that came first."""
 
-    URGENT = 0
-    CHANGED = 1
-    COMPARED = 2
+    EMERGENCY = 0
+    """What runs although it was halted."""
+    URGENT = 1
+    CHANGED = 2
+    COMPARED = 3
 
 
 def pause_after(failures: int, *, jitter: float) -> float:

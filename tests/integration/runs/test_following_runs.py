@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
 import asyncpg
 
 from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.metrics import OperatorMetrics
@@ -43,26 +45,43 @@ async def test_runs_that_wait_for_an_approval_do_not_slow_those_that_run(writing
     await _many_waiting(database, like=waiting.id)
     running = (await runs.submit(request())).invocation
     await runs.begin(running.id)
+    looks = await _looked_at(runs, writing, until=lambda looks: Counter(looks)[running.object_name] >= 2)
+    assert len(set(looks)) == WAITING + 2, "the others were looked at once"
+
+
+async def test_a_halt_ends_what_runs_before_it_ends_the_many_that_wait(writing: Database, database: str) -> None:
+    runs = RunWriter(writing, shared_namespace="formulary")
+    waiting = (await runs.submit(request(facts=replace(HARMLESS, environment="production")))).invocation
+    await _many_waiting(database, like=waiting.id)
+    running = (await runs.submit(request())).invocation
+    await runs.begin(running.id)
+    await HaltWriter(writing).halt(namespace="", reason="smoke", by="ada")
+    looks = await _looked_at(runs, writing, until=lambda looks: len(looks) > WAITING)
+    assert looks[0] == running.object_name
+
+
+async def _looked_at(runs: RunWriter, database: Database, *, until: Callable[[list[str]], bool]) -> list[str]:
+    """The objects of runs in the order in which one worker is given them, until that is enough."""
     queue: WorkQueue[ObjectKey] = WorkQueue()
-    looks: Counter[str] = Counter()
-    again = asyncio.Event()
+    looks: list[str] = []
+    enough = asyncio.Event()
 
     async def look(key: ObjectKey) -> None:
-        looks[key.name] += 1
-        if looks[running.object_name] >= 2:
-            again.set()
+        looks.append(key.name)
+        if until(looks):
+            enough.set()
 
-    following = RunPoller(runs=runs, halts=HaltReader(writing), queue=queue, metrics=OperatorMetrics(), namespaces=())
+    following = RunPoller(runs=runs, halts=HaltReader(database), queue=queue, metrics=OperatorMetrics(), namespaces=())
     tasks = [
         asyncio.create_task(following.keep_looking()),
         asyncio.create_task(queue.work(look, failed=lambda key, error: None)),
     ]
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await again.wait()
+            await enough.wait()
     finally:
         for task in tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
-    assert len(looks) == WAITING + 2, "the others were looked at once"
+    return looks

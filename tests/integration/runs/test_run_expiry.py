@@ -53,6 +53,11 @@ async def ended(runs: RunWriter, *, uid: str = "", phase: Phase = Phase.SUCCEEDE
     return run.id
 
 
+async def runs_gone(expiry: ExpiryWriter, *, existing: set[str]) -> int:
+    """Delete what ended more than 90 days ago; how many."""
+    return sum([number async for number in expiry.delete_runs(before_seconds=90 * DAY, existing=existing)])
+
+
 async def ids(dsn: str) -> set[str]:
     return {row[0] for row in await told(dsn, "select id from formulary.invocation")}
 
@@ -67,7 +72,7 @@ async def test_only_runs_that_ended_long_ago_and_have_no_object_are_deleted(
         await aged(database, run, days=91)
     await aged(database, young, days=89)
     await told(database, "update formulary.invocation set created_at = now() - interval '1 year'")
-    assert await expiry.delete_runs(before_seconds=90 * DAY, existing={"kept"}) == 2
+    assert await runs_gone(expiry, existing={"kept"}) == 2
     assert await ids(database) == {kept, young, under_way}
 
 
@@ -81,7 +86,7 @@ async def test_the_approvals_and_the_input_of_a_run_go_with_it(
     await ApprovalStore(writing).add(approval)
     await runs.begin(run)
     await aged(database, run, days=91)
-    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 1
+    assert await runs_gone(expiry, existing=set()) == 1
     for table in ("invocation", "invocation_approval", "invocation_secret"):
         assert await told(database, f"select count(*) from formulary.{table}") == [(0,)], table
 
@@ -94,49 +99,71 @@ async def test_what_runs_came_to_is_still_counted_when_they_are_gone(
     for phase in (Phase.CANCELLED, Phase.HALTED):
         await ended(runs, phase=phase)
     assert await told(database, OUTCOME) == [(1, 2, False)]
-    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 3
+    assert await runs_gone(expiry, existing=set()) == 3
     await ended(runs, phase=Phase.FAILED)
     assert await told(database, OUTCOME) == [(1, 3, False)]
     await ended(runs)
     assert await told(database, OUTCOME) == [(2, 3, False)]
 
 
-async def test_more_runs_than_one_batch_holds_all_go(runs: RunWriter, expiry: ExpiryWriter, database: str) -> None:
+async def test_many_pages_of_runs_are_gone_through_whether_their_objects_are_there_or_not(
+    runs: RunWriter, expiry: ExpiryWriter, database: str
+) -> None:
     await aged(database, await ended(runs), days=91)
-    (columns,) = await told(
+    ((columns,),) = await told(
         database,
-        "select string_agg(column_name, ', ') from information_schema.columns "
-        "where table_schema = 'formulary' and table_name = 'invocation' and column_name <> 'id'",
+        "select string_agg(column_name, ', ') from information_schema.columns where table_schema = 'formulary' "
+        "and table_name = 'invocation' and column_name not in ('id', 'object_uid')",
     )
     await told(
         database,
-        f"insert into formulary.invocation (id, {columns[0]}) select 'inv-' || number, {columns[0]} "
-        "from formulary.invocation, generate_series(1, 1200) as number",
+        f"insert into formulary.invocation (id, object_uid, {columns}) select 'inv-' || number, number, {columns} "
+        "from formulary.invocation, generate_series(1, 6000) as number",
     )
-    assert await expiry.delete_runs(before_seconds=90 * DAY, existing=()) == 1201
+    existing = {str(number) for number in range(1, 6001) if number <= 3000 or number % 2}
+    assert await runs_gone(expiry, existing=existing) == 1501
+    assert await runs_gone(expiry, existing=existing) == 0
+    assert len(await ids(database)) == 4500
 
 
 async def test_runs_of_namespaces_that_are_not_watched_stay(runs: RunWriter, writing: Database, database: str) -> None:
     run = await ended(runs)
     await aged(database, run, days=91)
     others = ExpiryWriter(writing, namespaces={"bank"})
-    assert await others.delete_runs(before_seconds=90 * DAY, existing=()) == 0
+    assert await runs_gone(others, existing=set()) == 0
     assert await ids(database) == {run}
 
 
-async def test_an_object_may_go_when_the_run_with_its_uid_ended_long_ago(
+async def test_of_objects_it_is_known_which_runs_ended_long_ago_and_which_have_none(
     runs: RunWriter, expiry: ExpiryWriter, database: str
 ) -> None:
     over, young = await ended(runs, uid="over"), await ended(runs, uid="young")
+    rehearsed, rehearsing = await ended(runs, uid="rehearsed", dry_run=True), await ended(runs, uid="now", dry_run=True)
     under_way = (await runs.submit(request())).invocation.id
     await runs.note_object(under_way, uid="under-way")
     await aged(database, over, days=8)
+    await aged(database, rehearsed, days=0.1)
     objects = [
         ObjectOfRun(namespace="shop", name=name, uid=uid)
-        for name, uid in ((over, "over"), (over, "another"), (young, "young"), (under_way, "under-way"), ("x", "y"))
+        for name, uid in (
+            (over, "over"),
+            (over, "another"),
+            (young, "young"),
+            (rehearsed, "rehearsed"),
+            (rehearsing, "now"),
+            (under_way, "under-way"),
+            ("x", "y"),
+        )
     ]
-    assert await expiry.ended(objects, before_seconds=7 * DAY) == objects[:1]
-    assert await expiry.ended([], before_seconds=7 * DAY) == []
+    asked = {"before_seconds": 7 * DAY, "rehearsals_before_seconds": 3600.0}
+    assert await expiry.ended(objects, **asked) == {
+        "over": True,
+        "young": False,
+        "rehearsed": True,
+        "now": False,
+        "under-way": False,
+    }
+    assert await expiry.ended([], **asked) == {}
 
 
 async def test_who_created_an_object_is_forgotten_only_when_it_is_gone(
@@ -152,7 +179,10 @@ async def test_who_created_an_object_is_forgotten_only_when_it_is_gone(
     ):
         await records.record(resource=resource, namespace="shop", name="x", uid=uid, username="ada")
     await told(database, "update formulary.admission_record set at = now() - interval '91 days' where uid <> 'new'")
-    assert await expiry.delete_admissions(before_seconds=90 * DAY, existing={"kept", "halts"}) == 2
+    assert (
+        sum([number async for number in expiry.delete_admissions(before_seconds=90 * DAY, existing={"kept", "halts"})])
+        == 2
+    )
     assert await told(database, "select uid from formulary.admission_record order by uid") == [
         ("halts/3",),
         ("kept",),

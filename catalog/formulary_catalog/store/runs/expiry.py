@@ -4,13 +4,16 @@ The operator calls it after each comparison with the cluster. What a run came to
 and what happened in the audit trail, which has a retention of its own.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.submission import ACTIVE
 
-_AT_ONCE = 500
+_PAGE = 1000
+_FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,74 +36,84 @@ class ExpiryWriter:
         self._database = database
         self._namespaces = sorted(namespaces) or None
 
-    async def ended(self, objects: Sequence[ObjectOfRun], *, before_seconds: float) -> list[ObjectOfRun]:
-        """Those whose run ended at least that long ago. Objects without a run are not among them."""
+    async def ended(
+        self, objects: Sequence[ObjectOfRun], *, before_seconds: float, rehearsals_before_seconds: float
+    ) -> dict[str, bool]:
+        """Whether the run of each object ended at least that long ago, by uid; without those that have no run.
 
-        async def read(connection: Connection) -> set[str]:
-            rows = await connection.fetch(
+        Dry runs have a limit of their own.
+        """
+
+        known: dict[str, bool] = {}
+        for start in range(0, len(objects), _PAGE):
+            page = objects[start : start + _PAGE]
+            rows = await self._database.fetch(
                 f"""
-                select object_uid from invocation
+                select object_uid, coalesce(not ({ACTIVE}) and finished_at < clock_timestamp() - make_interval(
+                    secs => case when dry_run then least($4::float8, $5::float8) else $4::float8 end), false) as ended
+                from invocation
                 join unnest($1::text[], $2::text[], $3::text[]) as object (namespace, object_name, object_uid)
                     using (namespace, object_name, object_uid)
-                where not ({ACTIVE}) and finished_at < clock_timestamp() - make_interval(secs => $4)
                 """,
-                [each.namespace for each in objects],
-                [each.name for each in objects],
-                [each.uid for each in objects],
+                [each.namespace for each in page],
+                [each.name for each in page],
+                [each.uid for each in page],
                 before_seconds,
+                rehearsals_before_seconds,
             )
-            return {row["object_uid"] for row in rows}
+            known |= {row["object_uid"]: row["ended"] for row in rows}
+        return known
 
-        over = await self._database.read(read) if objects else set()
-        return [each for each in objects if each.uid in over]
+    async def delete_runs(self, *, before_seconds: float, existing: AbstractSet[str]) -> AsyncIterator[int]:
+        """Delete the runs that ended that long ago and have no object; how many, batch by batch.
 
-    async def delete_runs(self, *, before_seconds: float, existing: Collection[str]) -> int:
-        """Delete the runs that ended that long ago and have no object; how many. `existing` are the uids of objects.
-
-        A run whose object exists stays: the object would be taken for a new request if its status were lost.
+        `existing` are the uids of objects, compared here: they may be more than a statement bears. A run whose object
+        exists stays: the object would be taken for a new request if its status were lost.
         """
-        return await self._in_batches(
+        after, last = _FIRST, ""
+        while rows := await self._database.fetch(
             f"""
-            with over as materialized (
-                select id from invocation
-                where not ({ACTIVE}) and finished_at < clock_timestamp() - make_interval(secs => $1)
-                  and object_uid <> all ($2::text[]) and ($3::text[] is null or namespace = any ($3))
-                order by finished_at limit {_AT_ONCE}
-            ), approvals as (
-                delete from invocation_approval where invocation_id in (select id from over)
-            )
-            delete from invocation where id in (select id from over)
+            select id, object_uid, finished_at from invocation
+            where not ({ACTIVE}) and finished_at < clock_timestamp() - make_interval(secs => $1)
+              and ($2::text[] is null or namespace = any ($2)) and (finished_at, id) > ($3, $4)
+            order by finished_at, id limit {_PAGE}
             """,
-            before_seconds=before_seconds,
-            existing=existing,
-        )
+            before_seconds,
+            self._namespaces,
+            after,
+            last,
+        ):
+            after, last = rows[-1]["finished_at"], rows[-1]["id"]
+            if over := [row["id"] for row in rows if row["object_uid"] not in existing]:
+                yield await self._delete(
+                    """
+                    with approvals as (delete from invocation_approval where invocation_id = any ($1::text[]))
+                    delete from invocation where id = any ($1::text[])
+                    """,
+                    over,
+                )
 
-    async def delete_admissions(self, *, before_seconds: float, existing: Collection[str]) -> int:
-        """Delete the records of who created an object that is gone, if they are that old; how many.
+    async def delete_admissions(self, *, before_seconds: float, existing: AbstractSet[str]) -> AsyncIterator[int]:
+        """Delete the records of who created an object that is gone, if they are that old; how many, batch by batch.
 
         A record of a contract has the uid of its object and the generation, with a stroke between.
         """
-        return await self._in_batches(
+        last = ""
+        while rows := await self._database.fetch(
             f"""
-            delete from admission_record where uid in (
-                select uid from admission_record
-                where at < clock_timestamp() - make_interval(secs => $1)
-                  and split_part(uid, '/', 1) <> all ($2::text[]) and ($3::text[] is null or namespace = any ($3))
-                limit {_AT_ONCE}
-            )
+            select uid from admission_record
+            where at < clock_timestamp() - make_interval(secs => $1)
+              and ($2::text[] is null or namespace = any ($2)) and uid > $3
+            order by uid limit {_PAGE}
             """,
-            before_seconds=before_seconds,
-            existing=existing,
-        )
+            before_seconds,
+            self._namespaces,
+            last,
+        ):
+            last = rows[-1]["uid"]
+            if over := [row["uid"] for row in rows if row["uid"].partition("/")[0] not in existing]:
+                yield await self._delete("delete from admission_record where uid = any ($1::text[])", over)
 
-    async def _in_batches(self, statement: str, *, before_seconds: float, existing: Collection[str]) -> int:
-        """Run a deletion of at most so many rows until none is left, each time in a transaction of its own."""
-        uids, deleted = list(existing), 0
-
-        async def write(connection: Connection) -> int:
-            tag = await connection.execute(statement, before_seconds, uids, self._namespaces)
-            return int(tag.rpartition(" ")[2])
-
-        while batch := await self._database.write(write):
-            deleted += batch
-        return deleted
+    async def _delete(self, statement: str, keys: list[str]) -> int:
+        tag = await self._database.write(lambda connection: connection.execute(statement, keys))
+        return int(tag.rpartition(" ")[2])

@@ -7,7 +7,7 @@ down_revision = "0017"
 
 STATEMENTS = [
     "grant delete on formulary.invocation, formulary.admission_record to formulary_writer",
-    "create index invocation_finished on formulary.invocation (finished_at) where finished_at is not null",
+    "create index invocation_finished on formulary.invocation (finished_at, id) where finished_at is not null",
 ]
 
 
