@@ -32,7 +32,7 @@ SEARCH_SECONDS = Definition(
     "formulary_search_seconds",
     "histogram",
     ("phase",),
-    "Seconds that a search took, by phase: context, embed, sql, total.",
+    "Duration of searches in seconds, by phase: context, embed, sql, total.",
 )
 TOOL_CALLS = Definition(
     "formulary_tool_calls_total",
@@ -44,7 +44,8 @@ TOOL_SECONDS = Definition(
     "formulary_tool_seconds",
     "histogram",
     ("tool",),
-    "Seconds that an MCP tool call took, whatever its outcome; those about runs may have waited as asked.",
+    "Duration of MCP tool calls in seconds, whatever their outcome. Calls about runs include the wait that the "
+    "caller asked for.",
 )
 CACHE_LOOKUPS = Definition(
     "formulary_cache_lookups_total",
@@ -53,39 +54,40 @@ CACHE_LOOKUPS = Definition(
     "Lookups in memory, by cache: `query_vectors`, embedded queries; `workflows`, parsed manifests. Outcome is hit or "
     "miss.",
 )
-CACHE_ENTRIES = Definition("formulary_cache_entries", "gauge", ("cache",), "How much a cache holds.")
+CACHE_ENTRIES = Definition("formulary_cache_entries", "gauge", ("cache",), "Entries of a cache.")
 WORKFLOWS = Definition(
     "formulary_catalog_workflows", "gauge", ("status",), "Workflow versions in the catalog by status."
 )
 CONTEXTS = Definition("formulary_contexts", "gauge", (), "Incidents known from AIAnalysis objects.")
 CONTEXT_LOOKUPS = Definition(
-    "formulary_context_lookups_total", "counter", ("outcome",), "Lookups of the incident a call belongs to, by outcome."
+    "formulary_context_lookups_total", "counter", ("outcome",), "Lookups of the incident that a call names, by outcome."
 )
 AUTH_DECISIONS = Definition(
     "formulary_auth_decisions_total",
     "counter",
     ("check", "outcome"),
-    "Decisions on callers, answers from the cache included: check is `token` or a right such as "
-    "`list remediationworkflows.kubernaut.ai`; outcome is allowed, denied or undecided. That a caller may not list "
-    "everywhere is no denial: each namespace is asked for then.",
+    "Decisions on callers, cached ones included. `check` is `token` or a right such as `list "
+    "remediationworkflows.kubernaut.ai`. `outcome` is allowed, denied or undecided. A caller without the right in "
+    "all namespaces is not counted as denied: each namespace is checked then.",
 )
 CALLS_IN_WORK = Definition(
-    "formulary_calls_in_work", "gauge", ("lane",), "Calls that are worked on, by lane: catalog, runs, protocol."
+    "formulary_calls_in_work", "gauge", ("lane",), "Calls in progress, by lane: catalog, runs, protocol."
 )
-CALLS_WAITING = Definition("formulary_calls_waiting", "gauge", ("lane",), "Calls that wait to be worked on, by lane.")
+CALLS_WAITING = Definition("formulary_calls_waiting", "gauge", ("lane",), "Calls that wait for a slot, by lane.")
 CALLS_REFUSED = Definition(
     "formulary_calls_refused_total",
     "counter",
     ("lane", "reason"),
-    "Calls that were told to come back later, not begun: `full`, as many as may wait did; `late`, it waited too long.",
+    "Calls rejected before they began, by lane. `reason` is `full` (the queue was full) or `late` (the call waited "
+    "too long).",
 )
 EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
 REEMBEDDING = Definition(
     "formulary_reembedding_workflows",
     "gauge",
     ("state",),
-    "While another embedding model is prepared: workflows that have a vector of it (`done`), and all that are served "
-    "(`total`).",
+    "Progress of a change of the embedding model: workflows that have a vector of the new model (`done`), and all "
+    "served workflows (`total`).",
 )
 CONNECTIONS = Definition(
     "formulary_connections", "gauge", ("server",), "Open connections, by server: catalog, webhook, probes."
@@ -94,12 +96,12 @@ CONNECTIONS_REFUSED = Definition(
     "formulary_connections_refused_total",
     "counter",
     ("server", "reason"),
-    "Connections and requests that were refused before anybody looked at who calls: `address` and `connections`, one "
-    "address or all together have as many as they may; `headers`, too many or too large; `slow`, a request that did "
-    "not arrive or an answer that was not read in time; `malformed`, no HTTP; `pipelining`, too many requests waited "
-    "on one connection; `files`, the process may open no more.",
+    "Connections and requests rejected before authentication, by reason: `address` and `connections`, the limit of "
+    "one address or of all; `headers`, too many or too large; `slow`, a request not received or an answer not read "
+    "in time; `malformed`, not HTTP; `pipelining`, too many requests on one connection; `files`, no file descriptor "
+    "left.",
 )
-BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1; the label tells the version.")
+BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1. The label holds the version.")
 
 DEFINITIONS = (
     SEARCHES,

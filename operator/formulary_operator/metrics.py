@@ -12,34 +12,40 @@ RECONCILES = Definition(
     "invocations the phase of the run, for all kinds failed.",
 )
 RECONCILE_SECONDS = Definition(
-    "formulary_reconcile_seconds", "histogram", ("kind",), "Seconds that reconciling one object took."
+    "formulary_reconcile_seconds", "histogram", ("kind",), "Duration of one reconcile in seconds."
 )
-QUEUE_DEPTH = Definition("formulary_queue_depth", "gauge", (), "Objects that wait to be reconciled.")
+QUEUE_DEPTH = Definition("formulary_queue_depth", "gauge", (), "Objects in the queue that wait for a reconcile.")
 DRIFT = Definition(
-    "formulary_drift_objects", "gauge", ("kind",), "Objects that the last resync found out of step with the catalog."
+    "formulary_drift_objects", "gauge", ("kind",), "Objects whose state differed from the catalog at the last resync."
 )
 DRIFT_REPAIRED = Definition(
-    "formulary_drift_repaired_total", "counter", ("kind",), "Objects that resyncs sent to be reconciled again."
+    "formulary_drift_repaired_total", "counter", ("kind",), "Objects that resyncs queued for another reconcile."
 )
 SWEEP_REFUSED = Definition(
-    "formulary_sweep_refused", "gauge", (), "Deletions that the last sweep refused as suspicious; 0 when all is well."
+    "formulary_sweep_refused",
+    "gauge",
+    (),
+    "Deletions that the last sweep refused because there were too many. 0 means none.",
 )
 RESYNC_TIMESTAMP = Definition(
-    "formulary_resync_timestamp_seconds", "gauge", (), "Unix time at which the last resync succeeded."
+    "formulary_resync_timestamp_seconds", "gauge", (), "Unix time of the last successful resync."
 )
-RESYNC_SECONDS = Definition("formulary_resync_seconds", "gauge", (), "Seconds that the last resync took.")
+RESYNC_SECONDS = Definition("formulary_resync_seconds", "gauge", (), "Duration of the last resync in seconds.")
 RESYNC_FAILURES = Definition("formulary_resync_failures_total", "counter", (), "Resyncs that failed.")
 LEADER = Definition("formulary_leader", "gauge", (), "1 on the replica that reconciles, else 0.")
 EMBEDDINGS = Definition(
     "formulary_embeddings_total", "counter", ("outcome",), "Texts embedded by the operator, by outcome: ok, failed."
 )
 STATUS_PATCHES = Definition(
-    "formulary_status_patches_total", "counter", ("outcome",), "Status writes, by outcome: ok, gone."
+    "formulary_status_patches_total",
+    "counter",
+    ("outcome",),
+    "Status writes, by outcome: ok, or gone if the object was deleted.",
 )
 CONTEXTS_STORED = Definition(
     "formulary_contexts_stored", "gauge", (), "Incidents whose AIAnalysis exists, as of the last resync."
 )
-RUNS = Definition("formulary_runs", "gauge", ("phase",), "Runs that are not over, by phase.")
+RUNS = Definition("formulary_runs", "gauge", ("phase",), "Runs that have not ended, by phase.")
 RUNS_ENDED = Definition(
     "formulary_runs_ended_total",
     "counter",
@@ -50,33 +56,33 @@ EXPIRED = Definition(
     "formulary_expired_total",
     "counter",
     ("kind",),
-    "What was deleted because its retention was over: `object` of a run, `run` in the database, `admission` record.",
+    "Deletions at the end of a retention, by kind: `object` (a WorkflowInvocation), `run` (its row in the database),"
+    " `admission` (the record of who created an object).",
 )
 EXPIRY_FAILURES = Definition(
     "formulary_expiry_failures_total",
     "counter",
     ("kind",),
-    "Deletions that failed although the retention was over, by kind as in `formulary_expired_total`.",
+    "Failed deletions at the end of a retention, by kind as in `formulary_expired_total`.",
 )
 HALTS = Definition(
     "formulary_halts",
     "gauge",
     ("scope",),
-    "Halts in force, each of which ends runs and lets none begin: `everywhere`, or for one `namespace`.",
+    "Halts in force, by scope: `everywhere` or one `namespace`. While a halt is in force, no run starts there.",
 )
 
 TRACE_FINDINGS = Definition(
     "formulary_trace_findings",
     "gauge",
     (),
-    "What the last verification of the audit trail found bent, and published checkpoints that it disagrees with; 0 "
-    "when all is well.",
+    "Integrity findings of the last audit verification, published checkpoints included. 0 means none.",
 )
 TRACE_VERIFIED = Definition(
     "formulary_trace_verified_timestamp_seconds",
     "gauge",
     (),
-    "Unix time of the last verification of the audit trail, or of the start of the replica that will do the next.",
+    "Unix time of the last audit verification, or of the start of the replica that runs the next one.",
 )
 
 DEFINITIONS = (

@@ -18,9 +18,9 @@ _LABEL_WIDTH = 14
 @data_dir_option
 @json_option
 def doctor_command(*, url: str, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """Check this installation and say the way out.
+    """Check this installation and suggest fixes.
 
-    Model, database, schema, protection, catalog, server. Exit code 3 if anything is amiss.
+    Model, database, schema, protection, catalog, server. Exit code 3 if something is wrong.
 
     \b
     Examples:

@@ -68,8 +68,8 @@ def as_json_of(halt: "Halt") -> dict[str, Any]:
 
 
 @click.command("halt")
-@click.option("--reason", required=True, metavar="TEXT", help="Why; recorded, and shown to whoever wants to run.")
-@namespace_option("Halt the runs in this namespace only; everywhere without it.")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, recorded, and shown in every refusal of a run.")
+@namespace_option("Halt runs in this namespace only. Default: everywhere.")
 @database_option
 @data_dir_option
 @json_option
@@ -101,8 +101,8 @@ def halt_command(
 
 
 @click.command("resume")
-@click.option("--reason", default="", metavar="TEXT", help="Why; recorded.")
-@namespace_option("Lift the halt of this namespace; that of everywhere without it.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit trail.")
+@namespace_option("Lift the halt of this namespace. Default: the halt of all namespaces.")
 @database_option
 @data_dir_option
 @json_option

@@ -12,17 +12,23 @@ from formulary_catalog.errors import InvalidInput
 
 @click.command("invoke")
 @click.argument("workflow_id", metavar="ID")
-@click.option("--version", default="", metavar="VERSION", help="This version instead of the one that is served.")
+@click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--input", "given", multiple=True, metavar="NAME=VALUE", help="Value of a parameter; may be repeated.")
 @click.option(
     "--input-file",
     type=click.File("rb"),
     metavar="FILE",
-    help="Values as a YAML or JSON object, - for standard input: what is secret does not belong on a command line.",
+    help="Values as a YAML or JSON object, - for standard input. Use it for secrets: command lines are visible to "
+    "others.",
 )
-@click.option("--timeout-ms", type=int, metavar="MS", help="Deadline; above 30000 the run is not waited for.")
-@click.option("--idempotency-key", default="", metavar="TEXT", help="The same request with it again is the same run.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be created.")
+@click.option(
+    "--timeout-ms",
+    type=int,
+    metavar="MS",
+    help="Timeout of the run. Above 30000 the command does not wait for the end.",
+)
+@click.option("--idempotency-key", default="", metavar="TEXT", help="Key that makes a repeated request the same run.")
+@click.option("--dry-run", is_flag=True, help="Show what would be created, without changing anything.")
 @url_option
 @incident_option
 @json_option
@@ -112,11 +118,11 @@ def _require_json(values: dict[str, object]) -> None:
 
 @click.command("invocation")
 @click.argument("invocation_id", metavar="ID")
-@click.option("--wait", is_flag=True, help="Wait until it is over.")
+@click.option("--wait", is_flag=True, help="Wait until the run has ended.")
 @url_option
 @json_option
 def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_json: bool) -> None:
-    """Show where a run stands.
+    """Show the state of a run.
 
     ID is what `formulary invoke` showed. Ends with 1 if the run ended without success.
 
@@ -144,10 +150,10 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
 
 @click.command("approve")
 @click.argument("invocation_id", metavar="ID")
-@click.option("--reject", is_flag=True, help="Say no: the run is not begun.")
-@click.option("--reason", default="", metavar="TEXT", help="Why, for whoever reads the trail.")
+@click.option("--reject", is_flag=True, help="Reject the run.")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit trail.")
 @click.option(
-    "--digest", default="", metavar="DIGEST", help="Approve this content alone; `formulary invocation` shows it."
+    "--digest", default="", metavar="DIGEST", help="Approve only this content; `formulary invocation` shows its digest."
 )
 @url_option
 @json_option

@@ -20,15 +20,23 @@ _NAMESPACE = "formulary"  # only tells names apart here
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
 @click.option(
-    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="Constraint; the same key again means any of them."
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Required label. Repeat a key to allow any of several values.",
 )
 @click.option(
-    "--exclude", "excluded", multiple=True, metavar="WORD", help="Leave out workflows with this word; commas separate."
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="WORD",
+    help="Leave out workflows that contain this word; separate several by commas.",
 )
+@click.option("--top-k", type=int, metavar="N", help="Number of results, 1 to 50. Default: at most 10, those that fit.")
 @click.option(
-    "--top-k", type=int, metavar="N", help="So many results, 1 to 50; else at most 10, without those that fit nothing."
+    "--min-confidence", type=float, default=0.0, metavar="X", help="Leave out results below this confidence, 0 to 1."
 )
-@click.option("--min-confidence", type=float, default=0.0, metavar="X", help="Leave out what is below, 0 to 1.")
 @target_options
 @json_option
 def search_command(
@@ -84,7 +92,7 @@ def _by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
 
 @click.command("show")
 @click.argument("workflow_id", metavar="ID")
-@click.option("--version", default="", metavar="VERSION", help="This version instead of the one that is served.")
+@click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @target_options
 @json_option
 def show_command(*, workflow_id: str, version: str, target: CatalogTarget, as_json: bool) -> None:

@@ -32,7 +32,7 @@ Observed = Annotated[dict[str, Any], BeforeValidator(_map)]
 
 
 class KubernetesContext(Model):
-    """What is known of the surroundings of the object that is ill."""
+    """Environment of the affected resource."""
 
     custom_labels: IncidentLabels | None = Field(
         default=None,
@@ -45,7 +45,7 @@ class KubernetesContext(Model):
 
 
 class EnrichmentResults(Model):
-    """What signal processing found out about the incident."""
+    """Results of signal processing."""
 
     kubernetes_context: KubernetesContext | None = None
     custom_labels: IncidentLabels | None = Field(
@@ -57,37 +57,37 @@ class EnrichmentResults(Model):
 
 
 class TargetResource(Model):
-    """The object that is ill."""
+    """Resource affected by the incident."""
 
     kind: Text = Field(default="", description="Its kind, such as Deployment.")
     name: Text = Field(default="", description="Its name.")
-    namespace: Text = Field(default="", description="Its namespace, whose own workflows are offered too.")
+    namespace: Text = Field(default="", description="Its namespace. Workflows of that namespace are returned as well.")
     api_version: Text = Field(default="", description="Its API version, such as apps/v1.")
 
 
 class SignalContext(Model):
-    """The incident as the alert described it. Environment, priority and cluster constrain every search of it."""
+    """The incident as the alert described it. Environment, priority and cluster constrain every search for it."""
 
-    environment: Text = Field(default="", description="Environment it happened in, such as production.")
-    business_priority: Text = Field(default="", description="Priority for the business, such as P0.")
-    severity: Text = Field(default="", description="Severity as the alert has it, such as critical.")
-    signal_name: Text = Field(default="", description="What the alert is about, such as OOMKilled.")
-    cluster: Text = Field(default="", description="Cluster it happened in; only workflows that name it are offered.")
+    environment: Text = Field(default="", description="Environment of the incident, such as production.")
+    business_priority: Text = Field(default="", description="Business priority, such as P0.")
+    severity: Text = Field(default="", description="Severity of the alert, such as critical.")
+    signal_name: Text = Field(default="", description="Signal of the alert, such as OOMKilled.")
+    cluster: Text = Field(default="", description="Cluster of the incident. Only workflows that name it are returned.")
     target_resource: TargetResource = TargetResource()
     enrichment_results: EnrichmentResults = EnrichmentResults()
 
 
 class AnalysisRequest(Model):
-    """What is to be analysed."""
+    """Request for the analysis."""
 
     signal_context: SignalContext
 
 
 class AnalysisSpec(Model):
-    """The incident that is to be analysed. Its labels constrain what agents are offered for it."""
+    """The incident to analyse. Its labels constrain what agents find for it."""
 
     remediation_id: Annotated[Text, Field(min_length=1, max_length=253)] = Field(
-        description="Id of the incident; agents send it as X-Remediation-Id with every call."
+        description="Id of the incident. Agents send it as X-Remediation-Id with every call."
     )
     analysis_request: AnalysisRequest
 

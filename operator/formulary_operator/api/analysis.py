@@ -13,9 +13,9 @@ from formulary_catalog.domain import incidents
 class SignalContext(incidents.SignalContext):
     __doc__ = incidents.SignalContext.__doc__
 
-    fingerprint: str | None = Field(default=None, description="Identifies the alert, so that repeats are recognised.")
+    fingerprint: str | None = Field(default=None, description="Identifies the alert, to recognise repeats.")
     signal_mode: str | None = Field(
-        default=None, description="Whether it has happened (reactive) or is foreseen (proactive)."
+        default=None, description="Whether the incident has happened (reactive) or is predicted (proactive)."
     )
     signal_annotations: dict[str, str] | None = Field(default=None, description="Annotations of the alert.")
 
@@ -25,7 +25,7 @@ class AnalysisRequest(incidents.AnalysisRequest):
 
     signal_context: SignalContext
     analysis_types: list[str] | None = Field(
-        default=None, description="What is asked for: Investigation, RootCause, WorkflowSelection."
+        default=None, description="Requested analyses: Investigation, RootCause, WorkflowSelection."
     )
 
 
@@ -36,5 +36,5 @@ class AnalysisSpec(incidents.AnalysisSpec):
     remediation_request_ref: dict[str, Any] | None = Field(
         default=None, description="The RemediationRequest that this analysis belongs to."
     )
-    times_out_at: str | None = Field(default=None, description="When the analysis is given up.")
-    cluster_id: str | None = Field(default=None, alias="clusterID", description="Id of the cluster it happened in.")
+    times_out_at: str | None = Field(default=None, description="Time after which the analysis is abandoned.")
+    cluster_id: str | None = Field(default=None, alias="clusterID", description="Id of the cluster of the incident.")

@@ -12,34 +12,34 @@ InvocationId = Annotated[str, StringConstraints(pattern=f"^{ID_PREFIX}[0-9a-f]{{
 
 
 class ApprovalSpec(Model):
-    """The answer. It cannot be changed; who gave it is told by the API server, not by the object."""
+    """The decision. Immutable. The API server reports who made it."""
 
     invocation_id: InvocationId = Field(
         description="Id of the run, `status.invocationId` of its WorkflowInvocation in this namespace."
     )
     decision: Literal["Approve", "Reject"] = Field(
-        description="Approve lets the run start; Reject ends it. A rejection wins over any approval."
+        description="Approve lets the run start, Reject ends it. A rejection overrides any approval."
     )
     digest: Annotated[str, StringConstraints(pattern="^(sha256:[0-9a-f]{64})?$")] = Field(
         default="",
-        description="`status.content.digest` of the run: an approval with it counts for that content alone. Without it "
-        "it counts for the content that is shown when it is recorded.",
+        description="`status.content.digest` of the run. An approval with a digest applies to that content only, one "
+        "without applies to the content at the time of its recording.",
     )
-    reason: Text = Field(default="", description="Why; kept in the trace.")
+    reason: Text = Field(default="", description="Reason, kept in the audit trail.")
 
 
 class ApprovalStatus(Model):
-    """What became of the answer. Written by the operator alone."""
+    """Effect of the decision. Written by the operator only."""
 
-    invocation_id: Text | None = Field(default=None, description="Id of the run that it was counted for.")
-    accepted: bool | None = Field(default=None, description="Whether it counted.")
+    invocation_id: Text | None = Field(default=None, description="Id of the run.")
+    accepted: bool | None = Field(default=None, description="Whether the decision took effect.")
     approver: Text | None = Field(
-        default=None, description="Who created the object, as the API server told the admission webhook."
+        default=None, description="User who created the object, as the API server reported to the admission webhook."
     )
-    message: Text | None = Field(default=None, description="What it did, or why it did not count.")
+    message: Text | None = Field(default=None, description="Effect of the decision, or the reason why it had none.")
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the object that all this is said of."
+        default=None, description="metadata.generation of the object that this status describes."
     )
     conditions: Conditions = Field(
-        default=[], description="Accepted: it counted for its run. With a reason and a message."
+        default=[], description="Accepted: the decision took effect. With a reason and a message."
     )

@@ -7,13 +7,13 @@ from formulary_operator.api.status import Conditions, Generation
 
 
 class ContractStatus(Model):
-    """Whether the rules are in force. Written by the operator alone."""
+    """State of the contract. Written by the operator only."""
 
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the object that all this is said of."
+        default=None, description="metadata.generation of the object that this status describes."
     )
     conditions: Conditions = Field(
         default=[],
-        description="Ready: the rules as they were applied last are in force. Where it is false, the last good ones "
-        "are, and the message names the field, the value and the rule that it breaks.",
+        description="Ready: the rules that were applied last are in force. If false, the last valid rules are in "
+        "force, and the message names the field, the value and the problem.",
     )

@@ -24,8 +24,8 @@ def workflow_crd() -> dict[str, Any]:
     return definition(
         WORKFLOWS,
         short_name="rw",
-        description="A remedy that a platform team has approved, with the conditions under which it may be used. "
-        "Agents search these for what fixes an incident, and are offered only what its labels allow.",
+        description="A remediation that a platform team has approved, with the conditions for its use. Agents search "
+        "for workflows that fix an incident and receive only those that the incident's labels allow.",
         spec=structural_schema(WorkflowSpec),
         status=structural_schema(WorkflowStatus),
         columns=[
@@ -43,10 +43,10 @@ def analysis_crd() -> dict[str, Any]:
     return definition(
         ANALYSES,
         short_name="aia",
-        description="The analysis of one incident. Formulary reads from it what every search of this incident must "
-        "obey, and never writes it.",
+        description="The analysis of one incident. Formulary reads the constraints of the incident from it and never "
+        "writes it.",
         spec=structural_schema(AnalysisSpec, keep_unknown=True),
-        status={"description": "How far the analysis is, told by its controller.", "type": "object", PRESERVE: True},
+        status={"description": "State of the analysis, set by its controller.", "type": "object", PRESERVE: True},
         columns=[
             column("Phase", ".status.phase", "How far the analysis is."),
             column("Reason", ".status.reason", "Why it ended as it did.", wide=True),
@@ -59,17 +59,17 @@ def invocation_crd() -> dict[str, Any]:
     return definition(
         INVOCATIONS,
         short_name="wfi",
-        description="One run of a workflow: what was asked for, what was decided, how it went. Deleting it cancels the "
-        "run; the trace of it stays.",
+        description="One run of a workflow: the request, the decision, the outcome. Deleting it cancels the run. The "
+        "audit trail keeps what happened.",
         spec=structural_schema(InvocationSpec),
         status=structural_schema(InvocationStatus),
         columns=[
             column("Workflow", ".spec.workflowRef.workflowId", "What is run."),
             column("Version", ".spec.workflowRef.version", "Version of the content."),
-            column("Phase", ".status.phase", "Where the run stands."),
+            column("Phase", ".status.phase", "Phase of the run."),
             column("Reason", ".status.reason", "Why it stands there.", wide=True),
             column("Target", ".spec.target.name", "What is to be healed.", wide=True),
-            column("Requester", ".status.requester", "Who asked for it, as it was proven.", wide=True),
+            column("Requester", ".status.requester", "User who requested it, as authenticated.", wide=True),
             column("Images", ".status.content.images", "What would run.", wide=True),
             column("Account", ".status.content.serviceAccount", "As which ServiceAccount.", wide=True),
             column("Digest", ".status.content.digest", "What an approval may name.", wide=True),
@@ -83,8 +83,8 @@ def contract_crd() -> dict[str, Any]:
     return definition(
         CONTRACTS,
         short_name="gcon",
-        description="Rules on what may run where, when and for whom. In the shared catalog namespace they hold for "
-        "every run, elsewhere for the runs in their own namespace.",
+        description="Rules on which runs are allowed where, when and for whom. In the shared catalog namespace they "
+        "apply to every run, elsewhere to runs in their own namespace.",
         spec=structural_schema(ContractSpec, keep_unknown=True, defaults=False),
         status=structural_schema(ContractStatus),
         columns=[
@@ -100,16 +100,16 @@ def approval_crd() -> dict[str, Any]:
     return definition(
         APPROVALS,
         short_name="iappr",
-        description="A person's yes or no to a run that awaits it. Who may answer is whoever may create these; who did "
-        "is told by the API server.",
+        description="A person's approval or rejection of a run. Everybody who may create this kind may approve. The "
+        "API server reports who did.",
         spec=structural_schema(ApprovalSpec),
         status=structural_schema(ApprovalStatus),
         columns=[
             column("Invocation", ".spec.invocationId", "The run that is meant."),
             column("Decision", ".spec.decision", "The answer."),
-            column("Accepted", ".status.accepted", "Whether it counted.", kind="boolean"),
+            column("Accepted", ".status.accepted", "Whether the decision took effect.", kind="boolean"),
             column("Approver", ".status.approver", "Who answered."),
-            column("Message", ".status.message", "What it did, or why it did not count.", wide=True),
+            column("Message", ".status.message", "Effect of the decision, or the reason why it had none.", wide=True),
         ],
     )
 

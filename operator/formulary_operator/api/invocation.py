@@ -13,26 +13,26 @@ Name = Annotated[Text, StringConstraints(max_length=253)]
 
 
 class WorkflowReference(Model):
-    """The workflow that is run, in its content at the time when the run was asked for."""
+    """The workflow to run, with its content at the time of the request."""
 
     workflow_id: LabelValue = Field(
-        description="The workflow as `name`, `namespace/name`, `name@version` or `wf_ver_…`; a name alone is sought in "
-        "this namespace, then in the shared one."
+        description="The workflow as `name`, `namespace/name`, `name@version` or `wf_ver_…`. A name alone is looked up"
+        " in this namespace, then in the shared one."
     )
-    version: Name = Field(default="", description="Its version; absent for the newest one that is served.")
+    version: Name = Field(default="", description="Its version. Defaults to the newest one that is served.")
     version_id: Name = Field(
-        default="", description="Id that stands for its content, `wf_ver_` and 20 hex digits. Set by the operator."
+        default="", description="Id of its content: `wf_ver_` and 20 hex digits. Set by the operator."
     )
-    namespace: Name = Field(default="", description="Namespace of the workflow, where that is not this one.")
+    namespace: Name = Field(default="", description="Namespace of the workflow, if it is not this one.")
     snapshot: dict[str, Any] | None = Field(
         default=None,
-        description="Spec of the workflow as it is run: later edits change nothing. Set by the operator; believed only "
-        "if `versionId` stands for it.",
+        description="Spec of the workflow for this run. Later edits of the workflow change nothing. Set by the "
+        "operator, and accepted only if `versionId` matches it.",
     )
 
 
 class InvocationTarget(Model):
-    """The object that is to be healed."""
+    """Resource that the run acts on."""
 
     api_version: Name = Field(default="", description="Its API version, such as apps/v1.")
     kind: Name = Field(default="", description="Its kind, such as Deployment.")
@@ -41,107 +41,118 @@ class InvocationTarget(Model):
 
 
 class InvocationSpec(Model):
-    """What is to be run, on what, and for whom. It cannot be changed: delete the object to cancel, create another."""
+    """The request: workflow, input, target and requester. Immutable: to cancel, delete the object; for another run,
+    create another one.
+    """
 
     workflow_ref: WorkflowReference
     input: dict[str, Any] | None = Field(
         default=None,
-        description="Values of the workflow's parameters, by their names. Whoever may read this object reads them: ask "
-        "the server for runs with sensitive ones, it keeps them apart.",
+        description="Values of the workflow's parameters, by name. Everybody who may read this object can read them. "
+        "For sensitive values, request the run from the server, which stores them apart.",
     )
-    target: InvocationTarget | None = Field(default=None, description="The object that is to be healed.")
+    target: InvocationTarget | None = Field(default=None, description="Resource that the run acts on.")
     remediation_id: Text = Field(
-        default="", description="Remediation id of the incident that the run belongs to; its constraints hold."
+        default="", description="Remediation id of the incident. Its constraints apply to the run."
     )
     search_id: Name = Field(
         default="",
-        description="Id of the search that found the workflow; one of the requester's own for this incident.",
+        description="Id of the search that found the workflow. It must be a search by the same requester for this "
+        "incident.",
     )
     requester: Text = Field(
         default="",
-        description="User who asked for the run. Set by the operator; who creates the object may only name themselves.",
+        description="User who requested the run. Set by the operator. Users who create the object may name only "
+        "themselves.",
     )
     timeout_seconds: float | None = Field(
         default=None,
         gt=0,
         le=int(MAX_TIMEOUT_SECONDS),
-        description="Seconds after which the run is ended; if absent, twice as many as the workflow says it takes, at "
-        "least 30.",
+        description="Seconds after which the run is stopped. Defaults to twice the estimated duration of the workflow,"
+        " at least 30.",
     )
     idempotency_key: Name = Field(
         default="",
-        description="Key that a caller gave the server: its repeated request is the same run. Means nothing in objects "
-        "that somebody creates; each of them is a run of its own.",
+        description="Idempotency key that a caller gave the server: a repeated request is the same run. Ignored in "
+        "objects that people create; each of them is a separate run.",
     )
     dry_run: bool = Field(
-        default=False, description="Make the manifest and have the API server check it, but run nothing."
+        default=False, description="Renders the manifest and validates it at the API server, without running it."
     )
 
 
 class ExecutionReference(Model):
-    """The object that does the work."""
+    """Object that runs the workflow."""
 
     api_version: FilledText = Field(description="Its API version, such as batch/v1.")
     kind: FilledText = Field(description="Its kind: Job, PipelineRun or Workflow.")
     name: FilledText = Field(description="Its name, in the namespace of the invocation.")
-    uid: Text = Field(default="", description="Its uid, once it is there.")
+    uid: Text = Field(default="", description="Its uid, once it exists.")
 
 
 class ContentStep(Model):
     """One step of what would run."""
 
     name: Text = Field(description="Its name.")
-    command: Text = Field(default="", description="What it does.")
+    command: Text = Field(default="", description="Shell command.")
 
 
 class InvocationContent(Model):
     """What a run would run, for whoever approves it. Made by the operator from what it recorded, not from the spec."""
 
     digest: Text | None = Field(
-        default=None, description="sha256 of the manifest; an InvocationApproval that names it counts for it alone."
+        default=None,
+        description="sha256 of the manifest. An InvocationApproval that names it applies to this content only.",
     )
-    version_id: Text | None = Field(default=None, description="Id that stands for the workflow's content.")
-    kind: Text | None = Field(default=None, description="What would be created: Job, PipelineRun or Workflow.")
-    images: list[Text] | None = Field(default=None, description="Images, or the bundle that brings them.")
-    service_account: Text | None = Field(default=None, description="ServiceAccount as which it would run.")
-    secrets: list[Text] | None = Field(default=None, description="Secrets that it would read.")
-    config_maps: list[Text] | None = Field(default=None, description="ConfigMaps that it would read.")
-    parameters: dict[str, Any] | None = Field(default=None, description="Its parameters; sensitive ones are hidden.")
-    steps: list[ContentStep] | None = Field(default=None, description="Its steps.")
-    problem: Text | None = Field(default=None, description="Why it cannot be made; then it would not run.")
+    version_id: Text | None = Field(default=None, description="Id of the workflow's content.")
+    kind: Text | None = Field(
+        default=None, description="Kind of the object that runs it: Job, PipelineRun or Workflow."
+    )
+    images: list[Text] | None = Field(default=None, description="Images, or the bundle that contains them.")
+    service_account: Text | None = Field(default=None, description="ServiceAccount of the run.")
+    secrets: list[Text] | None = Field(default=None, description="Secrets that the run reads.")
+    config_maps: list[Text] | None = Field(default=None, description="ConfigMaps that the run reads.")
+    parameters: dict[str, Any] | None = Field(default=None, description="Parameters. Sensitive values are hidden.")
+    steps: list[ContentStep] | None = Field(default=None, description="Steps of the workflow.")
+    problem: Text | None = Field(
+        default=None, description="Reason why the manifest cannot be rendered. The run cannot start then."
+    )
 
 
 class InvocationStatus(Model):
-    """How the run stands. Written by the operator alone."""
+    """State of the run. Written by the operator only."""
 
-    invocation_id: Text | None = Field(
-        default=None, description=f"Id by which the run is asked for everywhere, {ID_PREFIX} and 20 hex digits."
-    )
-    phase: Phase | None = Field(default=None, description="Where the run stands.")
-    reason: Text | None = Field(default=None, description="Why, in one word for programs, such as Denied.")
+    invocation_id: Text | None = Field(default=None, description=f"Id of the run: {ID_PREFIX} and 20 hex digits.")
+    phase: Phase | None = Field(default=None, description="Phase of the run.")
+    reason: Text | None = Field(default=None, description="Reason in one word, such as Denied.")
     message: Annotated[str, StringConstraints(max_length=32768)] | None = Field(
-        default=None, description="Why, and what to do about it."
+        default=None, description="Explanation, and the next step."
     )
     requester: Text | None = Field(
-        default=None, description="Who asked for the run, as it was proven; `unproven` where nobody proved it."
+        default=None,
+        description="User who requested the run, as authenticated; `unproven` if the admission webhook did not see the"
+        " request.",
     )
-    content: InvocationContent | None = Field(default=None, description="What would run, or was run.")
-    outputs: dict[str, Any] | None = Field(default=None, description="What the run gave back.")
-    execution_ref: ExecutionReference | None = Field(default=None, description="The object that does the work.")
-    started_at: datetime | None = Field(default=None, description="When it was started.")
-    finished_at: datetime | None = Field(default=None, description="When it ended.")
+    content: InvocationContent | None = Field(
+        default=None, description="Content of the run, before and after its start."
+    )
+    outputs: dict[str, Any] | None = Field(default=None, description="Outputs of the run.")
+    execution_ref: ExecutionReference | None = Field(default=None, description="Object that runs the workflow.")
+    started_at: datetime | None = Field(default=None, description="Start time.")
+    finished_at: datetime | None = Field(default=None, description="End time.")
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the object that all this is said of."
+        default=None, description="metadata.generation of the object that this status describes."
     )
-    revision: Generation | None = Field(default=None, description="Grows with every change of the run.")
+    revision: Generation | None = Field(default=None, description="Revision of the run. Increases with every change.")
     trace_id: Text | None = Field(
-        default=None, description="Trace that tells all that happened; `formulary trace show` prints it."
+        default=None, description="Trace of the run in the audit trail. `formulary trace show` prints it."
     )
     decision: dict[str, Any] | None = Field(
-        default=None, description="What governance decided: the risks, the rules that matched, and what is missing."
+        default=None, description="Governance decision: risks, matching rules, and what is missing."
     )
     conditions: Conditions = Field(
         default=[],
-        description="Accepted: the request is valid and recorded. Approved: the rules let it run. Complete: it has "
-        "ended. With reasons and messages that a person can act on.",
+        description="Accepted: the request is valid and recorded. Approved: the rules allow the run. Complete: the run"
+        " has ended. Reasons and messages say what to do.",
     )

@@ -17,20 +17,20 @@ class Condition(Model):
     type: str = Field(
         min_length=1,
         max_length=316,
-        description="Which aspect; the list says what each of its types means.",
+        description="Type of the condition.",
     )
-    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds.")
+    status: Literal["True", "False", "Unknown"] = Field(description="Status of the condition.")
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the object that this is said of."
+        default=None, description="metadata.generation of the object that this condition describes."
     )
-    last_transition_time: datetime = Field(description="When the status changed last.")
+    last_transition_time: datetime = Field(description="Time of the last change of the status.")
     reason: str = Field(
         min_length=1,
         max_length=1024,
         pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-        description="Why, in one word for programs, such as VersionImmutable.",
+        description="Reason in one word, such as VersionImmutable.",
     )
-    message: str = Field(max_length=32768, description="Why, and what to do about it.")
+    message: str = Field(max_length=32768, description="Explanation, and the next step.")
 
 
 Conditions = Annotated[
@@ -40,25 +40,26 @@ Conditions = Annotated[
 
 
 class WorkflowStatus(Model):
-    """What the operator has made of the workflow. Written by the operator alone."""
+    """State of the workflow in the catalog. Written by the operator only."""
 
-    workflow_id: str | None = Field(default=None, description="Name under which agents find it.")
+    workflow_id: str | None = Field(default=None, description="Name that agents use.")
     version_id: str | None = Field(
-        default=None, description="Id of the served content, wf_ver_ and 20 hex digits; the same for the same content."
+        default=None,
+        description="Id of the served content: wf_ver_ and 20 hex digits. The same content has the same id.",
     )
     content_hash: str | None = Field(default=None, description="SHA-256 of the served content, in hex.")
     catalog_status: CatalogStatus | None = Field(
         default=None,
-        description="Active: served. Invalid: refused; the condition Ready tells the field, the fix, and what is still "
-        "served. Pending: waiting for the catalog. Disabled: suspended. Superseded: another version is served.",
+        description="Active: served. Invalid: refused; the condition Ready names the field, the fix, and what is still"
+        " served. Pending: waiting for the catalog. Disabled: suspended. Superseded: another version is served.",
     )
     observed_generation: Generation | None = Field(
-        default=None, description="metadata.generation of the object that all this is said of."
+        default=None, description="metadata.generation of the object that this status describes."
     )
-    embedding_model: str | None = Field(default=None, description="Model whose vector stands for it in searches.")
-    indexed_at: datetime | None = Field(default=None, description="When it became searchable with this content.")
+    embedding_model: str | None = Field(default=None, description="Embedding model of its vector.")
+    indexed_at: datetime | None = Field(default=None, description="Time at which this content became searchable.")
     conditions: Conditions = Field(
         default=[],
-        description="Ready: the content as it was applied last is served. Indexed: it can be found by its meaning. "
-        "Invocable: agents can have it run. With reasons and messages that a person can act on.",
+        description="Ready: the content that was applied last is served. Indexed: it can be found by meaning. "
+        "Invocable: agents can run it. Reasons and messages say what to do.",
     )

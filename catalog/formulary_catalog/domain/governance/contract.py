@@ -67,28 +67,28 @@ class Match(Model):
 
     path_prefix: Annotated[str, StringConstraints(max_length=1000), AfterValidator(_no_pattern)] = Field(
         default="",
-        description="Path that is matched with all below it, by whole segments: /workflows/shop matches "
-        "/workflows/shop/restart and not /workflows/shopping. The path of a run is /workflows/<namespace>/<name>.",
+        description="Path prefix, by whole segments: /workflows/shop matches /workflows/shop/restart but not "
+        "/workflows/shopping. The path of a run is /workflows/<namespace>/<name>.",
     )
     workflows: Names = Field(
         default=[],
-        description="Workflows, by namespace/name or by name; * for every workflow. A name alone forbids in every "
+        description="Workflows as namespace/name or name; * for every workflow. A name alone restricts in every "
         "namespace, and allows in the namespace of the contract only.",
     )
-    action_types: Names = Field(default=[], description="Action types, such as RestartPod; in any case.")
+    action_types: Names = Field(default=[], description="Action types, such as RestartPod. Case is ignored.")
     namespaces: Names = Field(
         default=[],
-        description="Namespaces. A restricting rule matches where the run or its target is in one of them, an allowing "
-        "one where both are.",
+        description="Namespaces. A restricting rule matches if the run or its target is in one of them, an ALLOW rule "
+        "only if both are.",
     )
-    environments: Names = Field(default=[], description="Environments, such as production; in any case.")
+    environments: Names = Field(default=[], description="Environments, such as production. Case is ignored.")
     risk_levels: list[Literal["low", "medium", "high", "*"]] = Field(
-        default=[], max_length=4, description="Risk levels that workflows declare."
+        default=[], max_length=4, description="Risk levels of workflows."
     )
     callers: Names = Field(
-        default=[], description="Who asks for the run, such as system:serviceaccount:shop:holmesgpt; exactly."
+        default=[], description="Requesters, such as system:serviceaccount:shop:holmesgpt. Compared exactly."
     )
-    during: Window | None = Field(default=None, description="When the rule holds; always without it.")
+    during: Window | None = Field(default=None, description="Time window of the rule. Defaults to always.")
 
 
 _HALTS_ALL = "a HALT rule takes no match, it stops all that its contract holds for; leave match out, or use DENY"
@@ -110,17 +110,17 @@ class Rule(Model):
     )
 
     id: Annotated[FilledText, StringConstraints(max_length=253)] = Field(
-        description="Its name in decisions and in the audit trail; unique in the contract."
+        description="Name of the rule in decisions and in the audit trail. Unique in the contract."
     )
     effect: Effect = Field(
-        description="HALT is the emergency stop: it ends all that runs or waits, and lets nothing begin, without "
-        "exception. DENY blocks. DEGRADE turns a run into a dry run. REQUIRE_EVIDENCE asks for a recorded selection "
-        "with reasoning, or an approval. ALLOW lifts the default that all but low-risk runs outside production are "
-        "approved by a person. The strongest matching rule wins, in this order; the order of rules means nothing."
+        description="HALT is the emergency stop: all runs end and none starts, without exception. DENY refuses the "
+        "run. DEGRADE turns it into a dry run. REQUIRE_EVIDENCE requires a recorded selection with reasoning, or an "
+        "approval. ALLOW lifts the default that a person approves every run except low-risk runs outside production. "
+        "The strongest matching effect wins, in this order. The order of rules does not matter."
     )
-    match: Match = Field(default=Match(), description="What it is about; everything without it.")
+    match: Match = Field(default=Match(), description="Runs that the rule applies to. Defaults to all.")
     rationale: Annotated[Text, StringConstraints(max_length=2000)] = Field(
-        default="", description="Why the rule exists; shown to whoever meets it."
+        default="", description="Why the rule exists. Shown to everybody whose run it affects."
     )
 
     @model_validator(mode="after")
@@ -145,17 +145,18 @@ class Scope(Model):
     model_config = ConfigDict(extra="forbid")
 
     name: Annotated[Text, StringConstraints(max_length=253)] = Field(
-        default="", description="A name, such as payments."
+        default="", description="Name of the subject, such as payments."
     )
 
 
 class ContractSpec(Model):
-    """Rules that hold together. A contract in the shared catalog namespace holds for every run, others for runs in
-    their own namespace."""
+    """Rules of the contract. A contract in the shared catalog namespace applies to every run, others apply to runs
+    in their own namespace.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    scope: Scope = Field(default=Scope(), description="What it is about, for its readers.")
+    scope: Scope = Field(default=Scope(), description="Subject of the contract, for readers.")
     rules: Annotated[list[Rule], Field(max_length=MAX_RULES), AfterValidator(_with_unique_ids)] = Field(
         description="The rules, in any order."
     )

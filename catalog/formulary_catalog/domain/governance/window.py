@@ -47,22 +47,24 @@ class Window(Model):
     days: list[Day] = Field(
         default=[],
         max_length=7,
-        description="Days of the week, mon to sun; every day without it. Hours past midnight belong to the day on "
-        "which they began.",
+        description="Days of the week, mon to sun. Defaults to every day. Hours past midnight belong to the day on "
+        "which the window began.",
     )
     from_: Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] | None = Field(
-        default=None, alias="from", description="Time of day at which it begins, such as 22:00; midnight without it."
+        default=None, alias="from", description="Start of the window, such as 22:00. Defaults to midnight."
     )
     to: Annotated[str, StringConstraints(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")] | None = Field(
         default=None,
-        description="Time of day at which it is over, such as 06:00; on the next day where it is earlier than from. "
-        "The end of the day without it.",
+        description="End of the window, such as 06:00. On the next day if it is earlier than `from`. Defaults to the "
+        "end of the day.",
     )
     time_zone: Annotated[str, StringConstraints(max_length=64), AfterValidator(_known_zone)] = Field(
-        default="UTC", description="Time zone of days and hours, such as Europe/Berlin; UTC without it."
+        default="UTC", description="Time zone of days and hours, such as Europe/Berlin. Defaults to UTC."
     )
-    not_before: Moment | None = Field(default=None, description="First moment, such as 2026-12-24T18:00:00Z.")
-    not_after: Moment | None = Field(default=None, description="Moment from which on it is over.")
+    not_before: Moment | None = Field(
+        default=None, description="First moment at which the rule applies, such as 2026-12-24T18:00:00Z."
+    )
+    not_after: Moment | None = Field(default=None, description="Moment at which the rule ends.")
 
     @model_validator(mode="after")
     def _has_length(self) -> "Window":

@@ -121,10 +121,9 @@ class Description(Model):
 
 
 class Labels(Model):
-    """Where the workflow may be used. These are hard filters: it is never offered for an incident they do not admit.
-
-    Each label is one value or a list of values, any of which may match; upper and lower case are the same. `*` matches
-    everything, and an absent label is generic: allowed, and counts less than a workflow that names the value.
+    """Where the workflow may be used. Labels are hard filters: the workflow is never returned for an incident that
+    they exclude. Each label is one value or a list, of which any may match. Case is ignored. `*` matches
+    everything. A workflow without the label is allowed, and ranks below one that names the value.
     """
 
     signal_type: LabelValues = Field(
@@ -150,8 +149,8 @@ class Labels(Model):
     )
     cluster: LabelValues = Field(
         default=[],
-        description="Clusters in which it may be used. An incident that names its cluster is offered only workflows "
-        "that name it too, or `*`. One or a list.",
+        description="Clusters in which it may be used. An incident that names its cluster receives only workflows that"
+        " name that cluster, or `*`. One or a list.",
     )
 
 
@@ -160,18 +159,19 @@ class Execution(Model):
 
     engine: Literal["tekton", "job", "ansible", "argo"] = Field(
         default="job",
-        description="What runs it: a Kubernetes Job, a Tekton pipeline, an Ansible playbook or an Argo workflow.",
+        description="Engine that runs it: a Kubernetes Job, a Tekton pipeline, an Ansible playbook or an Argo "
+        "workflow.",
     )
     bundle: Text = Field(
         default="",
-        description="Image or bundle that carries the workflow, such as registry.example/remedies/oom:1.2.0.",
+        description="Image or bundle that contains the workflow, such as registry.example/remedies/oom:1.2.0.",
     )
     bundle_digest: Text = Field(
         default="", description="Digest that pins the bundle, such as sha256: and 64 hex digits."
     )
-    engine_config: Any = Field(default=None, description="Settings of the engine, of any shape, passed on unchanged.")
+    engine_config: Any = Field(default=None, description="Settings of the engine, passed on unchanged.")
     service_account_name: Text = Field(
-        default="", description="ServiceAccount it runs as; it needs the permissions of the steps and no more."
+        default="", description="ServiceAccount of the run. It needs the permissions of the steps and no more."
     )
 
 
@@ -189,11 +189,11 @@ class Dependencies(Model):
 
 
 class Maintainer(Model):
-    """Whom to ask about the workflow."""
+    """People or teams to ask about the workflow."""
 
     name: FilledText = Field(description="A person or a team.")
     email: Annotated[FilledText, StringConstraints(pattern=rf"^{_EMAIL}$")] = Field(
-        description="Where to reach them.", json_schema_extra={"pattern": rf"^\s*{_EMAIL}\s*$"}
+        description="E-mail address.", json_schema_extra={"pattern": rf"^\s*{_EMAIL}\s*$"}
     )
 
 
@@ -203,19 +203,18 @@ class Parameter(Model):
     name: FilledText = Field(description="Its name, in capitals with underscores, such as MEMORY_LIMIT.")
     type: Literal["string", "integer", "boolean", "array", "float"] = Field(description="Type of its value.")
     required: bool = Field(description="Whether a run must be given a value.")
-    description: FilledText = Field(description="What to give, and how to find it out.")
+    description: FilledText = Field(description="What the value means, and how to determine it.")
     enum: list[Any] | None = Field(default=None, description="The only values allowed, of any type.")
     pattern: Text | None = Field(default=None, description="Regular expression that the value must match.")
     minimum: float | None = Field(default=None, description="Smallest value allowed.")
     maximum: float | None = Field(default=None, description="Largest value allowed.")
     default: Any = Field(default=None, description="Value where none is given, of any type.")
     depends_on: Texts = Field(
-        default=[], description="Names of parameters that must be given where this one is. One or a list."
+        default=[], description="Parameters that are required when this one is given. One or a list."
     )
     sensitive: bool = Field(
         default=False,
-        description="Whether its value must not be recorded: it reaches the run in a Secret, and the trail keeps a "
-        "digest.",
+        description="Whether the value is secret. The run receives it in a Secret, and the audit trail keeps a digest.",
     )
 
 
@@ -223,7 +222,7 @@ class Step(Model):
     """One step with the command that carries it out."""
 
     name: FilledText = Field(description="A short name, such as raise-limit.")
-    description: Text = Field(default="", description="What the step does or makes sure of.")
+    description: Text = Field(default="", description="What the step does or ensures.")
     command: Text = Field(
         default="", description="Shell command. Parameters are its environment variables: ${NAMESPACE}."
     )
@@ -234,8 +233,8 @@ class RelatedWorkflow(Model):
 
     name: FilledText = Field(description="Name of the other workflow.")
     relation: Literal["escalatesTo", "supersedes", "rollbackOf", "requires"] = Field(
-        description="What the other one is to this: what to try when this does not help (escalatesTo), what this one "
-        "replaces (supersedes) or undoes (rollbackOf), what must run first (requires)."
+        description="Relation to the other workflow: escalatesTo (try it if this one does not help), supersedes (this "
+        "one replaces it), rollbackOf (this one undoes it), requires (it must run first)."
     )
 
 
@@ -247,51 +246,46 @@ class Metadata(Model):
 
 
 class WorkflowSpec(Model):
-    """The remedy: what it is for, where it may be used, how it is run.
-
-    A version is immutable: raise `version` with every change, or the change is refused and what was there stays served.
-    Only `suspend` may be switched in place.
+    """What the workflow is for, where it may be used, and how it runs. A version is immutable: raise `version` with
+    every change. Otherwise the change is refused and the former content stays served. Only `suspend` may change
+    in place.
     """
 
     version: Annotated[str, StringConstraints(max_length=50), AfterValidator(_semantic_version)] = Field(
-        description="Semantic version, such as 1.2.0; a leading v is dropped. A new version supersedes the one before, "
-        "which stays readable by its id.",
+        description="Semantic version, such as 1.2.0. A leading v is dropped. A new version supersedes the previous "
+        "one, which stays readable by its id.",
         json_schema_extra={"pattern": rf"^{_SEMVER_PATTERN}$"},
     )
-    title: Text = Field(default="", description="What people call it; made of the name where it is absent.")
+    title: Text = Field(default="", description="Display name. Defaults to the name in words.")
     description: Description
     action_type: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=100)] = Field(
-        description="What kind of action it takes, in CamelCase, such as IncreaseMemoryLimits."
+        description="Kind of action, in CamelCase, such as IncreaseMemoryLimits."
     )
     labels: Labels
     custom_labels: dict[CustomKey, CustomValues] = Field(
         default={},
-        description="Your own labels, such as team or region, each with one value or a list. The workflow is offered "
-        "only to incidents that have one of the values for each of these keys, or lack the key; `*` allows every "
+        description="Labels of your own, such as team or region, each with one value or a list. The workflow is "
+        "returned only for incidents that have one of the values for each key, or lack the key. `*` allows every "
         "value. Keys and values are compared exactly as written. Models never see them.",
     )
     detected_labels: dict[CustomKey, DetectedValue] = Field(
         default={},
-        description="What must be true of the incident's surroundings, such as hpaEnabled: true or gitOpsTool: argocd. "
-        "The workflow is not offered where the opposite is known. Booleans may be quoted.",
+        description="Requirements on the environment of the incident, such as hpaEnabled: true or gitOpsTool: argocd. "
+        "The workflow is not returned where the opposite was detected. Booleans may be quoted.",
     )
-    keywords: Texts = Field(
-        default=[], description="Words that people search by and that the texts do not hold. One or a list."
-    )
+    keywords: Texts = Field(default=[], description="Search words that the other texts do not contain. One or a list.")
     execution: Execution
     dependencies: Dependencies = Dependencies()
-    maintainers: list[Maintainer] = Field(default=[], description="Whom to ask about the workflow.")
+    maintainers: list[Maintainer] = Field(default=[], description="People or teams to ask about the workflow.")
     parameters: list[Parameter] = Field(default=[], description="Inputs of a run.")
     rollback_parameters: list[Parameter] = Field(default=[], description="Inputs of a rollback.")
-    steps: list[Step] = Field(default=[], description="What it does, in order.")
+    steps: list[Step] = Field(default=[], description="Steps, in order.")
     prerequisites: Texts = Field(default=[], description="Tools and permissions that a run needs. One or a list.")
-    rollback_steps: list[Step] = Field(default=[], description="How to undo it, in order.")
-    estimated_duration: Text = Field(default="", description="How long a run takes, such as 10m.")
-    risk_level: RiskLevel | None = Field(default=None, description="How much harm a run may do when it goes wrong.")
-    related: list[RelatedWorkflow] = Field(default=[], description="Workflows that belong to this one.")
-    suspend: bool = Field(
-        default=False, description="Keep the workflow but serve it to nobody. May be switched in place."
-    )
+    rollback_steps: list[Step] = Field(default=[], description="Steps that undo it, in order.")
+    estimated_duration: Text = Field(default="", description="Expected duration of a run, such as 10m.")
+    risk_level: RiskLevel | None = Field(default=None, description="Harm that a failed run may cause.")
+    related: list[RelatedWorkflow] = Field(default=[], description="Related workflows.")
+    suspend: bool = Field(default=False, description="Keeps the workflow without serving it. May change in place.")
 
 
 class RemediationWorkflow(Model):

@@ -250,7 +250,7 @@ DECISION = CallParameter(
 )
 REASON = CallParameter(
     name="reason",
-    description="Why, for whoever reads the trail.",
+    description="Reason, recorded in the audit trail.",
     examples=("Checked with the team that owns it.",),
     max_length=MAX_REASON_LENGTH,
 )
