@@ -15,11 +15,13 @@ from formulary_catalog.listening.gate import Gate
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.fencing import Superseded, fence
 from formulary_catalog.store.database.migrate import require_current_schema
+from formulary_catalog.store.database.webhook_token import webhook_token
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import ServingCertificate, Source, directory
+from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.selfsigned import SelfSigned
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import run_webhook
@@ -118,16 +120,21 @@ async def _webhook(
     """Every replica validates, whoever leads."""
     mounted = settings.webhook_cert_dir
     source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
+    token = await webhook_token(database)
+    configuration = WebhookConfiguration(client, name=settings.webhook_configuration, token=token)
     await run_webhook(
         host=settings.webhook_host,
         port=settings.webhook_port,
         gate=Gate(settings, server="webhook", metrics=metrics.connections),
-        certificate=ServingCertificate(source, client_authority=settings.webhook_client_ca_file),
+        certificate=ServingCertificate(
+            configuration.kept_for(source), client_authority=settings.webhook_client_ca_file
+        ),
         judge=Validator(
             check=CatalogWriter(database).check,
             records=AdmissionRecords(database),
             operator_user=settings.operator_user,
         ),
+        token=token,
     )
 
 
@@ -143,7 +150,6 @@ def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> Source:
         namespace=settings.lease_namespace,
         secret=settings.webhook_secret,
         service=settings.webhook_service,
-        configuration=settings.webhook_configuration,
     ).current
 
 

@@ -161,14 +161,15 @@ class OperatorSettings(ConnectionSettings):
     webhook_client_ca_file: Path | None = Field(
         default=None,
         description="Certificates (PEM) of the authority that signs the API server's client certificate; nobody else "
-        "is answered then. Unset: whoever reaches the port is.",
+        "is answered then. Unset: the secret path alone proves the API server.",
     )
     webhook_secret: str = Field(
         default="formulary-webhook", description="Secret that holds the self-signed certificate."
     )
     webhook_service: str = Field(default="formulary-webhook", description="Service that the API server calls.")
     webhook_configuration: str = Field(
-        default="formulary", description="ValidatingWebhookConfiguration that is given the self-signed authority."
+        default="formulary",
+        description="ValidatingWebhookConfiguration that is given the secret paths, and the self-signed authority.",
     )
 
     @field_validator(

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from formulary_operator.admission.paths import ASKED
 from support import charts
 
 CI = charts.ci_values()
@@ -36,6 +37,12 @@ SERVER = {
     ("authentication.k8s.io", "tokenreviews", (), ("create",)),
     ("authorization.k8s.io", "subjectaccessreviews", (), ("create",)),
 }
+CONFIGURATION = (
+    "admissionregistration.k8s.io",
+    "validatingwebhookconfigurations",
+    ("formulary-formulary",),
+    ("get", "patch"),
+)
 LEASE = {
     ("coordination.k8s.io", "leases", (), ("create",)),
     ("coordination.k8s.io", "leases", ("formulary-operator",), ("get", "update")),
@@ -126,21 +133,30 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is
         ("", "secrets", (), ("create",)),
         ("", "secrets", ("formulary-webhook-tls",), ("get", "update")),
     }
-    configuration = (
-        "admissionregistration.k8s.io",
-        "validatingwebhookconfigurations",
-        ("formulary-formulary",),
-        ("get", "patch"),
-    )
 
     assert granted(charts.render(CI["open"])) == {
-        ("formulary-operator", ""): CATALOG | {configuration},
+        ("formulary-operator", ""): CATALOG | {CONFIGURATION},
         ("formulary-operator", "formulary"): LEASE | secret,
     }
 
 
-def test_a_webhook_with_a_certificate_of_cert_manager_adds_nothing() -> None:
-    assert granted(charts.render(CI["cnpg"])) == granted(charts.render(CI["external"]))
+def test_a_webhook_with_a_certificate_of_cert_manager_adds_its_configuration_alone() -> None:
+    more = {("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION}}
+
+    assert granted(charts.render(CI["cnpg"])) == granted(charts.render(CI["external"])) | more
+
+
+@pytest.mark.parametrize("certificates", ["self-signed", "cert-manager"])
+def test_the_chart_names_no_path_of_a_webhook_and_the_operator_knows_each_by_what_it_asks(certificates: str) -> None:
+    objects = charts.render({**charts.EXTERNAL, "webhook": {"enabled": True, "certificates": certificates}})
+    webhooks = charts.only(objects, "ValidatingWebhookConfiguration")["webhooks"]
+
+    assert {
+        webhook["name"]: {resource for rule in webhook["rules"] for resource in rule["resources"]}
+        for webhook in webhooks
+    } == {webhook: {resource.plural for resource in resources} for webhook, resources in ASKED.items()}
+    assert [webhook["name"] for webhook in webhooks if webhook["failurePolicy"] == "Fail"] == ["records.formulary.dev"]
+    assert not [webhook for webhook in webhooks if "path" in webhook["clientConfig"]["service"]]
 
 
 def test_the_starter_catalog_is_applied_by_an_account_of_its_own() -> None:

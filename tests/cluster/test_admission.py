@@ -4,16 +4,20 @@ import asyncio
 import base64
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
 
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.certificates import ServingCertificate, directory
 from formulary_operator.admission.issuing import issue, usable
+from formulary_operator.admission.paths import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.api.names import SECRETS
 from formulary_operator.serving import served
 from formulary_operator.workflows.translate import entry_of
-from support.admission import INVALID, SECRET, SERVICE, Place, configured, judging
+from support.admission import INVALID, SECRET, SERVICE, TOKEN, Place, configured, judging
 from support.gates import gate
 from support.manifest import workflow
 
@@ -60,9 +64,10 @@ async def test_an_object_that_became_invalid_can_still_be_labelled_and_deleted(p
 
 
 async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Validator) -> None:
-    certificate = ServingCertificate(place.self_signed().current)
+    certificate = ServingCertificate(place.source())
     async with AsyncExitStack() as stack:
-        webhook = served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context)
+        app = application(judge, token=TOKEN)
+        webhook = served(app, host="localhost", port=0, gate=gate(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()
@@ -105,17 +110,48 @@ async def test_replicas_that_start_at_once_serve_the_same_certificate(place: Pla
     assert set(pairs) == {await place.stored_pair()}
 
 
-async def test_a_bundle_that_somebody_resets_is_set_again_and_the_rest_is_kept(place: Place) -> None:
+@pytest.mark.parametrize("field", ["caBundle", "service/path"])
+async def test_what_somebody_resets_is_set_again_and_the_rest_is_kept(place: Place, field: str) -> None:
     async with configured(place, port=1):
-        source = place.self_signed()
-        pair = await source.current()
-        reset = '[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]'
-        arguments = ("validatingwebhookconfiguration", place.configuration, "--type=json", f"--patch={reset}")
-        before = place.plane.get(*arguments[:2])
-        place.plane.kubectl("patch", *arguments)
-        assert await place.trusted() == {b"", pair.authority}
-        assert await source.current() == pair
-        assert place.plane.get(*arguments[:2])["webhooks"] == before["webhooks"]
+        current = place.source()
+        pair = await current()
+        named = ("validatingwebhookconfiguration", place.configuration)
+        before = place.plane.get(*named)["webhooks"]
+        reset = f'[{{"op": "remove", "path": "/webhooks/0/clientConfig/{field}"}}]'
+        place.plane.kubectl("patch", *named, "--type=json", f"--patch={reset}")
+        assert place.plane.get(*named)["webhooks"] != before
+        assert await current() == pair
+        assert place.plane.get(*named)["webhooks"] == before
+
+
+async def test_with_a_certificate_of_somebody_else_only_the_path_is_set(place: Place, tmp_path: Path) -> None:
+    pair = issue(place.names, now=datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    async with configured(place, port=1):
+        named = ("validatingwebhookconfiguration", place.configuration)
+        bundle = base64.b64encode(pair.authority).decode()
+        trust = f'[{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "{bundle}"}}]'
+        place.plane.kubectl("patch", *named, "--type=json", f"--patch={trust}")
+        await place.kept_configuration().kept_for(directory(tmp_path))()
+        webhooks = place.plane.get(*named)["webhooks"]
+    assert [each["clientConfig"]["service"]["path"] for each in webhooks] == [
+        path_of(each["name"], token=TOKEN) for each in webhooks
+    ]
+    assert [each["clientConfig"].get("caBundle") for each in webhooks] == [bundle, None, None]
+
+
+async def test_of_a_webhook_with_an_address_the_path_is_set_in_it(place: Place) -> None:
+    async with configured(place, port=1):
+        named = ("validatingwebhookconfiguration", place.configuration)
+        client = (
+            '{"op": "replace", "path": "/webhooks/0/clientConfig", "value": {"url": "https://operator.example:8443/"}}'
+        )
+        place.plane.kubectl("patch", *named, "--type=json", f"--patch=[{client}]")
+        await place.kept_configuration().keep(authority=b"")
+        webhook, *_ = place.plane.get(*named)["webhooks"]
+    path = path_of(webhook["name"], token=TOKEN)
+    assert webhook["clientConfig"] == {"url": f"https://operator.example:8443{path}"}
 
 
 async def test_a_secret_that_holds_something_else_is_filled(place: Place) -> None:

@@ -114,13 +114,17 @@ def test_the_bundled_database_keeps_its_passwords_and_its_volume(release: Releas
     release.uninstall()
 
 
-def test_a_webhook_keeps_the_authority_that_the_operator_gave_it(bare: ControlPlane, release: Release) -> None:
+def test_a_webhook_keeps_the_path_and_the_authority_that_the_operator_gave_it(
+    bare: ControlPlane, release: Release
+) -> None:
     values = {**charts.EXTERNAL, "webhook": {"enabled": True}}
     release.install(values)
     name = f"{release.namespace}-formulary"
     count = len(bare.get("validatingwebhookconfiguration", name)["webhooks"])
     patch = [
-        {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": "Q0E="} for index in range(count)
+        {"op": "add", "path": f"/webhooks/{index}/clientConfig/{field}", "value": value}
+        for index in range(count)
+        for field, value in (("caBundle", "Q0E="), ("service/path", "/validate/secret"))
     ]
     bare.kubectl("patch", "validatingwebhookconfiguration", name, "--type=json", f"--patch={json.dumps(patch)}")
 
@@ -128,7 +132,9 @@ def test_a_webhook_keeps_the_authority_that_the_operator_gave_it(bare: ControlPl
 
     webhooks = bare.get("validatingwebhookconfiguration", name)["webhooks"]
     assert [webhook["failurePolicy"] for webhook in webhooks] == ["Ignore", "Ignore", "Fail"]
-    assert {(webhook["timeoutSeconds"], webhook["clientConfig"]["caBundle"]) for webhook in webhooks} == {(7, "Q0E=")}
+    assert {webhook["timeoutSeconds"] for webhook in webhooks} == {7}
+    clients = [webhook["clientConfig"] for webhook in webhooks]
+    assert {(client["caBundle"], client["service"]["path"]) for client in clients} == {("Q0E=", "/validate/secret")}
     release.uninstall()
 
 

@@ -14,7 +14,7 @@ from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
 from formulary_operator.serving import served
-from support.admission import Place, configured, judging
+from support.admission import TOKEN, Place, configured, judging
 from support.cluster import OperatorAccount, fetch
 from support.gates import gate
 from support.manifest import approval, contract, invocation
@@ -146,9 +146,10 @@ async def test_a_contract_that_means_nothing_is_denied_with_its_field(
 async def test_while_the_webhook_is_down_nothing_goes_unrecorded_and_everything_can_still_be_deleted(
     place: Place, judge: Validator, jane: Path
 ) -> None:
-    certificate = ServingCertificate(place.self_signed().current)
+    certificate = ServingCertificate(place.source())
     async with AsyncExitStack() as stack:
-        webhook = served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context)
+        app = application(judge, token=TOKEN)
+        webhook = served(app, host="localhost", port=0, gate=gate(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()

@@ -1,26 +1,29 @@
-"""A pod calls the admission webhook to have itself recorded as the creator of somebody's run or approval."""
+"""A pod calls the admission webhook to have itself recorded as the author of a workflow, or as the creator of a run."""
 
+import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.issuing import CertificatePair, issue
+from formulary_operator.admission.paths import path_of
 from formulary_operator.admission.validator import Validator
-from formulary_operator.admission.webhook import PATH, application
+from formulary_operator.admission.webhook import application
 from formulary_operator.serving import served
+from support.admission import TOKEN, Place, configured, judging
+from support.client_certificates import Authority
+from support.cluster import fetch
 from support.gates import gate
+from support.manifest import approval, invocation, workflow
 
 NOW = datetime.now(UTC)
 REVIEW = {
@@ -43,6 +46,54 @@ REVIEW = {
     },
 }
 
+MASTER = {"username": "admin", "groups": ["system:masters"]}
+WRONG = ["/", "/validate", "/validate/", f"/validate/{'0' * 64}", f"/validate/{TOKEN}"]
+
+
+def _review(place: Place, document: dict[str, Any], *, kind: tuple[str, str]) -> dict[str, Any]:
+    """What the API server would ask if the administrator created this."""
+    group, named = kind
+    metadata = document["metadata"] | {"namespace": place.namespace, "uid": "u-1", "generation": 1}
+    return {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "request": {
+            "uid": "1",
+            "operation": "CREATE",
+            "kind": {"group": group, "version": "v1alpha1", "kind": named},
+            "namespace": place.namespace,
+            "name": metadata["name"],
+            "userInfo": MASTER,
+            "object": document | {"metadata": metadata},
+        },
+    }
+
+
+def _forged(place: Place) -> list[dict[str, Any]]:
+    """A workflow that the administrator has written, and a run that the administrator asks for."""
+    return [
+        _review(place, workflow("forged"), kind=("kubernaut.ai", "RemediationWorkflow")),
+        _review(place, invocation("forged"), kind=("formulary.dev", "WorkflowInvocation")),
+    ]
+
+
+async def _recorded(database: str) -> list[tuple[Any, ...]]:
+    """The authors of workflows, and who created runs and approvals."""
+    authors = "select identity ->> 'username' from formulary.workflow_author"
+    creators = "select username from formulary.admission_record order by resource"
+    return [row for query in (authors, creators) for row in await asyncio.to_thread(fetch, database, query)]
+
+
+@asynccontextmanager
+async def pod(place: Place) -> AsyncIterator[httpx.AsyncClient]:
+    """A client in the cluster, which reaches the port of the webhook."""
+    found = place.plane.get("validatingwebhookconfiguration", place.configuration)
+    port = found["webhooks"][0]["clientConfig"]["service"]["port"]
+    trusting = ssl.create_default_context(cadata=b"".join(await place.trusted()).decode())
+    trusting.check_hostname = False
+    async with httpx.AsyncClient(base_url=f"https://localhost:{port}", verify=trusting, trust_env=False) as client:
+        yield client
+
 
 class Recorded:
     """Who was recorded as a creator."""
@@ -57,51 +108,6 @@ class Recorded:
 
     async def record_author(self, *, namespace: str, version_id: str, identity: Mapping[str, Any]) -> None:
         """No workflow is created here."""
-
-
-class Authority:
-    """Signs client certificates."""
-
-    def __init__(self, home: Path) -> None:
-        home.mkdir()
-        self._home, self._key = home, ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"clients of {home.name}")])
-        certificate = (
-            self._builder(self._name, key=self._key)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
-        )
-        self.file = home / "ca.crt"
-        self.file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-    def client(self) -> tuple[Path, Path]:
-        """The files of a certificate and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
-        certificate = (
-            self._builder(subject, key=key)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-        files = self._home / "client.crt", self._home / "client.key"
-        files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        files[1].write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return files
-
-    def _builder(self, subject: x509.Name, *, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
-        return (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(NOW - timedelta(minutes=5))
-            .not_valid_after(NOW + timedelta(hours=1))
-        )
 
 
 @asynccontextmanager
@@ -119,8 +125,50 @@ async def webhook(recorded: Recorded, *, authority: Path) -> AsyncIterator[tuple
     await certificate.load()
     judge = Validator(check=check, records=recorded, operator_user="")
     trusting = ssl.create_default_context(cadata=pair.authority.decode())
-    async with served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context) as port:
-        yield f"https://localhost:{port}{PATH}", trusting
+    async with served(
+        application(judge, token=TOKEN), host="localhost", port=0, gate=gate(), tls=certificate.context
+    ) as port:
+        yield f"https://localhost:{port}{path_of('records.formulary.dev', token=TOKEN)}", trusting
+
+
+async def test_a_review_that_comes_by_no_secret_path_is_answered_404_and_records_nobody(
+    place: Place, judge: Validator, database: str
+) -> None:
+    async with judging(place, judge), pod(place) as mallory:
+        for path in WRONG:
+            for review in _forged(place):
+                assert (await mallory.post(path, json=review)).status_code == 404
+        assert await _recorded(database) == []
+
+
+async def test_the_api_server_knows_the_paths_and_whom_it_names_is_recorded(
+    place: Place, judge: Validator, database: str
+) -> None:
+    async with judging(place, judge):
+        for document in (workflow("restart"), invocation("one"), approval("one")):
+            await place.apply(document)
+    assert await _recorded(database) == [("admin",)] * 3
+
+
+async def test_the_path_that_the_api_server_shows_while_the_webhook_is_down_makes_nobody_an_author(
+    place: Place, judge: Validator, database: str
+) -> None:
+    certificate = ServingCertificate(place.source())
+    app = application(judge, token=TOKEN)
+    async with AsyncExitStack() as stack:
+        async with served(app, host="localhost", port=0, gate=gate(), tls=certificate.context) as port:
+            await stack.enter_async_context(configured(place, port=port))
+            await certificate.load()
+            await place.until_judged()
+        await place.apply(workflow("passes"), "--warnings-as-errors")
+        (shown,) = re.findall(r"/validate/[0-9a-f]+", await place.denial(approval("one")))
+        async with (
+            served(app, host="localhost", port=port, gate=gate(), tls=certificate.context),
+            pod(place) as mallory,
+        ):
+            answer = await mallory.post(shown, json=_forged(place)[0])
+    assert answer.status_code == 404
+    assert await _recorded(database) == []
 
 
 @pytest.mark.parametrize("certificate", ["none", "of another authority"])

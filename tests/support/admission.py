@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.certificates import ServingCertificate, Source
+from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.issuing import CertificatePair
 from formulary_operator.admission.selfsigned import SelfSigned
 from formulary_operator.admission.validator import Validator
@@ -24,6 +25,8 @@ from support.manifest import text, workflow
 
 SECRET = "webhook-certificate"
 SERVICE = "webhook"
+TOKEN = "5a" * 32
+"""From which the secret paths follow."""
 _CHART = {**charts.EXTERNAL, "webhook": {"enabled": True}}
 INVALID = workflow("invalid")
 """A workflow that the schema of its kind lets pass, and the webhook does not."""
@@ -48,13 +51,14 @@ class Place:
         return [f"{SERVICE}.{self.namespace}.svc"]
 
     def self_signed(self) -> SelfSigned:
-        return SelfSigned(
-            self.client,
-            namespace=self.namespace,
-            secret=SECRET,
-            service=SERVICE,
-            configuration=self.configuration,
-        )
+        return SelfSigned(self.client, namespace=self.namespace, secret=SECRET, service=SERVICE)
+
+    def source(self) -> Source:
+        """The self-signed certificate, while the configuration is kept right."""
+        return self.kept_configuration().kept_for(self.self_signed().current)
+
+    def kept_configuration(self) -> WebhookConfiguration:
+        return WebhookConfiguration(self.client, name=self.configuration, token=TOKEN)
 
     async def kubectl(self, *arguments: str, document: dict[str, Any] | None = None, user: Path | None = None) -> str:
         """What kubectl prints, for a user or the administrator, while the webhook answers in this event loop."""
@@ -117,9 +121,9 @@ async def configured(place: Place, *, port: int) -> AsyncIterator[None]:
 @asynccontextmanager
 async def judging(place: Place, judge: Validator) -> AsyncIterator[ServingCertificate]:
     """The webhook runs, and the API server asks it."""
-    certificate = ServingCertificate(place.self_signed().current)
+    certificate = ServingCertificate(place.source())
     async with (
-        served(application(judge), host="localhost", port=0, gate=gate(), tls=certificate.context) as port,
+        served(application(judge, token=TOKEN), host="localhost", port=0, gate=gate(), tls=certificate.context) as port,
         configured(place, port=port),
     ):
         await certificate.load()

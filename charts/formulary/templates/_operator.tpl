@@ -104,9 +104,9 @@
       value: {{ $name }}-webhook-tls
     - name: FORMULARY_WEBHOOK_SERVICE
       value: {{ $name }}-webhook
+    {{- end }}
     - name: FORMULARY_WEBHOOK_CONFIGURATION
       value: {{ include "formulary.clusterName" . | quote }}
-    {{- end }}
     {{- end }}
     {{- with .Values.operator.extraEnv }}
     {{- toYaml . | nindent 4 }}

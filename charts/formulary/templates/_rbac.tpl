@@ -179,6 +179,7 @@ governance-editor:
 {{- end }}
 {{- end -}}
 
+{{/* What the operator does so that the API server asks it: the secret paths, and the authority that it makes. */}}
 {{- define "formulary.webhookRules" -}}
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations]

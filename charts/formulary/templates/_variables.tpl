@@ -67,7 +67,7 @@ operator:
   FORMULARY_WEBHOOK_CLIENT_CA_FILE: null
   FORMULARY_WEBHOOK_SECRET: webhook.certificates
   FORMULARY_WEBHOOK_SERVICE: webhook.certificates
-  FORMULARY_WEBHOOK_CONFIGURATION: webhook.certificates
+  FORMULARY_WEBHOOK_CONFIGURATION: webhook.enabled
   {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
 {{- end -}}
 

@@ -57,7 +57,7 @@ class ServingCertificate:
                 await self.load()
                 return
             except FormularyError as error:
-                _log.warning("no certificate for the webhook yet; nothing is validated at apply time", error=str(error))
+                _log.warning("the webhook cannot serve yet; nothing is validated at apply time", error=str(error))
             await asyncio.sleep(min(self._seconds, _RETRY_SECONDS))
 
     async def keep_fresh(self) -> None:
@@ -67,7 +67,7 @@ class ServingCertificate:
             try:
                 await self.load()
             except FormularyError as error:
-                _log.warning("serving certificate not refreshed; the earlier one stays in use", error=str(error))
+                _log.warning("webhook not looked after; the earlier certificate stays in use", error=str(error))
 
 
 def directory(path: Path) -> Source:

@@ -1,16 +1,14 @@
-"""A self-signed certificate that all replicas share: kept in a Secret, trusted by the webhook's configuration."""
+"""A self-signed certificate that all replicas share, kept in a Secret."""
 
 import base64
 import binascii
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import structlog
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator.admission.issuing import CertificatePair, issue, usable
-from formulary_operator.api.names import SECRETS, VALIDATING_WEBHOOKS
+from formulary_operator.api.names import SECRETS
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 
 _ATTEMPTS = 5
@@ -22,10 +20,10 @@ _log = structlog.get_logger(__name__)
 class SelfSigned:
     """The certificate of one Service in one Secret; `current` is a `Source` of certificates.
 
-    Needs get, create and update on the Secret, and get and patch on the ValidatingWebhookConfiguration.
+    Needs get, create and update on the Secret.
     """
 
-    def __init__(self, client: KubeClient, *, namespace: str, secret: str, service: str, configuration: str) -> None:
+    def __init__(self, client: KubeClient, *, namespace: str, secret: str, service: str) -> None:
         self._client = client
         self._metadata = {"namespace": namespace, "name": secret}
         self._names = [
@@ -33,23 +31,15 @@ class SelfSigned:
             f"{service}.{namespace}.svc.cluster.local",
             f"{service}.{namespace}",
         ]
-        self._configuration = configuration
-        self._absence_told = False
 
     async def current(self) -> CertificatePair:
         """The certificate to serve: the stored one while it is good, else a new one, which is stored.
 
-        The API server is told to trust its authority before it is returned.
+        All replicas serve the same: whoever stores first wins, and the others take that.
 
         Raises:
-            KubernetesUnavailable, KubernetesRefused: it cannot be read, stored or made trusted.
+            KubernetesUnavailable, KubernetesRefused: it cannot be read or stored.
         """
-        pair = await self._agreed()
-        await self._make_trusted(pair)
-        return pair
-
-    async def _agreed(self) -> CertificatePair:
-        """What all replicas serve: whoever stores first wins, and the others take that."""
         for _ in range(_ATTEMPTS):
             stored = await self._client.get(SECRETS.path(**self._metadata))
             pair = _pair(stored)
@@ -83,35 +73,6 @@ class SelfSigned:
             "data": data,
         }
         await self._client.create(SECRETS.path(namespace=self._metadata["namespace"]), secret)
-
-    async def _make_trusted(self, pair: CertificatePair) -> None:
-        path = VALIDATING_WEBHOOKS.path(name=self._configuration)
-        configuration = await self._client.get(path)
-        if configuration is None:
-            self._tell_absence()
-            return
-        self._absence_told = False
-        bundle = base64.b64encode(pair.authority).decode()
-        webhooks = configuration.get("webhooks") or []
-        if all(webhook["clientConfig"].get("caBundle") == bundle for webhook in webhooks):
-            return
-        trusting = [_trusting(webhook, bundle=bundle) for webhook in webhooks]
-        # The list is replaced whole: with the version that was read, a change in between is a conflict, not lost.
-        version = configuration["metadata"]["resourceVersion"]
-        await self._client.merge(path, {"metadata": {"resourceVersion": version}, "webhooks": trusting})
-        _log.info("webhook authority set", configuration=self._configuration)
-
-    def _tell_absence(self) -> None:
-        if not self._absence_told:
-            _log.warning(
-                "no such ValidatingWebhookConfiguration; nothing is validated at apply time until there is one",
-                configuration=self._configuration,
-            )
-        self._absence_told = True
-
-
-def _trusting(webhook: Mapping[str, Any], *, bundle: str) -> Json:
-    return {**webhook, "clientConfig": {**webhook["clientConfig"], "caBundle": bundle}}
 
 
 def _pair(secret: Json | None) -> CertificatePair | None:

@@ -135,6 +135,8 @@ class Validator:
             return
         if len(submission.uid) > _MAX_UID or len(submission.name) > _MAX_NAME or len(submission.username) > _MAX_USER:
             raise Denied("its uid, name or creator is longer than any real one", reason=ConditionReason.INVALID)
+        if "/" in submission.uid:
+            raise Denied("its uid is none, but the key of a contract", reason=ConditionReason.INVALID)
         try:
             async with asyncio.timeout(_SECONDS):
                 await self._records.record(

@@ -1,7 +1,11 @@
-"""The admission webhook: takes the questions of the API server over HTTPS and gives back the answers of a judge."""
+"""The admission webhook: takes the questions of the API server over HTTPS and gives back the answers of a judge.
+
+Who does not know the secret path is no API server and hears nothing, not even that there is a webhook.
+"""
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import structlog
 from starlette.applications import Starlette
@@ -12,11 +16,12 @@ from starlette.routing import Route
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.listening.gate import Gate
 from formulary_operator.admission.certificates import ServingCertificate
+from formulary_operator.admission.paths import PREFIX, asked_at
 from formulary_operator.admission.review import question
 from formulary_operator.admission.validator import Validator
+from formulary_operator.api.names import Resource
 from formulary_operator.serving import served
 
-PATH = "/validate"
 MAX_BODY_BYTES = 3 * 1024**2
 """Two versions of an object as large as etcd takes."""
 
@@ -24,24 +29,32 @@ _BODY_SECONDS = 10.0
 _log = structlog.get_logger(__name__)
 
 
-async def run_webhook(*, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Validator) -> None:
+async def run_webhook(
+    *, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Validator, token: str
+) -> None:
     """Serve admission reviews over HTTPS, from when there is a certificate until cancelled.
+
+    `token` is that of the paths which the API server knows.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
     await certificate.obtain()
-    async with served(application(judge), host=host, port=port, gate=gate, tls=certificate.context) as listening:
+    app = application(judge, token=token)
+    async with served(app, host=host, port=port, gate=gate, tls=certificate.context) as listening:
         _log.info("webhook listening", host=host, port=listening)
         await certificate.keep_fresh()
 
 
-def application(judge: Validator) -> Starlette:
+def application(judge: Validator, *, token: str) -> Starlette:
     """The webhook as an application."""
 
     async def validate(request: Request) -> Response:
+        asked = asked_at(request.path_params["secret"], token=token)
+        if not asked:
+            return _unknown()
         try:
-            return await _reply(request, judge=judge)
+            return await _reply(request, judge=judge, asked=asked)
         except InvalidInput as error:
             return PlainTextResponse(str(error), status_code=error.http_status)
         except ClientDisconnect:
@@ -50,10 +63,14 @@ def application(judge: Validator) -> Starlette:
             _log.exception("admission review failed")
             return PlainTextResponse("internal error; the log of the operator has it", status_code=500)
 
-    return Starlette(routes=[Route(PATH, validate, methods=["POST"])])
+    return Starlette(routes=[Route(f"{PREFIX}/{{secret}}", validate, methods=["POST"])])
 
 
-async def _reply(request: Request, *, judge: Validator) -> Response:
+def _unknown() -> Response:
+    return PlainTextResponse("Not Found", status_code=404)
+
+
+async def _reply(request: Request, *, judge: Validator, asked: Sequence[Resource]) -> Response:
     body = await _body(request)
     if body is None:
         return PlainTextResponse(f"the body is larger than {MAX_BODY_BYTES // 1024**2} MiB", status_code=413)
@@ -61,7 +78,10 @@ async def _reply(request: Request, *, judge: Validator) -> Response:
         review = json.loads(body)
     except (ValueError, RecursionError):
         raise InvalidInput("the body is not JSON, or nested too deep; send an AdmissionReview", field="body") from None
-    return JSONResponse(await judge.answer(question(review)))
+    about = question(review)
+    if about.submission is not None and about.submission.resource not in asked:
+        return _unknown()
+    return JSONResponse(await judge.answer(about))
 
 
 async def _body(request: Request) -> bytes | None:

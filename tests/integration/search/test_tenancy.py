@@ -51,6 +51,7 @@ TABLES = (
     "trace_head",
     "trace_hold",
     "trace_month",
+    "webhook_token",
     "word_revision",
     "workflow_author",
     "workflow_outcome",

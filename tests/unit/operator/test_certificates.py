@@ -156,7 +156,7 @@ async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_s
         port = free.getsockname()[1]
     certificate = ServingCertificate(directory(tmp_path), seconds=0.02)
     running = asyncio.create_task(
-        run_webhook(host="127.0.0.1", port=port, gate=gate(), certificate=certificate, judge=judge)
+        run_webhook(host="127.0.0.1", port=port, gate=gate(), certificate=certificate, judge=judge, token="")
     )
     pair = issue(NAMES, now=NOW)
     with pytest.raises(ConnectionRefusedError):

@@ -9,10 +9,16 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import Unavailable, VersionImmutable
+from formulary_operator.admission.paths import path_of
 from formulary_operator.admission.validator import Validator
-from formulary_operator.admission.webhook import MAX_BODY_BYTES, PATH, application
+from formulary_operator.admission.webhook import MAX_BODY_BYTES, application
+from formulary_operator.governance.status import author_key
 from support.manifest import workflow
 
+TOKEN = "5a" * 32
+WORKFLOWS, GOVERNANCE, RECORDS = (
+    path_of(f"{name}.formulary.dev", token=TOKEN) for name in ("workflows", "governance", "records")
+)
 OPERATOR = "system:serviceaccount:formulary:operator"
 JANE = "jane@example.org"
 KIND = {"group": "kubernaut.ai", "version": "v1alpha1", "kind": "RemediationWorkflow"}
@@ -49,7 +55,7 @@ def catalog() -> Catalog:
 @pytest.fixture
 async def http(catalog: Catalog) -> AsyncIterator[httpx2.AsyncClient]:
     judge = Validator(check=catalog.check, records=catalog, operator_user=OPERATOR)
-    transport = httpx2.ASGITransport(app=application(judge))
+    transport = httpx2.ASGITransport(app=application(judge, token=TOKEN))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield client
 
@@ -100,8 +106,13 @@ def _review(operation: str, **request: Any) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
 
 
+async def _post(http: httpx2.AsyncClient, review: dict[str, Any]) -> httpx2.Response:
+    """As the API server asks about this kind."""
+    return await http.post(WORKFLOWS if review["request"]["kind"] == KIND else GOVERNANCE, json=review)
+
+
 async def _answer(http: httpx2.AsyncClient, review: dict[str, Any]) -> dict[str, Any]:
-    reply = await http.post(PATH, json=review)
+    reply = await _post(http, review)
     assert reply.status_code == 200, reply.text
     body = reply.json()
     assert (body["apiVersion"], body["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -244,7 +255,7 @@ async def test_a_run_in_the_name_of_somebody_else_is_denied(
 
 async def test_without_a_known_operator_nobody_asks_in_the_name_of_others() -> None:
     catalog = Catalog()
-    app = application(Validator(check=catalog.check, records=catalog, operator_user=""))
+    app = application(Validator(check=catalog.check, records=catalog, operator_user=""), token=TOKEN)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="https://webhook") as http:
         assert not (await _answer(http, _asked("CREATE", _run(requester="bob"))))["allowed"]
 
@@ -298,7 +309,7 @@ async def test_an_object_on_its_way_out_passes(http: httpx2.AsyncClient) -> None
     ],
 )
 async def test_a_body_that_is_no_review_is_refused_in_one_line(http: httpx2.AsyncClient, body: bytes) -> None:
-    reply = await http.post(PATH, content=body)
+    reply = await http.post(GOVERNANCE, content=body)
     assert reply.status_code == 400
     assert reply.text
     assert "\n" not in reply.text
@@ -314,19 +325,49 @@ async def test_whatever_stands_for_a_spec_is_answered_and_never_a_crash(http: ht
 
 
 async def test_a_body_beyond_the_limit_is_not_read(http: httpx2.AsyncClient) -> None:
-    reply = await http.post(PATH, content=b" " * (MAX_BODY_BYTES + 1))
+    reply = await http.post(GOVERNANCE, content=b" " * (MAX_BODY_BYTES + 1))
     assert (reply.status_code, reply.text) == (413, "the body is larger than 3 MiB")
+
+
+@pytest.mark.parametrize(
+    "secret", ["", TOKEN, path_of("other.formulary.dev", token=TOKEN)[-64:], "\u00e9", RECORDS[-64:-1]]
+)
+async def test_who_does_not_know_the_path_hears_nothing(
+    http: httpx2.AsyncClient, catalog: Catalog, secret: str
+) -> None:
+    for review in (_asked("CREATE", _approval()), {}):
+        reply = await http.post(f"/validate/{secret}", json=review)
+        assert (reply.status_code, reply.text) == (404, "Not Found")
+    assert catalog.asked == []
+
+
+async def test_who_knows_one_path_can_ask_nothing_of_another(http: httpx2.AsyncClient, catalog: Catalog) -> None:
+    for document in (_object(), _contract()):
+        kind = KIND if document["kind"] == KIND["kind"] else {"group": "formulary.dev", "kind": document["kind"]}
+        reply = await http.post(RECORDS, json=_review("CREATE", kind=kind, object=document))
+        assert (reply.status_code, reply.text) == (404, "Not Found")
+    assert (await http.post(RECORDS, json=_asked("CREATE", _approval()))).json()["response"]["allowed"]
+    assert len(catalog.asked) == 1
+
+
+async def test_a_record_of_an_object_never_passes_for_that_of_a_contract(
+    http: httpx2.AsyncClient, catalog: Catalog
+) -> None:
+    document = _approval()
+    document["metadata"]["uid"] = author_key({"uid": "u-2", "generation": 2})
+    assert not (await _answer(http, _asked("CREATE", document)))["allowed"]
+    assert catalog.asked == []
 
 
 async def test_what_goes_wrong_inside_is_no_verdict(http: httpx2.AsyncClient, catalog: Catalog) -> None:
     catalog.problem = RuntimeError("secret detail")
-    reply = await http.post(PATH, json=_review("UPDATE", object=_object(what="Other."), oldObject=_object()))
+    reply = await _post(http, _review("UPDATE", object=_object(what="Other."), oldObject=_object()))
     assert reply.status_code == 500
     assert "secret detail" not in reply.text
 
 
 async def _verdict(http: httpx2.AsyncClient, review: dict[str, Any]) -> dict[str, Any]:
-    response: dict[str, Any] = (await http.post(PATH, json=review)).json()["response"]
+    response: dict[str, Any] = (await _post(http, review)).json()["response"]
     return response
 
 

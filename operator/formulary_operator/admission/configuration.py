@@ -1,0 +1,78 @@
+"""The ValidatingWebhookConfiguration: keeps in it at which path the API server asks, and whom it trusts there."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from formulary_operator.admission.certificates import Source
+from formulary_operator.admission.issuing import CertificatePair
+from formulary_operator.admission.paths import path_of
+from formulary_operator.api.names import VALIDATING_WEBHOOKS
+from formulary_operator.kube.client import Json, KubeClient
+
+_log = structlog.get_logger(__name__)
+
+
+class WebhookConfiguration:
+    """One configuration. Needs get and patch on it."""
+
+    def __init__(self, client: KubeClient, *, name: str, token: str) -> None:
+        self._client = client
+        self._name = name
+        self._token = token
+        self._absence_told = False
+
+    def kept_for(self, source: Source) -> Source:
+        """The same certificates. Before each is returned, the API server knows where to ask and trusts it.
+
+        So the configuration is looked at as often as the certificate.
+        """
+
+        async def current() -> CertificatePair:
+            pair = await source()
+            await self.keep(authority=pair.authority)
+            return pair
+
+        return current
+
+    async def keep(self, *, authority: bytes) -> None:
+        """Set what is not as it has to be. Without an `authority` somebody else says whom to trust.
+
+        Raises:
+            KubernetesUnavailable, KubernetesRefused: it cannot be read or set.
+        """
+        path = VALIDATING_WEBHOOKS.path(name=self._name)
+        configuration = await self._client.get(path)
+        if configuration is None:
+            self._tell_absence()
+            return
+        self._absence_told = False
+        webhooks = configuration.get("webhooks") or []
+        wanted = [self._wanted(webhook, authority=authority) for webhook in webhooks]
+        if wanted == webhooks:
+            return
+        # The list is replaced whole: with the version that was read, a change in between is a conflict, not lost.
+        version = configuration["metadata"]["resourceVersion"]
+        await self._client.merge(path, {"metadata": {"resourceVersion": version}, "webhooks": wanted})
+        _log.info("webhook configuration set", configuration=self._name)
+
+    def _wanted(self, webhook: Mapping[str, Any], *, authority: bytes) -> Json:
+        path, client = path_of(webhook["name"], token=self._token), dict(webhook["clientConfig"])
+        if "url" in client:
+            client["url"] = urlsplit(client["url"])._replace(path=path).geturl()
+        else:
+            client["service"] = {**client["service"], "path": path}
+        if authority:
+            client["caBundle"] = base64.b64encode(authority).decode()
+        return {**webhook, "clientConfig": client}
+
+    def _tell_absence(self) -> None:
+        if not self._absence_told:
+            _log.warning(
+                "no such ValidatingWebhookConfiguration; nothing is validated at apply time until there is one",
+                configuration=self._name,
+            )
+        self._absence_told = True
