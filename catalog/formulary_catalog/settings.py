@@ -139,7 +139,14 @@ class Settings(ConnectionSettings):
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
     )
     tekton_bundles: bool = Field(
-        default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
+        default=False,
+        description="Run Tekton bundles and Pipelines, which bring pods and Secrets of their own, without an approval "
+        "for that.",
+    )
+    argo_templates: bool = Field(
+        default=False,
+        description="Run WorkflowTemplates, which may name ServiceAccounts and Secrets of their own, without an "
+        "approval for that.",
     )
     audit_key_file: Path | None = Field(
         default=None,

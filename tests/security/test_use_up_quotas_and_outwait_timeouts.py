@@ -72,6 +72,7 @@ async def test_an_object_that_nobody_took_up_within_its_timeout_becomes_no_run(
             runs_namespace="formulary-runs",
             strict_keys=frozenset(),
             tekton_bundles=False,
+            argo_templates=False,
         )
         refusal: Any = await requests.run_of(
             {

@@ -59,6 +59,7 @@ class InvocationService:
             shared_namespace=settings.catalog_namespace,
             runs_namespace=settings.runs_namespace,
             tekton_bundles=settings.tekton_bundles,
+            argo_templates=settings.argo_templates,
             strict_keys=settings.strict_custom_labels,
             max_timeout_seconds=(settings.max_timeout_ms or MAX_TIMEOUT_MS) / 1000,
         )

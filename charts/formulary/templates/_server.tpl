@@ -37,6 +37,8 @@
       value: {{ .Values.execution.runsNamespace | quote }}
     - name: FORMULARY_TEKTON_BUNDLES
       value: {{ .Values.execution.tektonBundles | quote }}
+    - name: FORMULARY_ARGO_TEMPLATES
+      value: {{ .Values.execution.argoTemplates | quote }}
     {{- if .Values.server.tls.enabled }}
     - name: FORMULARY_TLS_DIR
       value: /etc/formulary/tls

@@ -16,6 +16,7 @@ server:
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
   FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
+  FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour

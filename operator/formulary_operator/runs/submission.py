@@ -44,6 +44,7 @@ class Requests:
         runs_namespace: str,
         strict_keys: frozenset[str],
         tekton_bundles: bool,
+        argo_templates: bool,
     ) -> None:
         self._runs = runs
         self._workflows = WorkflowReader(database)
@@ -55,6 +56,7 @@ class Requests:
         self._runs_namespace = runs_namespace
         self._strict_keys = strict_keys
         self._tekton_bundles = tekton_bundles
+        self._argo_templates = argo_templates
 
     async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
         """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
@@ -101,6 +103,7 @@ class Requests:
             requester=requester,
             runs_namespace=self._runs_namespace,
             tekton_bundles=self._tekton_bundles,
+            argo_templates=self._argo_templates,
         )
         return (await self._runs.submit(new)).invocation
 
