@@ -1,4 +1,4 @@
-"""An attacker fills a caller's limits with runs that do nothing, or has a run start long after its time."""
+"""An attacker fills a caller's limits or the database with runs that do nothing, or starts one long after its time."""
 
 import time
 from dataclasses import replace
@@ -10,6 +10,7 @@ import pytest
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import RateLimited
 from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import InvocationStore, Limits
 from formulary_operator.access.authorization import Authorizer
@@ -32,13 +33,35 @@ async def test_runs_that_wait_for_a_person_leave_room_for_others(writing: Databa
         await store.submit(request(), limits=limits)
 
 
-async def test_dry_runs_use_up_nothing_and_are_not_limited(writing: Database) -> None:
+async def test_dry_runs_use_up_nothing_of_the_room_for_real_ones(writing: Database) -> None:
     store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(concurrent=1, per_hour=1)
     for _ in range(3):
         await store.submit(request(dry_run=True), limits=limits)
     await store.submit(request(), limits=limits)
     await store.submit(request(dry_run=True), limits=limits)
     with pytest.raises(RateLimited):
+        await store.submit(request(), limits=limits)
+
+
+async def test_a_loop_of_dry_runs_comes_to_an_end(writing: Database) -> None:
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(dry_per_hour=2)
+    for number in range(2):
+        await store.submit(request(dry_run=True, key=str(number)), limits=limits)
+    with pytest.raises(RateLimited, match="2 dry runs within an hour, which is all it may; retry in") as refused:
+        await store.submit(request(dry_run=True), limits=limits)
+    assert 3500 < refused.value.retry_after <= 3600
+    assert (await store.submit(request(dry_run=True, key="1"), limits=limits)).repeated
+    await store.submit(request(), limits=limits)
+    await store.submit(request(dry_run=True, caller="somebody-else"), limits=limits)
+
+
+async def test_a_loop_of_runs_that_a_rule_turns_into_dry_ones_comes_to_an_end(writing: Database) -> None:
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(dry_per_hour=2)
+    contracts = ContractWriter(writing, shared_namespace="formulary")
+    await contracts.save({"rules": [{"id": "look", "effect": "DEGRADE"}]}, namespace="shop", name="c", uid="u")
+    await store.submit(request(dry_run=True), limits=limits)
+    await store.submit(request(), limits=limits)
+    with pytest.raises(RateLimited, match="2 dry runs within an hour"):
         await store.submit(request(), limits=limits)
 
 

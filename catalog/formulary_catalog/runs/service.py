@@ -51,7 +51,11 @@ class InvocationService:
         self._approvals = ApprovalStore(database)
         self._trail = catalog.trail
         self._watch = RunWatch(self._store)
-        self._limits = Limits(per_hour=settings.invocations_per_hour, concurrent=settings.concurrent_invocations)
+        self._limits = Limits(
+            per_hour=settings.invocations_per_hour,
+            concurrent=settings.concurrent_invocations,
+            dry_per_hour=settings.dry_runs_per_hour,
+        )
         self._preparation = Preparation(
             finder=catalog.finder,
             traces=catalog.traces,

@@ -29,6 +29,8 @@
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_INVOCATIONS_PER_HOUR
       value: {{ .Values.execution.limits.perHour | int64 | quote }}
+    - name: FORMULARY_DRY_RUNS_PER_HOUR
+      value: {{ .Values.execution.limits.dryRunsPerHour | int64 | quote }}
     - name: FORMULARY_CONCURRENT_INVOCATIONS
       value: {{ .Values.execution.limits.concurrent | int64 | quote }}
     - name: FORMULARY_MAX_TIMEOUT_MS

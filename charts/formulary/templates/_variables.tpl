@@ -20,6 +20,7 @@ server:
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
+  FORMULARY_DRY_RUNS_PER_HOUR: execution.limits.dryRunsPerHour
   FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
   FORMULARY_MAX_TIMEOUT_MS: execution.limits.timeoutMs
   FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret
