@@ -122,10 +122,13 @@ class Settings(ConnectionSettings):
         default=5.0, gt=0, le=60, description="How long one of them waits before it is told to come back."
     )
     invocations_per_hour: int = Field(
-        default=0, ge=0, description="Runs that one caller may ask for within an hour; 0 for any number."
+        default=0, ge=0, description="Real runs that one caller may ask for within an hour; 0 for any number."
     )
     concurrent_invocations: int = Field(
         default=0, ge=0, description="Runs of one caller that may be under way at a time; 0 for any number."
+    )
+    dry_runs_per_hour: int = Field(
+        default=120, ge=0, description="Dry runs that one caller may ask for within an hour; 0 for any number."
     )
     max_timeout_ms: int = Field(
         default=0, ge=0, le=43_200_000, description="Longest timeout of a run in milliseconds; 0 for twelve hours."
@@ -139,7 +142,14 @@ class Settings(ConnectionSettings):
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
     )
     tekton_bundles: bool = Field(
-        default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
+        default=False,
+        description="Run Tekton bundles and Pipelines, which bring pods and Secrets of their own, without an approval "
+        "for that.",
+    )
+    argo_templates: bool = Field(
+        default=False,
+        description="Run WorkflowTemplates, which may name ServiceAccounts and Secrets of their own, without an "
+        "approval for that.",
     )
     audit_key_file: Path | None = Field(
         default=None,

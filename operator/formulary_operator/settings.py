@@ -67,16 +67,19 @@ class OperatorSettings(ConnectionSettings):
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
     )
     tekton_bundles: bool = Field(
-        default=False, description="Run Tekton bundles, which bring pods of their own, without an approval for that."
+        default=False,
+        description="Run Tekton bundles and Pipelines, which bring pods and Secrets of their own, without an approval "
+        "for that.",
     )
     argo_strict: bool = Field(
         default=False,
         description="Argo runs with `templateReferencing: Strict` or `Secure`: leave the ServiceAccount and the "
-        "security context to the WorkflowTemplate. Such runs await an approval.",
+        "security context to the WorkflowTemplate.",
     )
     argo_templates: bool = Field(
         default=False,
-        description="Run WorkflowTemplates with a ServiceAccount of their own without an approval for that.",
+        description="Run WorkflowTemplates, which may name ServiceAccounts and Secrets of their own, without an "
+        "approval for that.",
     )
     strict_custom_labels: Annotated[frozenset[str], NoDecode] = Field(
         default=frozenset(), description="Custom label keys that a workflow must declare, for runs of an incident too."

@@ -59,7 +59,14 @@ def ns(shared_namespace: str) -> str:
 def running(cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
     """An operator with the remedies in its catalog."""
     with running_operator(
-        cluster, *CATALOG, dsn=dsn, namespace=ns, account=operator_account, engines="job,tekton"
+        cluster,
+        *CATALOG,
+        dsn=dsn,
+        namespace=ns,
+        account=operator_account,
+        engines="job,tekton",
+        tekton_bundles="true",
+        argo_templates="true",
     ) as daemon:
         yield daemon
 

@@ -52,7 +52,13 @@ def ns(shared_namespace: str) -> str:
 def running(cluster: Cluster, dsn: str, ns: str, operator_account: OperatorAccount) -> Iterator[Daemon]:
     """An operator with the remedy in its catalog."""
     with running_operator(
-        cluster, remedy(), dsn=dsn, namespace=ns, account=operator_account, engines="job,tekton"
+        cluster,
+        remedy(),
+        dsn=dsn,
+        namespace=ns,
+        account=operator_account,
+        engines="job,tekton",
+        tekton_bundles="true",
     ) as daemon:
         yield daemon
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,13 +10,20 @@ import pytest
 
 from formulary_operator.admission.issuing import issue
 from support.cluster import OperatorAccount, fetch
-from support.cluster_runs import ADMIN, await_phase, job, remedy, running_operator, server_request, submit
+from support.cluster_runs import ADMIN, IMAGE, await_phase, job, remedy, running_operator, server_request, submit
 from support.control_plane import Cluster, free_port
 from support.manifest import approval, contract
 from support.operator_process import Daemon
 from support.waiting import wait_until
 
 TEMPLATE = remedy("template", execution={"engine": "argo", "engineConfig": {"workflowTemplate": "restart"}})
+PIPELINE = remedy("pipeline", execution={"engine": "tekton", "engineConfig": {"pipelineRef": "restart"}})
+BUNDLE = remedy("bundle", execution={"engine": "tekton", "bundle": IMAGE})
+OF_OTHERS = {
+    "template": (TEMPLATE, "Argo takes the ServiceAccount and the security context from the WorkflowTemplate"),
+    "pipeline": (PIPELINE, "the Tekton bundle or Pipeline brings pods and a security context of its own"),
+    "bundle": (BUNDLE, "the Tekton bundle or Pipeline brings pods and a security context of its own"),
+}
 UNSEEN = "the admission webhook did not see who wrote the workflow"
 
 
@@ -62,6 +70,38 @@ def test_a_template_that_chooses_the_account_waits_for_an_approval_that_shows_it
     told = await_phase(cluster, asked.id, "AwaitingApproval", namespace=ns)
     assert "Argo takes the ServiceAccount and the security context from the WorkflowTemplate" in told["message"]
     assert told["content"]["serviceAccount"] == "(of the WorkflowTemplate)"
+
+
+def test_what_others_wrote_for_argo_and_tekton_waits_for_an_approval_whatever_the_server_thought(
+    cluster: Cluster, database: str, namespace: str, operator_account: OperatorAccount
+) -> None:
+    with running_operator(
+        cluster, remedy(), dsn=database, namespace=namespace, account=operator_account, engines="job,tekton,argo"
+    ):
+        for name, (manifest, why) in OF_OTHERS.items():
+            asked = server_request(name, namespace=namespace, manifest=manifest)
+            older = replace(asked, facts={**asked.facts, "bundled": False, "templated": False})
+            told = await_phase(cluster, submit(database, older).id, "AwaitingApproval", namespace=namespace)
+            assert why in told["message"]
+
+
+def test_where_the_settings_allow_what_others_wrote_nobody_is_asked(
+    cluster: Cluster, database: str, namespace: str, operator_account: OperatorAccount
+) -> None:
+    with running_operator(
+        cluster,
+        remedy(),
+        dsn=database,
+        namespace=namespace,
+        account=operator_account,
+        engines="job,tekton,argo",
+        tekton_bundles="true",
+        argo_templates="true",
+    ):
+        for name, (manifest, _) in OF_OTHERS.items():
+            asked = submit(database, server_request(name, namespace=namespace, manifest=manifest))
+            told = await_phase(cluster, asked.id, "Failed", namespace=namespace)
+            assert told["reason"] == "EngineUnavailable", "it was started, and this cluster has neither engine"
 
 
 def test_a_workflow_that_was_written_past_the_webhook_waits_for_an_approval_whatever_rules_allow(

@@ -60,6 +60,8 @@ def write_manifests(directory: Path) -> Path:
         runnable("fragile"),
         runnable("risky", riskLevel="high"),
         runnable("on-tekton", execution={"engine": "tekton", "bundle": "registry.example/p:1"}),
+        runnable("on-pipeline", execution={"engine": "tekton", "engineConfig": {"pipelineRef": "p"}}),
+        runnable("on-argo", execution={"engine": "argo", "engineConfig": {"workflowTemplate": "t"}}),
         runnable("on-ansible", execution={"engine": "ansible"}),
         workflow("only-words", labels=EVERYWHERE),
         incident("rr-staging", environment="staging"),

@@ -45,6 +45,7 @@ class Preparation:
         shared_namespace: str,
         runs_namespace: str,
         tekton_bundles: bool,
+        argo_templates: bool,
         strict_keys: frozenset[str],
         max_timeout_seconds: float,
     ) -> None:
@@ -54,6 +55,7 @@ class Preparation:
         self._shared_namespace = shared_namespace
         self._runs_namespace = runs_namespace
         self._tekton_bundles = tekton_bundles
+        self._argo_templates = argo_templates
         self._strict_keys = strict_keys
         self._max_timeout_seconds = max_timeout_seconds
 
@@ -97,6 +99,7 @@ class Preparation:
             allowed_here=True,  # else it had not been found
             foreign=stored.namespace not in (self._shared_namespace, namespace),
             tekton_bundles=self._tekton_bundles,
+            argo_templates=self._argo_templates,
             timeout_seconds=timeout_seconds,
         )
         new = NewInvocation(

@@ -51,7 +51,11 @@ class InvocationService:
         self._approvals = ApprovalStore(database)
         self._trail = catalog.trail
         self._watch = RunWatch(self._store)
-        self._limits = Limits(per_hour=settings.invocations_per_hour, concurrent=settings.concurrent_invocations)
+        self._limits = Limits(
+            per_hour=settings.invocations_per_hour,
+            concurrent=settings.concurrent_invocations,
+            dry_per_hour=settings.dry_runs_per_hour,
+        )
         self._preparation = Preparation(
             finder=catalog.finder,
             traces=catalog.traces,
@@ -59,6 +63,7 @@ class InvocationService:
             shared_namespace=settings.catalog_namespace,
             runs_namespace=settings.runs_namespace,
             tekton_bundles=settings.tekton_bundles,
+            argo_templates=settings.argo_templates,
             strict_keys=settings.strict_custom_labels,
             max_timeout_seconds=(settings.max_timeout_ms or MAX_TIMEOUT_MS) / 1000,
         )

@@ -29,6 +29,8 @@
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_INVOCATIONS_PER_HOUR
       value: {{ .Values.execution.limits.perHour | int64 | quote }}
+    - name: FORMULARY_DRY_RUNS_PER_HOUR
+      value: {{ .Values.execution.limits.dryRunsPerHour | int64 | quote }}
     - name: FORMULARY_CONCURRENT_INVOCATIONS
       value: {{ .Values.execution.limits.concurrent | int64 | quote }}
     - name: FORMULARY_MAX_TIMEOUT_MS
@@ -37,6 +39,8 @@
       value: {{ .Values.execution.runsNamespace | quote }}
     - name: FORMULARY_TEKTON_BUNDLES
       value: {{ .Values.execution.tektonBundles | quote }}
+    - name: FORMULARY_ARGO_TEMPLATES
+      value: {{ .Values.execution.argoTemplates | quote }}
     {{- if .Values.server.tls.enabled }}
     - name: FORMULARY_TLS_DIR
       value: /etc/formulary/tls

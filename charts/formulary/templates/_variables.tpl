@@ -16,9 +16,11 @@ server:
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
   FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
+  FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
   FORMULARY_TLS_DIR: server.tls.enabled
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
+  FORMULARY_DRY_RUNS_PER_HOUR: execution.limits.dryRunsPerHour
   FORMULARY_CONCURRENT_INVOCATIONS: execution.limits.concurrent
   FORMULARY_MAX_TIMEOUT_MS: execution.limits.timeoutMs
   FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret

@@ -3,6 +3,7 @@
 from typing import Any
 
 from formulary_catalog.domain.access import Right
+from formulary_catalog.domain.runs.facts import unseen_pods
 from formulary_catalog.domain.runs.run import Invocation, Reason
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError
@@ -10,7 +11,6 @@ from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
 from formulary_operator.api.names import Resource
-from formulary_operator.engines.argo import ArgoEngine
 from formulary_operator.engines.config import mapping
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.runs.permitting import (
@@ -63,14 +63,16 @@ class Permits:
                 raise NotPermitted(problem)
 
     async def known(self, run: Invocation) -> dict[str, bool]:
-        """The facts of a run that are known here alone, as `RunFacts` names them.
+        """The facts of a run that are known here alone or that settings of here decide, as `RunFacts` names them.
 
         Raises:
             Unavailable: the database does not answer.
         """
         engine = mapping(run.document, "spec", "execution").get("engine")
         return {
-            "templated": self._policy.argo_approved and engine == ArgoEngine.name,
+            **unseen_pods(
+                engine, tekton_bundles=self._policy.tekton_bundles, argo_templates=self._policy.argo_templates
+            ),
             "unauthored": self._policy.unknown_approved and not (await self._author(run)).user,
         }
 

@@ -27,8 +27,8 @@ class RunPolicy:
 
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
     `proven_authors`: a workflow must have an author whom the webhook saw. `trusted_authors` need no right to run Jobs.
-    `unknown_approved`: a workflow whose author the webhook did not see needs an approval. `argo_approved`: so does what
-    a WorkflowTemplate of Argo says of its pods.
+    `unknown_approved`: a workflow whose author the webhook did not see needs an approval. `tekton_bundles`,
+    `argo_templates`: bundles and Pipelines of Tekton, or WorkflowTemplates of Argo, need none for being that.
     """
 
     shared_namespace: str
@@ -38,7 +38,8 @@ class RunPolicy:
     proven_authors: bool = False
     trusted_authors: tuple[str, ...] = ()
     unknown_approved: bool = False
-    argo_approved: bool = False
+    tekton_bundles: bool = False
+    argo_templates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ def new_invocation(
     requester: str,
     runs_namespace: str,
     tekton_bundles: bool = False,
+    argo_templates: bool = False,
 ) -> NewInvocation:
     """The run that is asked for. `version` is what the reference means, `context` that of the incident it names.
 
@@ -108,6 +109,7 @@ def new_invocation(
         allowed_here=constraints is None or allowed(entry.labels, constraints),
         unproven=requester == UNPROVEN_USER,
         tekton_bundles=tekton_bundles,
+        argo_templates=argo_templates,
         timeout_seconds=timeout,
     )
     return NewInvocation(

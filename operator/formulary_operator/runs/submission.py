@@ -44,6 +44,7 @@ class Requests:
         runs_namespace: str,
         strict_keys: frozenset[str],
         tekton_bundles: bool,
+        argo_templates: bool,
     ) -> None:
         self._runs = runs
         self._workflows = WorkflowReader(database)
@@ -55,6 +56,7 @@ class Requests:
         self._runs_namespace = runs_namespace
         self._strict_keys = strict_keys
         self._tekton_bundles = tekton_bundles
+        self._argo_templates = argo_templates
 
     async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
         """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
@@ -72,10 +74,7 @@ class Requests:
         if (refusal := _refusal(document)) is not None:
             return refusal
         try:
-            request = parse_run_request(document)
-            if (late := _too_late(document, timeout_seconds=request.spec.timeout_seconds)) is not None:
-                return late
-            return await self._submit(document, request=request)
+            return await self._submit(document, request=parse_run_request(document))
         except (InvalidInput, InvalidManifest) as error:
             return Refusal(reason=Reason.INPUT_INVALID, message=str(error))
         except NotInvocable as error:
@@ -101,7 +100,10 @@ class Requests:
             requester=requester,
             runs_namespace=self._runs_namespace,
             tekton_bundles=self._tekton_bundles,
+            argo_templates=self._argo_templates,
         )
+        if (late := _too_late(document, timeout_seconds=new.timeout_seconds)) is not None:
+            return late
         return (await self._runs.submit(new)).invocation
 
     async def _require_own_search(self, request: RunRequest, *, requester: str) -> None:
@@ -160,9 +162,9 @@ def age_seconds(document: Mapping[str, Any]) -> float:
     return (datetime.now(UTC) - created).total_seconds()
 
 
-def _too_late(document: Mapping[str, Any], *, timeout_seconds: float | None) -> Refusal | None:
+def _too_late(document: Mapping[str, Any], *, timeout_seconds: float) -> Refusal | None:
     """What waited longer for us than it was to take is not begun: the cause of it is past."""
-    if timeout_seconds is None or age_seconds(document) <= timeout_seconds + _WHOLE_SECONDS:
+    if age_seconds(document) <= timeout_seconds + _WHOLE_SECONDS:
         return None
     return Refusal(
         reason=Reason.DEADLINE_EXCEEDED,

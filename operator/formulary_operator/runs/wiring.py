@@ -88,6 +88,7 @@ class RunWiring:
             runs_namespace=settings.runs_namespace,
             strict_keys=settings.strict_custom_labels,
             tekton_bundles=settings.tekton_bundles,
+            argo_templates=settings.argo_templates,
         )
         permits = Permits(
             client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer
@@ -185,5 +186,6 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         trusted_authors=settings.trusted_authors,
         # Without the webhook nobody is seen; then no author is known, and nothing follows from that.
         unknown_approved=bool(settings.webhook_port) and not settings.proven_authors,
-        argo_approved=settings.argo_strict and not settings.argo_templates,
+        tekton_bundles=settings.tekton_bundles,
+        argo_templates=settings.argo_templates,
     )

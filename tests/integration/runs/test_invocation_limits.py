@@ -19,6 +19,12 @@ from support.runnable import TARGET, runnable_database
 from support.serving import serving
 
 STAGING = {"X-Remediation-Id": "rr-staging"}
+REPEATED = """
+    insert into formulary.invocation
+    select (jsonb_populate_record(run, jsonb_build_object('id', id || number))).*
+    from formulary.invocation run, generate_series(2, 120) number where dry_run
+"""
+"""Makes 120 dry runs of one."""
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +124,25 @@ async def test_a_repeat_of_a_run_needs_no_room(replicas: tuple[CatalogService, C
     assert other.status_code == 429
 
 
+async def test_dry_runs_have_an_hourly_limit_of_their_own(
+    replicas: tuple[CatalogService, CatalogService], dsn: str
+) -> None:
+    one, other = replicas
+    async with (
+        serving(one, dry_runs_per_hour=2) as here,
+        serving(other, dry_runs_per_hour=2) as there,
+        playing.operator(dsn),
+    ):
+        answers = [await ask(url, dryRun=True, idempotencyKey=url) for url in (here, there)]
+        refusal = await ask(here, dryRun=True)
+        again = await ask(there, dryRun=True, idempotencyKey=here)
+        real = await ask(there)
+
+    assert [answer.status_code for answer in (*answers, refusal, again, real)] == [200, 200, 429, 200, 200]
+    assert 3500 < int(refusal.headers["Retry-After"]) <= 3600
+    assert "2 dry runs within an hour" in refusal.json()["error"]["message"]
+
+
 async def test_each_caller_has_limits_of_its_own(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
     rights = Rights(see=["formulary"], use=["shop"], invoke=[TARGET])
     known = KnownCallers(ann=rights, bob=rights)
@@ -142,8 +167,14 @@ async def test_the_longest_timeout_is_a_setting(replicas: tuple[CatalogService, 
     assert [allowed.status_code, unsaid.status_code] == [200, 200]
 
 
-async def test_without_settings_there_are_no_limits(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+async def test_without_settings_real_runs_have_no_limits_and_dry_ones_have(
+    replicas: tuple[CatalogService, CatalogService], dsn: str, nothing_asked_for: asyncpg.Connection
+) -> None:
     async with serving(replicas[0]) as url, playing.operator(dsn):
         answers = await asyncio.gather(*(ask(url) for _ in range(12)))
+        await ask(url, dryRun=True)
+        await nothing_asked_for.execute(REPEATED)
+        refusal = await ask(url, dryRun=True)
 
     assert {answer.status_code for answer in answers} == {200}
+    assert (refusal.status_code, "120 dry runs" in refusal.json()["error"]["message"]) == (429, True)

@@ -560,6 +560,27 @@ async def test_an_engine_that_the_executor_lacks_is_named(service: InvocationSer
     assert "job" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("workflow_id", "allowing"),
+    [
+        ("on-tekton", {"tekton_bundles": True}),
+        ("on-pipeline", {"tekton_bundles": True}),
+        ("on-argo", {"argo_templates": True}),
+    ],
+)
+async def test_what_others_wrote_for_an_engine_waits_for_an_approval_unless_the_settings_allow_it(
+    catalog: CatalogService, dsn: str, workflow_id: str, allowing: dict[str, bool]
+) -> None:
+    strict = InvocationService(catalog=catalog, settings=Settings())
+    lenient = InvocationService(catalog=catalog, settings=Settings.model_validate(allowing))
+    async with playing.operator(dsn, engines=["tekton", "argo"]):
+        waits = await strict.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
+        runs = await lenient.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
+
+    assert (waits.state, "not" in waits.message and "seen here" in waits.message) == ("awaiting_approval", True)
+    assert runs.state == "completed"
+
+
 async def test_runs_of_others_are_not_found_without_the_right_to_read_them(
     service: InvocationService, dsn: str
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_harmless_run_has_no_risks() -> None:
     ("changed", "risk"),
     [
         ({"allowed_here": False}, ("critical", "labels")),
+        ({"bundled": True}, ("high", "bundle")),
         ({"templated": True}, ("high", "template")),
         ({"caller_may_target": False}, ("critical", "target")),
         ({"environment": "Production"}, ("medium", "environment")),

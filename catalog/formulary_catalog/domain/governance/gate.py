@@ -84,8 +84,8 @@ class RunFacts:
     `recent_failures` are of this workflow on this target within 24 hours. `allowed_here`: the labels of the incident
     allow the workflow. `caller_may_target`: the target lies in a namespace in which the caller may run workflows.
     `unproven`: nobody proved who asks. `unauthored`: the webhook did not see who wrote the workflow, though it runs.
-    `bundled`: what runs, and with which rights in its pods, a Tekton bundle says. `templated`: the latter a
-    WorkflowTemplate of Argo says.
+    `bundled`: what runs, and with which rights in its pods, a bundle or Pipeline of Tekton says. `templated`: a
+    WorkflowTemplate of Argo says it.
     `timeout_seconds` 0 is not known. `foreign`: the workflow belongs to a namespace that is neither shared nor that of
     the run, so that one team's steps would run with what another team's namespace holds.
     """

@@ -68,7 +68,7 @@ def _of_workflow(facts: RunFacts) -> Iterable[Risk]:
         yield _risk(
             Severity.HIGH,
             "bundle",
-            "the Tekton bundle brings pods and a security context of its own, which cannot be seen here",
+            "the Tekton bundle or Pipeline brings pods and a security context of its own, which cannot be seen here",
         )
     if facts.templated:
         yield _risk(

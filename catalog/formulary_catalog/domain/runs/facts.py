@@ -7,6 +7,7 @@ from formulary_catalog.domain.runs.run import RunTarget, duration_seconds
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
 _TEKTON = "tekton"
+_ARGO = "argo"
 
 
 def target_of(context: RequestContext | None) -> RunTarget:
@@ -35,12 +36,13 @@ def run_facts(
     foreign: bool = False,
     unproven: bool = False,
     tekton_bundles: bool = False,
+    argo_templates: bool = False,
 ) -> RunFacts:
     """What is known before the database is asked for selections and earlier failures.
 
     `namespace` is that of the run. `caller_may_target`: the caller may run workflows where the target is.
     `allowed_here`: the labels of the incident allow the workflow. `foreign`: it belongs to another team's namespace.
-    `unproven`: nobody proved who asks. `tekton_bundles`: a bundle of Tekton needs no approval for being one.
+    `unproven`: nobody proved who asks. `tekton_bundles`, `argo_templates`: as for `unseen_pods`.
     """
     spec = workflow.spec
     return RunFacts(
@@ -60,7 +62,19 @@ def run_facts(
         allowed_here=allowed_here,
         foreign=foreign,
         unproven=unproven,
-        bundled=spec.execution.engine == _TEKTON and bool(spec.execution.bundle) and not tekton_bundles,
+        **unseen_pods(spec.execution.engine, tekton_bundles=tekton_bundles, argo_templates=argo_templates),
         timeout_seconds=timeout_seconds,
         estimated_seconds=duration_seconds(spec.estimated_duration),
     )
+
+
+def unseen_pods(engine: object, *, tekton_bundles: bool, argo_templates: bool) -> dict[str, bool]:
+    """The facts about pods that somebody else than the author of the workflow may have described.
+
+    `tekton_bundles`: neither a bundle nor a Pipeline of Tekton needs an approval for that. `argo_templates`: no
+    WorkflowTemplate of Argo does.
+    """
+    return {
+        "bundled": engine == _TEKTON and not tekton_bundles,
+        "templated": engine == _ARGO and not argo_templates,
+    }

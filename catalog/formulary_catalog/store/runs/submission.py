@@ -31,16 +31,21 @@ ACTIVE = "phase in ('Pending', 'AwaitingApproval', 'Running')"
 """A condition on rows of runs: not over."""
 _UNDER_WAY = "phase in ('Pending', 'Running')"
 _REAL = "not dry_run and not degraded"
+_DRY = "(dry_run or degraded)"
 _CONCURRENT_RETRY = 30.0
 COLUMNS = ", ".join(column.name for column in fields(Invocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one caller may have of real runs; 0 is no limit. What waits for a person is not `concurrent`."""
+    """What one caller may have; 0 is no limit. `per_hour` and `concurrent` are of real runs, `dry_per_hour` of others.
+
+    What waits for a person is not `concurrent`.
+    """
 
     per_hour: int = 0
     concurrent: int = 0
+    dry_per_hour: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,10 @@ class InvocationStore:
             stands = run_state(
                 judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False
             )
+            if new.dry_run or stands.degraded:
+                await _check_hour(
+                    connection, caller=new.requester, limit=limits.dry_per_hour, counted=_DRY, name="dry runs"
+                )
             row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
             await _tell(connection, new, stands=stands)
             if row.phase is Phase.SUCCEEDED:
@@ -243,24 +252,29 @@ async def _check_limits(connection: Connection, *, caller: str, limits: Limits) 
                 f"one to end, then retry in {_CONCURRENT_RETRY:.0f} s",
                 retry_after=_CONCURRENT_RETRY,
             )
-    if limits.per_hour:
-        # The oldest of the last so many runs: when it is an hour old there is room again.
-        age = await connection.fetchval(
-            f"""
-            select extract(epoch from clock_timestamp() - created_at)::double precision from invocation
-            where requester = $1 and {_REAL} and created_at > clock_timestamp() - interval '1 hour'
-            order by created_at desc offset $2 limit 1
-            """,
-            caller,
-            limits.per_hour - 1,
+    await _check_hour(connection, caller=caller, limit=limits.per_hour, counted=_REAL, name="runs")
+
+
+async def _check_hour(connection: Connection, *, caller: str, limit: int, counted: str, name: str) -> None:
+    """Whether there is room for one more run within this hour; `counted` is a condition on the rows that count."""
+    if not limit:
+        return
+    # The oldest of the last so many runs: when it is an hour old there is room again.
+    age = await connection.fetchval(
+        f"""
+        select extract(epoch from clock_timestamp() - created_at)::double precision from invocation
+        where requester = $1 and {counted} and created_at > clock_timestamp() - interval '1 hour'
+        order by created_at desc offset $2 limit 1
+        """,
+        caller,
+        limit - 1,
+    )
+    if age is not None:
+        wait = max(1.0, _HOUR - age)
+        raise RateLimited(
+            f"{caller} has asked for {limit} {name} within an hour, which is all it may; retry in {wait:.0f} s",
+            retry_after=wait,
         )
-        if age is not None:
-            wait = max(1.0, _HOUR - age)
-            raise RateLimited(
-                f"{caller} has asked for {limits.per_hour} runs within an hour, which is all it may; retry in "
-                f"{wait:.0f} s",
-                retry_after=wait,
-            )
 
 
 async def _insert(
