@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import WorkflowOutcome
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.errors import InvalidInput
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
@@ -25,7 +26,7 @@ from formulary_operator.runs.permitting import (
     why_not_run,
     why_not_used,
 )
-from formulary_operator.runs.request import new_invocation, parse_run_request
+from formulary_operator.runs.request import parse_run_request, requested_run
 from support.cluster_runs import INPUT, remedy
 from support.manifest import invocation
 from support.plans import plan
@@ -178,11 +179,11 @@ def _ask_about_a_node(*, namespace: str) -> Any:
         target_kind="Node",
         target_name="w1",
     )
-    return new_invocation(
+    return requested_run(
         parse_run_request(document),
         version=version,
         context=node,
-        strict_keys=frozenset(),
         requester="ada",
         runs_namespace="formulary-runs",
+        rules=RunRules(shared_namespace="formulary"),
     )

@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.runs.run import Phase, Reason
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import RateLimited
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -119,12 +120,9 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
         requests = Requests(
             writing,
             runs=runs,
-            shared_namespace="formulary",
             authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
             runs_namespace="formulary-runs",
-            strict_keys=frozenset(),
-            tekton_bundles=False,
-            argo_templates=False,
+            rules=RunRules(shared_namespace="formulary"),
         )
         told = await requests.run_of(document)
     assert (told.reason if isinstance(told, Refusal) else told and told.timeout_seconds) == becomes

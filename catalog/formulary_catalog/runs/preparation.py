@@ -5,17 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.access import INVOKE, Caller
-from formulary_catalog.domain.audit.sealing import seal
-from formulary_catalog.domain.runs.facts import run_facts, target_of
-from formulary_catalog.domain.runs.run import (
-    NewInvocation,
-    Source,
-    duration_seconds,
-    id_of_request,
-    idempotency_digest,
-)
+from formulary_catalog.domain.runs.facts import target_of
+from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
+from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
 from formulary_catalog.runs.engines import manifest_of
 from formulary_catalog.runs.request import InvocationRequest
@@ -42,22 +35,14 @@ class Preparation:
         finder: WorkflowFinder,
         traces: TraceStore,
         executors: ExecutorReader,
-        shared_namespace: str,
         runs_namespace: str,
-        tekton_bundles: bool,
-        argo_templates: bool,
-        strict_keys: frozenset[str],
-        max_timeout_seconds: float,
+        rules: RunRules,
     ) -> None:
         self._finder = finder
         self._traces = traces
         self._executors = executors
-        self._shared_namespace = shared_namespace
         self._runs_namespace = runs_namespace
-        self._tekton_bundles = tekton_bundles
-        self._argo_templates = argo_templates
-        self._strict_keys = strict_keys
-        self._max_timeout_seconds = max_timeout_seconds
+        self._rules = rules
 
     async def prepare(
         self, request: InvocationRequest, *, reference: ContextReference, caller: Caller, record: Record
@@ -80,50 +65,31 @@ class Preparation:
         await caller.require(INVOKE, namespace=namespace)
         if because := found.parsed.not_invocable_because:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
-        values = check_input(workflow.spec.parameters, request.input)
-        timeout_seconds = request.timeout_seconds(
-            estimated=duration_seconds(workflow.spec.estimated_duration), most=self._max_timeout_seconds
-        )
         search_id = await own_search(
             self._traces, request.search_id, caller=caller.name, remediation_id=record.remediation_id
         )
-        invocation_id = id_of_request(caller=caller.name, idempotency_key=request.idempotency_key)
-        facts = run_facts(
-            workflow,
-            workflow_namespace=stored.namespace,
-            namespace=namespace,
-            target=target,
+        key = request.idempotency_key
+        invocation_id = id_of_request(caller=caller.name, idempotency_key=key)
+        new = new_run(
+            RequestedRun(
+                id=invocation_id,
+                source=Source.SERVER,
+                requester=caller.name,
+                namespace=namespace,
+                object_name=invocation_id,
+                input=request.input,
+                target=target,
+                timeout_seconds=request.timeout_seconds(most=self._rules.max_timeout_seconds),
+                remediation_id=record.remediation_id if context is not None else "",
+                search_id=search_id,
+                idempotency_key=idempotency_digest(caller=caller.name, idempotency_key=key),
+                dry_run=request.dry_run,
+            ),
+            version=stored,
+            workflow=workflow,
             context=context,
-            caller=caller.name,
-            caller_may_target=True,  # it runs where the target is, which the caller had to be allowed
             allowed_here=True,  # else it had not been found
-            foreign=stored.namespace not in (self._shared_namespace, namespace),
-            tekton_bundles=self._tekton_bundles,
-            argo_templates=self._argo_templates,
-            timeout_seconds=timeout_seconds,
-        )
-        new = NewInvocation(
-            id=invocation_id,
-            source=Source.SERVER,
-            namespace=namespace,
-            object_name=invocation_id,
-            version_id=stored.version_id,
-            workflow_namespace=stored.namespace,
-            workflow_name=stored.name,
-            workflow_version=stored.version,
-            document=stored.document,
-            values=values.plain,
-            secret=values.secret,
-            target=target,
-            facts=facts.as_json(),
-            remediation_id=record.remediation_id if context is not None else "",
-            analysis=record.analysis if context is not None else "",
-            search_id=search_id,
-            requester=caller.name,
-            timeout_seconds=timeout_seconds,
-            idempotency_key=idempotency_digest(caller=caller.name, idempotency_key=request.idempotency_key),
-            dry_run=request.dry_run,
-            sealed=seal(context, strict_keys=self._strict_keys),
+            rules=self._rules,
         )
         return Prepared(new=new, found=found)
 

@@ -48,14 +48,14 @@ class InvocationRequest:
             "search_id": self.search_id,
         }
 
-    def timeout_seconds(self, *, estimated: float | None, most: float) -> float:
-        """The deadline of the run. `estimated` is how long it takes by its own word, `most` what is allowed.
+    def timeout_seconds(self, *, most: float) -> float | None:
+        """The timeout asked for; None where none is. `most` is what is allowed.
 
         Raises:
-            InvalidInput: the timeout asked for is out of bounds.
+            InvalidInput: it is out of bounds.
         """
         if self.timeout_ms is None:
-            return min(max(WAITING_SECONDS, 2 * (estimated or 0.0)), most)
+            return None
         if not MIN_TIMEOUT_MS <= self.timeout_ms <= most * 1000:
             raise InvalidInput(
                 f"timeout_ms {self.timeout_ms} is out of bounds; give {MIN_TIMEOUT_MS} to {most * 1000:.0f}",

@@ -7,6 +7,7 @@ from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import invocation_answer, taken_for_running
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import (
     FormularyError,
@@ -60,12 +61,14 @@ class InvocationService:
             finder=catalog.finder,
             traces=catalog.traces,
             executors=ExecutorReader(database),
-            shared_namespace=settings.catalog_namespace,
             runs_namespace=settings.runs_namespace,
-            tekton_bundles=settings.tekton_bundles,
-            argo_templates=settings.argo_templates,
-            strict_keys=settings.strict_custom_labels,
-            max_timeout_seconds=(settings.max_timeout_ms or MAX_TIMEOUT_MS) / 1000,
+            rules=RunRules(
+                shared_namespace=settings.catalog_namespace,
+                strict_keys=settings.strict_custom_labels,
+                max_timeout_seconds=(settings.max_timeout_ms or MAX_TIMEOUT_MS) / 1000,
+                tekton_bundles=settings.tekton_bundles,
+                argo_templates=settings.argo_templates,
+            ),
         )
 
     async def invoke(

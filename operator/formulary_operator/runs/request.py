@@ -7,24 +7,14 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
-from formulary_catalog.domain.runs.facts import run_facts, target_of
-from formulary_catalog.domain.runs.run import (
-    MAX_TIMEOUT_SECONDS,
-    UNPROVEN_USER,
-    WAITING_SECONDS,
-    NewInvocation,
-    RunTarget,
-    Source,
-    duration_seconds,
-    id_of_object,
-)
+from formulary_catalog.domain.runs.facts import target_of
+from formulary_catalog.domain.runs.run import NewInvocation, RunTarget, Source, id_of_object
+from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.text import all_storable
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
-from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.invocable import hidden_from_readers
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.domain.workflows.matching import allowed
@@ -67,16 +57,14 @@ def parse_run_request(document: Mapping[str, Any]) -> RunRequest:
     )
 
 
-def new_invocation(
+def requested_run(
     request: RunRequest,
     *,
     version: StoredVersion,
     context: RequestContext | None,
-    strict_keys: frozenset[str],
     requester: str,
     runs_namespace: str,
-    tekton_bundles: bool = False,
-    argo_templates: bool = False,
+    rules: RunRules,
 ) -> NewInvocation:
     """The run that is asked for. `version` is what the reference means, `context` that of the incident it names.
 
@@ -94,46 +82,27 @@ def new_invocation(
     given = spec.input or {}
     _require_nothing_sensitive(given, workflow=entry.workflow)
     _require_storable(given)
-    checked = check_input(entry.workflow.spec.parameters, given)
-    target = _target(request, context=context, runs_namespace=runs_namespace)
-    constraints = constraints_of(context, strict_keys=strict_keys) if context is not None else None
-    timeout = spec.timeout_seconds or _default_timeout(entry.workflow)
-    facts = run_facts(
-        entry.workflow,
-        workflow_namespace=version.namespace,
-        namespace=request.namespace,
-        target=target,
+    constraints = constraints_of(context, strict_keys=rules.strict_keys) if context is not None else None
+    return new_run(
+        RequestedRun(
+            id=id_of_object(request.uid),
+            source=Source.CLUSTER,
+            requester=requester,
+            namespace=request.namespace,
+            object_name=request.name,
+            object_uid=request.uid,
+            input=given,
+            target=_target(request, context=context, runs_namespace=runs_namespace),
+            timeout_seconds=spec.timeout_seconds,
+            remediation_id=spec.remediation_id,
+            search_id=request.search_id,
+            dry_run=spec.dry_run,
+        ),
+        version=version,
+        workflow=entry.workflow,
         context=context,
-        caller=requester if requester != UNPROVEN_USER else "",
-        caller_may_target=target.namespace in ("", request.namespace),
         allowed_here=constraints is None or allowed(entry.labels, constraints),
-        unproven=requester == UNPROVEN_USER,
-        tekton_bundles=tekton_bundles,
-        argo_templates=argo_templates,
-        timeout_seconds=timeout,
-    )
-    return NewInvocation(
-        id=id_of_object(request.uid),
-        source=Source.CLUSTER,
-        namespace=request.namespace,
-        object_name=request.name,
-        object_uid=request.uid,
-        version_id=version.version_id,
-        workflow_namespace=version.namespace,
-        workflow_name=version.name,
-        workflow_version=version.version,
-        document=version.document,
-        values=checked.plain,
-        secret=checked.secret,
-        target=target,
-        facts=facts.as_json(),
-        remediation_id=spec.remediation_id,
-        analysis=f"{context.namespace}/{context.name}" if context is not None else "",
-        search_id=request.search_id,
-        requester=requester,
-        timeout_seconds=timeout,
-        dry_run=spec.dry_run,
-        sealed=seal(context, strict_keys=strict_keys),
+        rules=rules,
     )
 
 
@@ -212,8 +181,3 @@ def _target(request: RunRequest, *, context: RequestContext | None, runs_namespa
             field="spec.target",
         )
     return known if known.name else target
-
-
-def _default_timeout(workflow: RemediationWorkflow) -> float:
-    estimated = duration_seconds(workflow.spec.estimated_duration) or 0.0
-    return min(MAX_TIMEOUT_SECONDS, max(WAITING_SECONDS, 2 * estimated))

@@ -7,6 +7,7 @@ from typing import Any
 from formulary_catalog.domain.access import USE_CONTEXTS
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.runs.run import UNPROVEN_USER, Invocation, Reason, id_of_object
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.errors import FormularyError, InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.audit.events import TraceStore
@@ -18,7 +19,7 @@ from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
 from formulary_operator.kube.conditions import status_of
-from formulary_operator.runs.request import RunRequest, new_invocation, parse_run_request
+from formulary_operator.runs.request import RunRequest, parse_run_request, requested_run
 from formulary_operator.runs.status import Refusal, is_of_the_server, is_settled, is_unchanged
 
 PATIENCE_SECONDS = 10.0
@@ -40,23 +41,18 @@ class Requests:
         *,
         runs: RunWriter,
         authorizer: Authorizer,
-        shared_namespace: str,
         runs_namespace: str,
-        strict_keys: frozenset[str],
-        tekton_bundles: bool,
-        argo_templates: bool,
+        rules: RunRules,
     ) -> None:
         self._runs = runs
         self._workflows = WorkflowReader(database)
         self._contexts = ContextReader(database)
         self._admissions = AdmissionRecords(database)
         self._traces = TraceStore(database)
-        self._shared_namespace = shared_namespace
+        self._shared_namespace = rules.shared_namespace
         self._authorizer = authorizer
         self._runs_namespace = runs_namespace
-        self._strict_keys = strict_keys
-        self._tekton_bundles = tekton_bundles
-        self._argo_templates = argo_templates
+        self._rules = rules
 
     async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
         """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
@@ -92,15 +88,13 @@ class Requests:
         context = await self._context(document, request=request)
         requester = await self._admissions.username(request.uid) or UNPROVEN_USER
         await self._require_own_search(request, requester=requester)
-        new = new_invocation(
+        new = requested_run(
             request,
             version=version,
             context=context,
-            strict_keys=self._strict_keys,
             requester=requester,
             runs_namespace=self._runs_namespace,
-            tekton_bundles=self._tekton_bundles,
-            argo_templates=self._argo_templates,
+            rules=self._rules,
         )
         if (late := _too_late(document, timeout_seconds=new.timeout_seconds)) is not None:
             return late

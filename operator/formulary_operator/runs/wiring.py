@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import structlog
 
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
@@ -83,12 +84,14 @@ class RunWiring:
         requests = Requests(
             database,
             runs=self._runs,
-            shared_namespace=settings.catalog_namespace,
             authorizer=authorizer,
             runs_namespace=settings.runs_namespace,
-            strict_keys=settings.strict_custom_labels,
-            tekton_bundles=settings.tekton_bundles,
-            argo_templates=settings.argo_templates,
+            rules=RunRules(
+                shared_namespace=settings.catalog_namespace,
+                strict_keys=settings.strict_custom_labels,
+                tekton_bundles=settings.tekton_bundles,
+                argo_templates=settings.argo_templates,
+            ),
         )
         permits = Permits(
             client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer

@@ -17,6 +17,7 @@ from formulary_catalog.domain.runs.run import (
     WorkflowOutcome,
     id_of_object,
 )
+from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -26,7 +27,7 @@ from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.kube.patching import merge_patch
 from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered
 from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
-from formulary_operator.runs.request import new_invocation, parse_run_request
+from formulary_operator.runs.request import parse_run_request, requested_run
 from formulary_operator.runs.status import (
     Refusal,
     change,
@@ -109,13 +110,13 @@ def stored(document: dict[str, Any], *, generation: int = 1, **status: Any) -> d
 def request(*, context: RequestContext | None = INCIDENT, version: StoredVersion = VERSION, **spec: Any) -> Any:
     """The run that an object asks for, by somebody who is known."""
     document = stored(invocation("by-hand", **{"input": INPUT, **spec}))
-    return new_invocation(
+    return requested_run(
         parse_run_request(document),
         version=version,
         context=context,
-        strict_keys=frozenset(),
         requester="ada",
         runs_namespace="formulary-runs",
+        rules=RunRules(shared_namespace="formulary"),
     )
 
 
@@ -153,13 +154,13 @@ def test_a_target_in_another_namespace_counts_against_whoever_creates_objects_he
 
 def test_a_requester_whom_nobody_knows_is_unknown_to_the_rules() -> None:
     document = stored(invocation("by-hand", input=INPUT))
-    new = new_invocation(
+    new = requested_run(
         parse_run_request(document),
         version=VERSION,
         context=None,
-        strict_keys=frozenset(),
         requester=UNPROVEN_USER,
         runs_namespace="formulary-runs",
+        rules=RunRules(shared_namespace="formulary"),
     )
     assert (new.requester, new.facts["caller"], new.facts["unproven"]) == (UNPROVEN_USER, "", True)
     assert request().facts["unproven"] is False
