@@ -116,10 +116,10 @@ class Settings(ConnectionSettings):
         description="Calls of one process that are worked on at the same time; fewer than it has connections.",
     )
     calls_waiting: int = Field(
-        default=64, ge=0, le=10_000, description="Calls that may wait for that; more are told at once to come back."
+        default=64, ge=0, le=10_000, description="Calls that may wait for a slot; more are rejected at once."
     )
     call_wait_seconds: float = Field(
-        default=5.0, gt=0, le=60, description="How long one of them waits before it is told to come back."
+        default=5.0, gt=0, le=60, description="How long a call waits for a slot before it is rejected."
     )
     invocations_per_hour: int = Field(
         default=0, ge=0, description="Real runs that one caller may ask for within an hour; 0 for any number."

@@ -70,12 +70,12 @@ class Caller:
             return
         if namespace is None:
             raise NotAllowed(
-                f"{self.name} may not {right} in all namespaces, which this call needs; ask whoever administers the "
-                "cluster for a ClusterRoleBinding that allows it; retrying unchanged will fail again"
+                f"{self.name} may not {right} in all namespaces, which this call needs; ask an administrator "
+                "of the cluster for a ClusterRoleBinding that allows it; retrying unchanged will fail again"
             )
         raise NotAllowed(
-            f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask whoever administers "
-            "the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+            f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask an "
+            "administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
         )
 
 

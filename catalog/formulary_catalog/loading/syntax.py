@@ -10,7 +10,7 @@ import yaml
 
 MAX_DEPTH = 100
 MAX_NODES = 100_000
-_TOO_MANY = f"stands for more than {MAX_NODES} values; split the document"
+_TOO_MANY = f"expands to more than {MAX_NODES} values; split the document"
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels; flatten it"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _LEFT_AS_TEXT = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})

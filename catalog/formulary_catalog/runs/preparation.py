@@ -108,8 +108,8 @@ class Preparation:
         if executors.alive:
             raise NoExecutor(
                 f"no executor for the engine {engine}, which workflow {found.workflow_id} needs: here is "
-                f"{', '.join(sorted(executors.engines)) or 'none'}; choose another workflow, or ask whoever runs the "
-                "operator to enable it"
+                f"{', '.join(sorted(executors.engines)) or 'none'}; choose another workflow, or ask "
+                "the administrator of the operator to enable it"
             )
         if new.dry_run:
             return manifest_of(new, found.parsed.workflow)

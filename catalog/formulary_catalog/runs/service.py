@@ -234,7 +234,7 @@ def _raise_failure(run: Invocation) -> None:
 
 def _notes(run: Invocation, *, submitted: Submitted, unchecked: bool, waited: float) -> Iterable[str]:
     if submitted.repeated:
-        yield "repeated: true; the idempotency_key was sent before, and this is the run that it stands for"
+        yield "repeated: true; the idempotency_key was sent before, and this is its run"
     elif unchecked:
         yield "no cluster has checked the manifest, since no executor is connected"
     if not _is_settled(run) and waited:

@@ -118,7 +118,7 @@ class Standalone:
                 "`formulary reembed` changes that"
             )
             return
-        display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz tells how far that is")
+        display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz shows the progress")
         change = change_model(self.writer_dsn, embedder=own, source=self._source)
         await self.beside.enter_async_context(background(change))
 

@@ -61,6 +61,6 @@ async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozen
     if not visible:
         raise NotAllowed(
             f"{caller.name} may not {SEE_WORKFLOWS} in any namespace that this call could see ({', '.join(names)}); "
-            "ask whoever administers one of them for a RoleBinding that allows it; retrying unchanged will fail again"
+            "ask an administrator of one of them for a RoleBinding that allows it; retrying unchanged will fail again"
         )
     return visible

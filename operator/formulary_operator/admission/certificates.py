@@ -67,7 +67,10 @@ class ServingCertificate:
             try:
                 await self.load()
             except FormularyError as error:
-                _log.warning("webhook not looked after; the earlier certificate stays in use", error=str(error))
+                _log.warning(
+                    "webhook configuration and certificate not refreshed; the earlier certificate stays in use",
+                    error=str(error),
+                )
 
 
 def directory(path: Path) -> Source:

@@ -56,8 +56,8 @@ def literal_parameters(plan: RunPlan, *, engine: str, placeholder: str) -> Itera
         names = ", ".join(sorted(plan.sensitive))
         raise unrunnable(
             plan.workflow,
-            f"{engine} would show the sensitive values of {names} to whoever can read its objects; use the engine job, "
-            "or let the workflow read a Secret of its own",
+            f"{engine} would show the sensitive values of {names} to everybody who can read its objects; use the "
+            "engine job, or let the workflow read a Secret of its own",
         )
     parameter_names(plan)
     for name, value in (facts(plan) | dict(plan.values)).items():

@@ -219,7 +219,7 @@ class RunExecution:
             if run.reference and not _overdue(run, grace=GRACE_SECONDS):
                 raise  # such as rights that are missing for a moment
             if run.reference:
-                message = f"{kind} {run.id} cannot be looked at, so that how it ended cannot be told: {error}"
+                message = f"{kind} {run.id} cannot be read, so that its outcome is unknown: {error}"
                 raise _CannotRun(Reason.RUN_FAILED, message) from error
             if await self._client.offers(engine.resource):
                 if error.status == 403:

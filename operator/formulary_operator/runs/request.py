@@ -146,8 +146,8 @@ def _require_nothing_sensitive(given: Mapping[str, Any], *, workflow: Remediatio
     sensitive = {parameter.name for parameter in workflow.spec.parameters if parameter.sensitive}
     for name in sorted(sensitive.intersection(given)):
         raise InvalidInput(
-            f"spec.input.{name}: is sensitive, and whoever may read this object can read it now; change that secret, "
-            "delete this object, and ask the server for the run, which keeps such values apart",
+            f"spec.input.{name}: is sensitive, and everybody who may read this object can read it now; change "
+            "that secret, delete this object, and ask the server for the run, which keeps such values apart",
             field=f"spec.input.{name}",
         )
 

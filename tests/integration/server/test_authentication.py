@@ -253,8 +253,8 @@ async def test_an_incident_that_may_not_be_used_is_a_tool_error_that_says_what_i
     result = await call(url, "search_workflow_catalog", QUERY, headers=by("responder", BANK_INCIDENT))
 
     assert refused(result) == (
-        "responder may not get aianalyses.kubernaut.ai in namespace bank, which this call needs; ask whoever "
-        "administers the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+        "responder may not get aianalyses.kubernaut.ai in namespace bank, which this call needs; ask an "
+        "administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
     )
 
 

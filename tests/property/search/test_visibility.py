@@ -119,7 +119,7 @@ def test_a_refused_incident_tells_its_namespace_and_nothing_else(incident: Reque
 
     assert str(refused) == (
         f"agent may not get aianalyses.kubernaut.ai in namespace {incident.namespace}, which this call needs; ask "
-        "whoever administers the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+        "an administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
     )
 
 

@@ -167,7 +167,9 @@ async def test_while_the_catalog_is_away_a_workflow_passes_with_a_warning(
     catalog.problem = Unavailable("the database does not answer")
     answer = await _answer(http, _review("UPDATE", object=_object(what="Other."), oldObject=_object()))
     assert answer["allowed"]
-    assert answer["warnings"] == ["the catalog does not answer, so spec.version was not checked; the status will tell"]
+    assert answer["warnings"] == [
+        "the catalog does not answer, so spec.version was not checked; the status will show it"
+    ]
 
 
 @pytest.mark.parametrize(

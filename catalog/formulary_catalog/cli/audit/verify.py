@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--seen",
     metavar="NUMBER:HASH",
     multiple=True,
-    help="A checkpoint that must be there, as the log of whoever wrote it has it; any number of times.",
+    help="A checkpoint that must exist, as logged when it was written. Repeatable.",
 )
 @click.option(
     "--published",
@@ -112,7 +112,7 @@ def _show(replay: "Replay") -> None:
         page.line(f"{looked_at}: {counted(len(replay.findings), 'finding')}", style="bold")
     if replay.unsigned:
         unsigned = (
-            f"{counted(replay.unsigned, 'checkpoint')} not signed: whoever owns the database could have written them"
+            f"{counted(replay.unsigned, 'checkpoint')} not signed: the owner of the database could have written them"
         )
         page.line(unsigned, style="yellow")
     if replay.unchecked:

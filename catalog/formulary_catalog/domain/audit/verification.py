@@ -190,7 +190,7 @@ class TraceCheck:
             return
         for number, link in chain.items():
             if link.place != number:
-                self._find(Problem.REORDERED, link.place, "another event stands in this place")
+                self._find(Problem.REORDERED, link.place, "another event is in its place")
 
     def _follow(self, chain: Mapping[int, _Link]) -> None:
         for number, link in chain.items():

@@ -203,7 +203,7 @@ class _Considered:
             DecisionOutcome.DEGRADE,
             why=_texts(degrading),
             message=f"Turned into a dry run: {'; '.join(_texts(degrading))}. Read its manifest; to run it for real, "
-            "ask whoever keeps the contract.",
+            "ask the owner of the contract.",
         )
 
     def demand(self) -> RunDecision | None:

@@ -21,7 +21,7 @@ _NEXT_STEPS = {
     GateDecision.ALLOW: ["Go ahead, and record what came of it."],
     GateDecision.DEGRADE: ["Make a dry run first.", "Ask a person to approve it before it is done for real."],
     GateDecision.UNKNOWN: ["Describe each action by a verb, a tool and a resource, then ask the gate again."],
-    GateDecision.BLOCK: ["Do not do it.", "Choose another action, or ask whoever keeps the rules."],
+    GateDecision.BLOCK: ["Do not do it.", "Choose another action, or ask the owner of the rules."],
 }
 _CONFIDENCE = {
     GateDecision.BLOCK: 0.95,

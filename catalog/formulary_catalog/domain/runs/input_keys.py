@@ -53,8 +53,8 @@ class InputKeys:
         """
         if not self.keys:
             raise NotInvocable(
-                "the run takes sensitive input, and there is no key to encrypt it with, so nothing was stored; whoever "
-                f"runs Formulary names a key file in {_SETTING}, for the server and for the operator"
+                "the run takes sensitive input, and there is no key to encrypt it with, so nothing was stored; the "
+                "administrator of Formulary names a key file in {_SETTING}, for the server and for the operator"
             )
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + AESGCM(self.keys[0]).encrypt(nonce, text.encode(), _bound_to(run, purpose))

@@ -38,14 +38,13 @@ class ReadinessReport(BaseModel):
     database: str = Field(description="ok or unavailable")
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
-    mode: str = Field(
-        description="what the model lets searches be ranked by now: hybrid or lexical; each answer tells its own"
-    )
+    mode: str = Field(description="current ranking mode: hybrid or lexical; each answer has its own")
     reembedding: str | None = Field(
         default=None, description="the embedding model that is being prepared, and how far that is; absent without one"
     )
     callers: str | None = Field(
-        default=None, description="ok or unchecked: whether callers could be told apart so far; absent where nobody is"
+        default=None,
+        description="ok or unchecked: whether callers could be authenticated so far; absent without authentication",
     )
     halted: str | None = Field(
         default=None, description="everywhere, while a halt keeps all runs from beginning; searches go on"

@@ -212,7 +212,7 @@ def _contract_of(row: asyncpg.Record) -> Contract:
     except InvalidInput as error:
         raise Unavailable(
             f"contract {row['namespace']}/{row['name']} holds rules that this release does not know, so nothing it "
-            "applies to is run; have whoever keeps it correct it, or update Formulary"
+            "applies to is run; ask its owner to correct it, or update Formulary"
         ) from error
 
 
