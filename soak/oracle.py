@@ -101,6 +101,20 @@ class Oracle:
         """Whether a workflow was served and allowed all that time."""
         return any(self._allowed(name, demands, since=since, until=until).values())
 
+    def suspended(self, version_id: str, *, since: float, until: float) -> bool | None:
+        """Whether the workflow of a version was suspended all that time, so that no version of it is found; None where
+        it may have been for a part of it."""
+        name = next(
+            (
+                name
+                for name, edits in self._edits.items()
+                if any(edit.served is not None and edit.served.version_id == version_id for edit in edits)
+            ),
+            "",
+        )
+        states = [certain for version, certain in self._served(name, since=since, until=until) if version is None]
+        return any(states) or None if states else False
+
     def _allowed(self, name: str, demands: Constraints, *, since: float, until: float) -> dict[str, bool]:
         """The versions of a workflow that may have been served and are allowed, and whether that is certain."""
         return {

@@ -70,8 +70,10 @@ def wrong_answers(tally: Tally, oracle: Oracle) -> list[str]:
 def _problem(answer: Answered, oracle: Oracle) -> str:
     call = answer.call
     if call.kind == "selection":  # of a version by its id, which is readable after it is superseded
-        chosen = answer.versions == (call.version,)
-        return "" if chosen else f"{call.version} was chosen and {answer.versions} recorded"
+        if answer.versions != (call.version,):
+            return f"{call.version} was chosen and {answer.versions} recorded"
+        suspended = oracle.suspended(call.version, since=call.since, until=call.until)
+        return f"{call.version} was found, but is suspended" if suspended else ""
     return oracle.problem(
         answer.versions,
         total=answer.total,
@@ -85,9 +87,10 @@ def _problem(answer: Answered, oracle: Oracle) -> str:
 def _wrongly_missing(refused: Refused, oracle: Oracle) -> bool:
     """Whether it is about a version that was returned a moment before, or a workflow that was served all the time."""
     call = refused.call
+    if call.version:
+        return refused.not_found and oracle.suspended(call.version, since=call.since, until=call.until) is False
     return refused.not_found and (
-        bool(call.version)
-        or oracle.must_be_found(call.name, demands=call.incident.demands(None), since=call.since, until=call.until)
+        oracle.must_be_found(call.name, demands=call.incident.demands(None), since=call.since, until=call.until)
     )
 
 

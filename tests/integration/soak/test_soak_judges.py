@@ -100,17 +100,21 @@ def test_two_versions_of_a_workflow_are_never_in_one_answer() -> None:
     assert problem([first.version_id, second.version_id]).startswith("returned two versions")
 
 
-def test_a_selection_records_the_version_that_was_chosen_and_finds_it() -> None:
+def test_a_selection_records_the_version_that_was_chosen_and_finds_it_unless_its_workflow_is_suspended() -> None:
     oracle, version = told()
-    call = Call(kind="selection", incident=INCIDENT, since=20, until=21, version=version)
-    gone = Refused(call=call, message=f"'{version}' is not found among the workflows allowed here", unclean="")
 
-    def wrong(*answered: Answered, refused: tuple[Refused, ...] = ()) -> list[str]:
-        return wrong_answers(Tally(answered=[*answered], refused=[*refused]), oracle)
+    def wrong(*versions: str, since: float) -> list[str]:
+        call = Call(kind="selection", incident=INCIDENT, since=since, until=since + 2, version=version)
+        gone = Refused(call=call, message=f"'{version}' is not found among the workflows allowed here", unclean="")
+        if versions:
+            return wrong_answers(Tally(answered=[Answered(call=call, versions=versions)]), oracle)
+        return wrong_answers(Tally(refused=[gone]), oracle)
 
-    assert wrong(Answered(call=call, versions=(version,))) == []
-    assert wrong(Answered(call=call, versions=("wf_ver_of_another",)))[0].startswith(f"{version} was chosen")
-    assert wrong(refused=(gone,)) == [f"{version} was not found, but is there"]
+    assert wrong(version, since=5) == wrong(version, since=9) == []
+    assert wrong("wf_ver_of_another", since=5)[0].startswith(f"{version} was chosen")
+    assert wrong(version, since=20) == [f"{version} was found, but is suspended"]
+    assert wrong(since=5) == [f"{version} was not found, but is there"]
+    assert wrong(since=9) == wrong(since=20) == []
 
 
 def test_details_of_a_workflow_that_is_served_throughout_are_found() -> None:
