@@ -69,7 +69,7 @@ def readme() -> str:
 
 def crd(name: str) -> Callable[[], str]:
     """Maker of the CRD file of this name."""
-    return lambda: crd_text(CRDS[name]())
+    return lambda: crd_text(CRDS[name].definition())
 
 
 FILES: Mapping[str, Callable[[], str]] = {

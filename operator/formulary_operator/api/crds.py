@@ -1,6 +1,6 @@
 """The CustomResourceDefinitions of the kinds that the operator watches, made from the models."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -10,7 +10,7 @@ from formulary_catalog.domain.workflows.manifest import WorkflowSpec
 from formulary_operator.api.analysis import AnalysisSpec
 from formulary_operator.api.approval import ApprovalSpec, ApprovalStatus
 from formulary_operator.api.contract import ContractStatus
-from formulary_operator.api.definition import column, definition, ready
+from formulary_operator.api.definition import Kind, column, ready
 from formulary_operator.api.invocation import InvocationSpec, InvocationStatus
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS
 from formulary_operator.api.schema import PRESERVE, structural_schema
@@ -19,112 +19,92 @@ from formulary_operator.api.status import WorkflowStatus
 _HEADER = "# Generated from the models by `make generate`; change those.\n"
 
 
-def workflow_crd() -> dict[str, Any]:
-    """RemediationWorkflow. What neither upstream nor we know is pruned, as it is upstream."""
-    return definition(
-        WORKFLOWS,
+KINDS = (
+    Kind(
+        resource=WORKFLOWS,
         short_name="rw",
         description="A remediation that a platform team has approved, with the conditions for its use. Agents search "
         "for workflows that fix an incident and receive only those that the incident's labels allow.",
-        spec=structural_schema(WorkflowSpec),
-        status=structural_schema(WorkflowStatus),
-        columns=[
-            column("Action", ".spec.actionType", "What kind of action it takes."),
+        # What neither upstream nor we know is pruned, as it is upstream.
+        spec=lambda: structural_schema(WorkflowSpec),
+        status=lambda: structural_schema(WorkflowStatus),
+        columns=(
+            column("Action", ".spec.actionType", "Kind of action."),
             column("Version", ".spec.version", "Version of the content."),
-            column("Status", ".status.catalogStatus", "What the catalog has made of it."),
+            column("Status", ".status.catalogStatus", "State in the catalog."),
             column("Ready", ready("status"), "Whether the newest content is served."),
-            column("Reason", ready("reason"), "Why it is ready or not.", wide=True),
-        ],
-    )
-
-
-def analysis_crd() -> dict[str, Any]:
-    """AIAnalysis. It is somebody else's: every field survives, also those of releases to come."""
-    return definition(
-        ANALYSES,
+            column("Reason", ready("reason"), "Reason of the condition Ready.", wide=True),
+        ),
+    ),
+    Kind(
+        resource=ANALYSES,
         short_name="aia",
         description="The analysis of one incident. Formulary reads the constraints of the incident from it and never "
         "writes it.",
-        spec=structural_schema(AnalysisSpec, keep_unknown=True),
-        status={"description": "State of the analysis, set by its controller.", "type": "object", PRESERVE: True},
-        columns=[
-            column("Phase", ".status.phase", "How far the analysis is."),
-            column("Reason", ".status.reason", "Why it ended as it did.", wide=True),
-        ],
-    )
-
-
-def invocation_crd() -> dict[str, Any]:
-    """WorkflowInvocation."""
-    return definition(
-        INVOCATIONS,
+        # It is somebody else's: every field survives, also those of releases to come.
+        spec=lambda: structural_schema(AnalysisSpec, keep_unknown=True),
+        status=lambda: {
+            "description": "State of the analysis, set by its controller.",
+            "type": "object",
+            PRESERVE: True,
+        },
+        columns=(
+            column("Phase", ".status.phase", "Phase of the analysis."),
+            column("Reason", ".status.reason", "Reason of its end.", wide=True),
+        ),
+    ),
+    Kind(
+        resource=INVOCATIONS,
         short_name="wfi",
         description="One run of a workflow: the request, the decision, the outcome. Deleting it cancels the run. The "
         "audit trail keeps what happened.",
-        spec=structural_schema(InvocationSpec),
-        status=structural_schema(InvocationStatus),
-        columns=[
-            column("Workflow", ".spec.workflowRef.workflowId", "What is run."),
+        spec=lambda: structural_schema(InvocationSpec),
+        status=lambda: structural_schema(InvocationStatus),
+        columns=(
+            column("Workflow", ".spec.workflowRef.workflowId", "Workflow of the run."),
             column("Version", ".spec.workflowRef.version", "Version of the content."),
             column("Phase", ".status.phase", "Phase of the run."),
-            column("Reason", ".status.reason", "Why it stands there.", wide=True),
-            column("Target", ".spec.target.name", "What is to be healed.", wide=True),
+            column("Reason", ".status.reason", "Reason of the phase.", wide=True),
+            column("Target", ".spec.target.name", "Resource that the run acts on.", wide=True),
             column("Requester", ".status.requester", "User who requested it, as authenticated.", wide=True),
-            column("Images", ".status.content.images", "What would run.", wide=True),
-            column("Account", ".status.content.serviceAccount", "As which ServiceAccount.", wide=True),
-            column("Digest", ".status.content.digest", "What an approval may name.", wide=True),
-            column("Started", ".status.startedAt", "Since when it has run.", kind="date"),
-        ],
-    )
-
-
-def contract_crd() -> dict[str, Any]:
-    """GovernanceContract. Unknown fields are kept, and then refused: a rule without its misspelt limit says more."""
-    return definition(
-        CONTRACTS,
+            column("Images", ".status.content.images", "Images of the run.", wide=True),
+            column("Account", ".status.content.serviceAccount", "ServiceAccount of the run.", wide=True),
+            column("Digest", ".status.content.digest", "Digest that an approval may name.", wide=True),
+            column("Started", ".status.startedAt", "Time since the start.", kind="date"),
+        ),
+    ),
+    Kind(
+        resource=CONTRACTS,
         short_name="gcon",
         description="Rules on which runs are allowed where, when and for whom. In the shared catalog namespace they "
         "apply to every run, elsewhere to runs in their own namespace.",
-        spec=structural_schema(ContractSpec, keep_unknown=True, defaults=False),
-        status=structural_schema(ContractStatus),
-        columns=[
-            column("Scope", ".spec.scope.name", "What it is about."),
+        # Unknown fields are kept, and then refused: a rule without its misspelt limit says more.
+        spec=lambda: structural_schema(ContractSpec, keep_unknown=True, defaults=False),
+        status=lambda: structural_schema(ContractStatus),
+        columns=(
+            column("Scope", ".spec.scope.name", "Subject of the contract."),
             column("Ready", ready("status"), "Whether the newest rules are in force."),
-            column("Reason", ready("reason"), "Why they are or not.", wide=True),
-        ],
-    )
-
-
-def approval_crd() -> dict[str, Any]:
-    """InvocationApproval."""
-    return definition(
-        APPROVALS,
+            column("Reason", ready("reason"), "Reason of the condition Ready.", wide=True),
+        ),
+    ),
+    Kind(
+        resource=APPROVALS,
         short_name="iappr",
         description="A person's approval or rejection of a run. Everybody who may create this kind may approve. The "
         "API server reports who did.",
-        spec=structural_schema(ApprovalSpec),
-        status=structural_schema(ApprovalStatus),
-        columns=[
-            column("Invocation", ".spec.invocationId", "The run that is meant."),
-            column("Decision", ".spec.decision", "The answer."),
+        spec=lambda: structural_schema(ApprovalSpec),
+        status=lambda: structural_schema(ApprovalStatus),
+        columns=(
+            column("Invocation", ".spec.invocationId", "Id of the run."),
+            column("Decision", ".spec.decision", "Approve or Reject."),
             column("Accepted", ".status.accepted", "Whether the decision took effect.", kind="boolean"),
-            column("Approver", ".status.approver", "Who answered."),
+            column("Approver", ".status.approver", "User who decided."),
             column("Message", ".status.message", "Effect of the decision, or the reason why it had none.", wide=True),
-        ],
-    )
-
-
-CRDS: Mapping[str, Callable[[], dict[str, Any]]] = {
-    f"{resource.group}_{resource.plural}.yaml": make
-    for resource, make in (
-        (WORKFLOWS, workflow_crd),
-        (ANALYSES, analysis_crd),
-        (INVOCATIONS, invocation_crd),
-        (CONTRACTS, contract_crd),
-        (APPROVALS, approval_crd),
-    )
-}
-"""Makers of the definitions by the names of their files."""
+        ),
+    ),
+)
+CRDS: Mapping[str, Kind] = {f"{kind.resource.group}_{kind.resource.plural}.yaml": kind for kind in KINDS}
+"""The kinds by the names of their files."""
 
 
 def crd_text(crd: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """What the CustomResourceDefinitions of our kinds have in common."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from formulary_operator.api.names import Resource
@@ -13,50 +14,54 @@ _COMMON: Mapping[str, Schema] = {
 }
 
 
-def definition(
-    resource: Resource,
-    *,
-    short_name: str,
-    description: str,
-    spec: Schema,
-    status: Schema,
-    columns: Sequence[Mapping[str, Any]],
-) -> dict[str, Any]:
-    """A definition of one version; `columns` are those of `kubectl get`, to which the age is added."""
-    age = column("Age", ".metadata.creationTimestamp", "Since when it has existed.", kind="date")
-    version = {
-        "name": resource.version,
-        "served": True,
-        "storage": True,
-        "subresources": {"status": {}},
-        "additionalPrinterColumns": [*columns, age],
-        "schema": {
-            "openAPIV3Schema": {
-                "description": description,
-                "type": "object",
-                "required": ["spec"],
-                "properties": {**_COMMON, "spec": spec, "status": status},
-            }
-        },
-    }
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{resource.plural}.{resource.group}"},
-        "spec": {
-            "group": resource.group,
-            "names": {
-                "kind": resource.kind,
-                "listKind": f"{resource.kind}List",
-                "plural": resource.plural,
-                "singular": resource.kind.lower(),
-                "shortNames": [short_name],
-                "categories": ["formulary"],
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind. `columns` are those of `kubectl get`, to which the age is added; `spec` and `status` make schemas."""
+
+    resource: Resource
+    short_name: str
+    description: str
+    spec: Callable[[], Schema]
+    status: Callable[[], Schema]
+    columns: Sequence[Mapping[str, Any]]
+
+    def definition(self) -> dict[str, Any]:
+        """Its CustomResourceDefinition, of one version."""
+        resource = self.resource
+        age = column("Age", ".metadata.creationTimestamp", "Age of the object.", kind="date")
+        version = {
+            "name": resource.version,
+            "served": True,
+            "storage": True,
+            "subresources": {"status": {}},
+            "additionalPrinterColumns": [*self.columns, age],
+            "schema": {
+                "openAPIV3Schema": {
+                    "description": self.description,
+                    "type": "object",
+                    "required": ["spec"],
+                    "properties": {**_COMMON, "spec": self.spec(), "status": self.status()},
+                }
             },
-            "scope": "Namespaced",
-            "versions": [version],
-        },
-    }
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{resource.plural}.{resource.group}"},
+            "spec": {
+                "group": resource.group,
+                "names": {
+                    "kind": resource.kind,
+                    "listKind": f"{resource.kind}List",
+                    "plural": resource.plural,
+                    "singular": resource.kind.lower(),
+                    "shortNames": [self.short_name],
+                    "categories": ["formulary"],
+                },
+                "scope": "Namespaced",
+                "versions": [version],
+            },
+        }
 
 
 def column(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from formulary_operator.api.crds import CRDS
+from formulary_operator.api.crds import KINDS
 from formulary_operator.api.schema import Schema
 
 _INTRODUCTION = """\
@@ -16,7 +16,7 @@ an absent field. The API server drops fields that a kind does not know, but for 
 
 def reference_page() -> str:
     """The page."""
-    return "\n".join([_INTRODUCTION, *(_section(make()) for make in CRDS.values())])
+    return "\n".join([_INTRODUCTION, *(_section(kind.definition()) for kind in KINDS)])
 
 
 def _section(crd: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.entry import catalog_entry, incident_context
-from formulary_operator.api.crds import analysis_crd, workflow_crd
+from formulary_operator.api.crds import CRDS
 from support import manifest
 from support.structural import validator
 
@@ -136,8 +136,8 @@ signals = _object(
 )
 
 
-WORKFLOW = validator(workflow_crd(), "spec")
-ANALYSIS = validator(analysis_crd(), "spec")
+WORKFLOW = validator(CRDS["kubernaut.ai_remediationworkflows.yaml"].definition(), "spec")
+ANALYSIS = validator(CRDS["kubernaut.ai_aianalyses.yaml"].definition(), "spec")
 
 
 @given(spec=specs)

@@ -13,7 +13,7 @@ from formulary_operator.api.schema import PRESERVE, Schema
 
 ROOT = Path(__file__).parents[3]
 
-every_crd = pytest.mark.parametrize("crd", [make() for make in CRDS.values()], ids=list(CRDS))
+every_crd = pytest.mark.parametrize("crd", [kind.definition() for kind in CRDS.values()], ids=list(CRDS))
 
 
 def _root(crd: dict[str, Any]) -> Schema:
@@ -46,7 +46,7 @@ def test_every_node_has_a_type_or_keeps_what_it_is_given(crd: dict[str, Any]) ->
 
 
 def test_only_one_default_is_written_into_workflows() -> None:
-    fields = dict(_fields(_root(CRDS["kubernaut.ai_remediationworkflows.yaml"]())))
+    fields = dict(_fields(_root(CRDS["kubernaut.ai_remediationworkflows.yaml"].definition())))
     assert {path for path, field in fields.items() if "default" in field} == {".spec.execution.engine"}
 
 
@@ -54,8 +54,8 @@ def test_only_one_default_is_written_into_workflows() -> None:
 @pytest.mark.parametrize("name", CRDS)
 def test_the_files_hold_these_documents(directory: str, name: str) -> None:
     text = (ROOT / directory / name).read_text(encoding="utf-8")
-    assert text == crd_text(CRDS[name]())
-    assert yaml.safe_load(text) == CRDS[name]()
+    assert text == crd_text(CRDS[name].definition())
+    assert yaml.safe_load(text) == CRDS[name].definition()
     assert "{{" not in text, "the chart would take it for a template"
 
 

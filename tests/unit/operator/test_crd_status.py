@@ -2,7 +2,7 @@
 
 import pytest
 
-from formulary_operator.api.crds import workflow_crd
+from formulary_operator.api.crds import CRDS
 from formulary_operator.workflows.status import wanted_status
 from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
 from support.manifest import workflow
@@ -27,5 +27,5 @@ def test_every_finding_makes_a_status_that_the_api_server_keeps_whole(finding: V
     document["metadata"]["generation"] = 3
     status = wanted_status(document, finding, now=NOW)
     kept = {field: value for field, value in status.items() if value is not None}
-    validator(workflow_crd(), "status").validate(kept)
+    validator(CRDS["kubernaut.ai_remediationworkflows.yaml"].definition(), "status").validate(kept)
     assert kept["conditions"][0]["reason"] == finding.reason
