@@ -1,4 +1,7 @@
-"""One AIAnalysis: from the cluster's object to the stored request context (DESIGN section 6)."""
+"""One AIAnalysis: from the object in the cluster to the stored constraints of its incident (DESIGN section 6).
+
+The work queue calls it. Deleted objects are kept for a while: a late call must fail closed, not search unconstrained.
+"""
 
 import structlog
 from cachetools import LRUCache

@@ -1,4 +1,7 @@
-"""Statuses of our own kinds: written where they differ, with an Event where people should see what changed."""
+"""Writes statuses of our own kinds where they differ, with an Event where people should see the change.
+
+All reconcilers of runs, contracts and approvals call it.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,6 +1,7 @@
-"""The comparison of the whole cluster with the whole catalog: what the watch missed is found and sent to be reconciled.
+"""Compares the whole cluster with the whole catalog and queues what differs.
 
-It heals deletions while nobody watched, gaps after a 410, a restored database and statuses that somebody edited.
+`runtime` runs it at the start and every few minutes, the watch asks for it after a gap. It repairs deletions that
+nobody watched, gaps after a 410, a restored database and edited statuses.
 """
 
 import asyncio

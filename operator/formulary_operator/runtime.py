@@ -1,4 +1,7 @@
-"""The operator put together: who watches, who works, who leads, and how all of it ends."""
+"""Puts the operator together: who watches, who works, who leads, and how it ends.
+
+`cli` calls it. Only the leader works (`kube/lease`); every replica answers the webhook.
+"""
 
 import asyncio
 import os

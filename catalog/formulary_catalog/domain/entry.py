@@ -1,4 +1,7 @@
-"""From a parsed manifest to what the catalog stores, or to an error that names file, field, value and rule."""
+"""From a parsed manifest to what the catalog stores, or to an error that names file, field, value and rule.
+
+The loader, the operator, the webhook and `formulary validate` call it, so that all of them agree on what is valid.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,8 @@
-"""AIAnalysis: read for the context of an incident, never written (DESIGN sections 3 and 6)."""
+"""AIAnalysis: read for the constraints of an incident, never written (DESIGN sections 3 and 6).
+
+The operator and `formulary up` parse objects with it; `store/incidents` keeps the result. Constraints of an incident
+are made here, so that searches and runs obey the same ones.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

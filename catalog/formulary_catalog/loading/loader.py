@@ -1,4 +1,7 @@
-"""Brings the catalog in step with manifest files, as often as asked; what has not changed costs next to nothing."""
+"""Keeps the catalog in step with manifest files; unchanged files cost next to nothing.
+
+`formulary up`, `stdio` and `--watch` call it. In a cluster the operator does the same from objects.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""From what a caller asks for to a request that can be decided upon: everything that can be refused is refused here."""
+"""From what a caller asks for to a run that can be decided upon; everything that can be refused is refused here.
+
+`runs/service` calls it. It finds the workflow under the constraints of the incident, checks the right of the caller
+and has `domain/runs/submission` build the run.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""What a caller asks for when it wants a workflow run, checked once for all edges."""
+"""A request for a run as a caller sends it, checked once for all edges.
+
+The edges build it, `runs/preparation` reads it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

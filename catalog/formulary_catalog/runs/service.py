@@ -1,4 +1,8 @@
-"""Running workflows, for every edge: asking for a run, following it, approving it."""
+"""Running workflows, for every edge: asking for a run, following it, approving it.
+
+MCP and REST call it. It stores a decided request (`store/runs/submission`); the operator finds it there and runs it.
+The server itself starts nothing and needs no rights on Jobs.
+"""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,8 @@
-"""Every call on the catalog leaves one event in the trail, written before its answer leaves; failures too."""
+"""Records every call on the catalog as one event of the trail, before its answer leaves; failures too.
+
+The services open a record around each call and fill it on the way. If the event cannot be written, the call fails:
+an answer that nobody can account for is not given.
+"""
 
 import asyncio
 import time

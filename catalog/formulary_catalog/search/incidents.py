@@ -1,4 +1,8 @@
-"""From the id that a call carries to the incident's constraints; in doubt the call fails (DESIGN section 6)."""
+"""From the id that a call carries to the constraints of its incident; in doubt the call fails (DESIGN section 6).
+
+`search/visibility` calls it for every call. This is where custom labels enter a search: they come from the stored
+AIAnalysis and from nowhere else, so that a model can neither see nor change them.
+"""
 
 import asyncio
 import re

@@ -1,4 +1,8 @@
-"""Vectors of queries: from the embedders, or given by the caller; none while the embedder fails."""
+"""Vectors of queries: computed, remembered, or given by the caller; none while the embedder fails.
+
+`search/pipeline` calls it. Equal queries that arrive at the same time are embedded once. Without a vector words alone
+rank, and the answer says so: a failed model must not stop remediation.
+"""
 
 import asyncio
 from collections.abc import Mapping

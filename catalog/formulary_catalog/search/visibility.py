@@ -1,4 +1,8 @@
-"""What one call is about and what it may see: the one place where the rights of callers decide (DESIGN section 9)."""
+"""What one call may see: its incident and the namespaces that its caller may list (DESIGN section 9).
+
+`search/pipeline`, `search/lookup` and the listing call it first. It is the one place where rights of callers decide;
+row-level security in the store enforces the same namespaces again.
+"""
 
 import asyncio
 from dataclasses import dataclass

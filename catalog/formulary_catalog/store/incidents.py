@@ -1,4 +1,7 @@
-"""Request contexts: written from AIAnalysis objects, read by the id that a call names (DESIGN section 6)."""
+"""Constraints of incidents: written from AIAnalysis objects, read by the id that a call names (DESIGN section 6).
+
+The operator writes, `search/incidents` reads. Row-level security hides every incident that a call does not name.
+"""
 
 from collections.abc import Mapping
 from typing import Any

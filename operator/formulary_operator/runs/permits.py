@@ -1,4 +1,8 @@
-"""The gate right before something is created for a run: what it uses is released, what it runs is allowed."""
+"""The gate right before something is created for a run: what it uses is released, what it runs is allowed.
+
+`runs/execution` calls it. It reads labels in the cluster and asks the API server about author and requester; the rules
+are in `runs/permitting`.
+"""
 
 from typing import Any
 

@@ -1,4 +1,7 @@
-"""The runs that are not over, looked at again and again: nobody tells that there is a new one, or that a Job ended."""
+"""Queues the runs that have not ended, again and again.
+
+`runtime` keeps it running. No event says that there is a new row in the database or that a Job has ended.
+"""
 
 import asyncio
 import time

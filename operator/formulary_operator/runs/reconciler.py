@@ -1,4 +1,8 @@
-"""One WorkflowInvocation: its object and the row of its run, kept in step while the run is brought on."""
+"""One WorkflowInvocation: its object and the row of its run, kept in step while the run is brought on.
+
+The work queue calls it. The row is authoritative. `runs/submission` makes a row for an object that a person created,
+and an object is made for a row of the server.
+"""
 
 import structlog
 

@@ -1,4 +1,8 @@
-"""From a WorkflowInvocation that somebody created to the request for a run that it states."""
+"""From a WorkflowInvocation object to the request for a run.
+
+`runs/submission` calls it. Pure: it checks what only an object can get wrong, and has `domain/runs/submission` build
+the run.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

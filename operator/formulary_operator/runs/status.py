@@ -1,4 +1,7 @@
-"""WorkflowInvocation objects and the rows of runs: what an object says of its run, and what one is made of."""
+"""WorkflowInvocation objects and rows of runs: the status that an object should have, and the object of a row.
+
+`runs/reconciler` and the resync call it. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""Runs that people ask for by creating WorkflowInvocation objects: submitted as the server submits those of agents."""
+"""Runs that people request by creating WorkflowInvocation objects: submitted as the server submits those of agents.
+
+`runs/reconciler` calls it. It waits for the workflow and the incident for a while, checks who asked, and refuses what
+is too late.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,4 +1,7 @@
-"""What is to be reconciled: each object once, one worker at a time on it, failures again after a growing pause."""
+"""Objects to reconcile: each once, one worker at a time on it, failures again after a growing pause.
+
+The watch, the resync and the poller of runs add names; the workers of `runtime` take them. Emergencies come first.
+"""
 
 import asyncio
 import itertools

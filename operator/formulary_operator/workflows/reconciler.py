@@ -1,4 +1,8 @@
-"""One RemediationWorkflow: from the cluster's object to the catalog and back to the object's status."""
+"""One RemediationWorkflow: from the object in the cluster to the catalog, and back to its status.
+
+The work queue calls it with a name. It reads the object again, decides with `validation_result`, writes the catalog in
+one transaction, then the status if it differs. A repeat changes nothing.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

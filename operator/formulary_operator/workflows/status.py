@@ -1,4 +1,7 @@
-"""From a finding to the status of the object, and what of it is worth a write or an Event."""
+"""From a validation result to the status of the object: what is worth a write, and what an Event.
+
+The reconciler of workflows calls it. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""From objects of the cluster to what the catalog stores."""
+"""From objects of the cluster to what the catalog stores.
+
+The reconcilers and the resync call it, so that both see the same object in the same way. Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any

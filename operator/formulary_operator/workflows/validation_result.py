@@ -1,4 +1,7 @@
-"""What looking at a RemediationWorkflow found, in the words that its conditions use (DESIGN section 3)."""
+"""The result of looking at a RemediationWorkflow, in the words of its conditions (DESIGN section 3).
+
+The reconciler and the webhook make it, `workflows/status` shows it. Each reason is one that a person can act on.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,7 @@
-"""From a request for a run and what is known at this moment to where the run stands: the rules applied."""
+"""From a request for a run and what is known now to the state of the run: the rules applied.
+
+`store/runs/submission` and `lifecycle` call it in their transactions, at the request and again at the start.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,8 @@
-"""Whether what a run was accepted for still holds when it starts: its workflow, their labels and its incident."""
+"""Whether what a run was accepted for still holds when it starts: its workflow, the labels, the incident.
+
+`store/runs/lifecycle` calls it right before a run begins. A workflow that was suspended or relabelled since the
+request must not run.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

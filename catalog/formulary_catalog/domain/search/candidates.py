@@ -1,4 +1,8 @@
-"""What a search knows about an allowed workflow before it is ranked."""
+"""What is known of an allowed workflow before it is ranked, and where the words of a query occur in it.
+
+`store/search/statement` fills it from the database, `domain/search/fit` adds it up. It holds numbers and positions,
+no texts: a large catalog has many candidates.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

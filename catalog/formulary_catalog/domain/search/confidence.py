@@ -1,4 +1,7 @@
-"""How likely a workflow is right: a logistic regression on judged queries; `docs/search.md` explains it."""
+"""How likely a workflow is right: a logistic regression on judged queries; `docs/search.md` explains it.
+
+`domain/search/scoring` calls it. `scripts/calibrate.py` writes the coefficients.
+"""
 
 import math
 from typing import NamedTuple

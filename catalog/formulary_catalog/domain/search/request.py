@@ -1,4 +1,8 @@
-"""What a caller may ask, checked once for all edges."""
+"""A search as a caller asks for it, checked once for all edges.
+
+`server/calls/filters` and the command line build it; `search/planning` combines it with the incident. Custom labels
+are no part of what a model can set.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

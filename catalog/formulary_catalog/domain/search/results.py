@@ -1,4 +1,8 @@
-"""From stored manifests to answers. Custom labels never pass through here (DESIGN section 6)."""
+"""From stored manifests to answers: summaries, details, and the reasons of each match.
+
+The services call it last. Custom labels never pass through here (DESIGN section 6): a reason says that they matched,
+without keys or values.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

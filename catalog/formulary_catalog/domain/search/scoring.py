@@ -1,4 +1,8 @@
-"""The order of the candidates and their confidence; `docs/search.md` explains both."""
+"""Orders the candidates and computes their confidence; `docs/search.md` explains both.
+
+`search/pipeline` calls it with what the store read. Pure, so that the order can be tested without a database: by
+properties, by mutants, and against every order of the input.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""What a query is searched by: its words, what was meant where they are misspelt, and words for the same thing."""
+"""The terms of a query: its words, corrections of misspelt ones, and synonyms.
+
+`search/planning` makes them; `store/search/lexemes` looks up where each occurs, and `domain/search/fit` weighs it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

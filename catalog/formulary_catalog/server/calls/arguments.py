@@ -1,4 +1,8 @@
-"""Reading what a caller sent: forgiving in form, strict in meaning, every refusal one line (DESIGN section 7)."""
+"""Reads the arguments of a call: forgiving in form, strict in meaning, each refusal in one line (DESIGN section 7).
+
+Both MCP and REST use it, with the parameters of `calls/parameters`. Real clients send nulls, lists of null, numbers as
+text and two spellings of labels; a misspelt name is refused with the nearest one.
+"""
 
 import difflib
 import json

@@ -1,4 +1,7 @@
-"""What comes before the catalog is asked: the incident and the arguments of a call, and a trace if they are refused."""
+"""Finds the incident and reads the arguments of a call, and records the call if one of them is refused.
+
+Every tool and endpoint of the catalog goes through it: also what never reached a service leaves an event in the trail.
+"""
 
 import re
 from collections.abc import Callable, Mapping

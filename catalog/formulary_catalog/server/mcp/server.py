@@ -1,4 +1,8 @@
-"""The MCP server: tools and resources over whatever transport it is run on (DESIGN section 7)."""
+"""The MCP server: tools and resources over whatever transport it runs on (DESIGN section 7).
+
+`server/app` mounts it at `/mcp`, `cli/stdio` runs it on standard input. It keeps no sessions, so that any replica can
+answer any call.
+"""
 
 import asyncio
 import difflib

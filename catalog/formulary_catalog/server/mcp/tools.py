@@ -1,4 +1,8 @@
-"""The MCP tools: what a model is told about them, and what each does with the catalog (DESIGN section 7)."""
+"""The MCP tools of the catalog: their descriptions for models, and what each does (DESIGN section 7).
+
+`server/mcp/server` calls a tool with the arguments of a call. A tool reads them with `calls/arguments`, asks
+`search/service`, and shortens the answer to its size. Models read the descriptions: every word of them is tested.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass

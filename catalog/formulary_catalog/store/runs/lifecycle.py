@@ -1,4 +1,8 @@
-"""Runs as the operator moves them on: begun, followed, ended. One transaction for each step, its trail included."""
+"""Runs as the operator brings them on: begun, followed, ended. One transaction for each step, its trail included.
+
+The reconciler of runs and `runs/execution` of the operator call it. Rows are locked, so that a run begins once however
+many operators try, and none begins after a halt.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

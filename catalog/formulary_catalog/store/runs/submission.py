@@ -1,4 +1,8 @@
-"""Runs as rows: asked for, decided upon and read. What the operator does with them is in `store/runs/lifecycle.py`."""
+"""Runs as rows: submitted, decided upon and read.
+
+`runs/service` submits for agents, the operator for objects that people created. Request, limits, decision and trail
+are one transaction. What the operator does later is in `store/runs/lifecycle`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

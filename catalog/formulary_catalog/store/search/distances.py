@@ -1,4 +1,7 @@
-"""How far a workflow's vector is from the query's, in SQL: the cosine distance, and what comes near it by sketches."""
+"""Distances between the vectors of workflows and of a query, in SQL: the cosine distance, and sketches near it.
+
+`store/search/candidates` builds its tables with it.
+"""
 
 from collections.abc import Mapping
 

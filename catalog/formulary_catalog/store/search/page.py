@@ -1,4 +1,7 @@
-"""One page of hits as the database holds it: the shown columns of each version, and what came of its earlier runs."""
+"""One page of hits: the shown columns of each version, and the outcome of its earlier runs.
+
+`search/pipeline` reads it for the first candidates, where the statement did not bring the rows along.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
