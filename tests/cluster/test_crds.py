@@ -186,12 +186,16 @@ def test_a_status_is_kept_whole_and_a_wrong_one_refused(cluster: Cluster, namesp
 def test_explain_is_a_manual(cluster: Cluster) -> None:
     def labels_explained() -> bool:
         told = " ".join(cluster.kubectl("explain", "rw.spec.labels").split())
-        return "an absent label is generic" in told and "riskTolerance" in told and "low, medium or high" in told
+        return (
+            "A workflow without the label is allowed" in told
+            and "riskTolerance" in told
+            and "low, medium or high" in told
+        )
 
     wait_until(labels_explained, what="the published schema")
     assert "Invalid: refused" in " ".join(cluster.kubectl("explain", "rw.status").split())
     assert "Symptoms and evidence" in cluster.kubectl("explain", "rw.spec.description.whenToUse")
-    assert "what every search of this incident must obey" in " ".join(cluster.kubectl("explain", "aia").split())
+    assert "reads the constraints of the incident" in " ".join(cluster.kubectl("explain", "aia").split())
 
 
 def test_the_starter_catalog_is_served_from_upstreams_crd_too(upstream: Cluster) -> None:

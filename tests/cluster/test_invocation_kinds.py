@@ -202,6 +202,6 @@ def test_a_misspelt_limit_of_a_rule_is_kept_for_the_operator_to_refuse(cluster: 
 
 def test_explain_is_a_manual_for_runs_and_approvals(cluster: Cluster) -> None:
     wait_until(lambda: "idempotencyKey" in cluster.kubectl("explain", "wfi.spec"), what="the published schema")
-    assert "delete the object to cancel" in " ".join(cluster.kubectl("explain", "wfi.spec").split())
-    assert "A rejection wins" in " ".join(cluster.kubectl("explain", "iappr.spec").split())
-    assert "Rules on what may run" in " ".join(cluster.kubectl("explain", "gcon").split())
+    assert "to cancel, delete the object" in " ".join(cluster.kubectl("explain", "wfi.spec").split())
+    assert "A rejection overrides any approval" in " ".join(cluster.kubectl("explain", "iappr.spec").split())
+    assert "Rules on which runs are allowed" in " ".join(cluster.kubectl("explain", "gcon").split())

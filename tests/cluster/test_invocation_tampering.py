@@ -111,7 +111,7 @@ def test_a_run_whose_engine_vanishes_ends_when_its_time_is_over(
     wait_until(lambda: _noted(dsn, asked.id), what="the run to be under way", shown=running.output)
     cluster.kubectl("delete", "crd/pipelineruns.tekton.dev")
     told = await_phase(cluster, asked.id, "Failed", namespace=ns, seconds=60)
-    assert "how it ended cannot be told" in told["message"]
+    assert "so that its outcome is unknown" in told["message"]
 
 
 def test_a_secret_that_somebody_puts_there_first_is_not_what_the_run_reads(

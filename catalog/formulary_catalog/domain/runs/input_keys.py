@@ -54,7 +54,7 @@ class InputKeys:
         if not self.keys:
             raise NotInvocable(
                 "the run takes sensitive input, and there is no key to encrypt it with, so nothing was stored; the "
-                "administrator of Formulary names a key file in {_SETTING}, for the server and for the operator"
+                f"administrator of Formulary names a key file in {_SETTING}, for the server and for the operator"
             )
         nonce = secrets.token_bytes(_NONCE_BYTES)
         return nonce + AESGCM(self.keys[0]).encrypt(nonce, text.encode(), _bound_to(run, purpose))
