@@ -35,7 +35,7 @@ class SelfSigned:
     async def current(self) -> CertificatePair:
         """The certificate to serve: the stored one while it is good, else a new one, which is stored.
 
-        All replicas serve the same: whoever stores first wins, and the others take that.
+        All replicas serve the same: the first to store one wins, and the others use it.
 
         Raises:
             KubernetesUnavailable, KubernetesRefused: it cannot be read or stored.

@@ -26,8 +26,8 @@ KINDS = (
         description="A remediation that a platform team has approved, with the conditions for its use. Agents search "
         "for workflows that fix an incident and receive only those that the incident's labels allow.",
         # What neither upstream nor we know is pruned, as it is upstream.
-        spec=lambda: structural_schema(WorkflowSpec),
-        status=lambda: structural_schema(WorkflowStatus),
+        spec=structural_schema(WorkflowSpec),
+        status=structural_schema(WorkflowStatus),
         columns=(
             column("Action", ".spec.actionType", "Kind of action."),
             column("Version", ".spec.version", "Version of the content."),
@@ -42,8 +42,8 @@ KINDS = (
         description="The analysis of one incident. Formulary reads the constraints of the incident from it and never "
         "writes it.",
         # It is somebody else's: every field survives, also those of releases to come.
-        spec=lambda: structural_schema(AnalysisSpec, keep_unknown=True),
-        status=lambda: {
+        spec=structural_schema(AnalysisSpec, keep_unknown=True),
+        status={
             "description": "State of the analysis, set by its controller.",
             "type": "object",
             PRESERVE: True,
@@ -58,8 +58,8 @@ KINDS = (
         short_name="wfi",
         description="One run of a workflow: the request, the decision, the outcome. Deleting it cancels the run. The "
         "audit trail keeps what happened.",
-        spec=lambda: structural_schema(InvocationSpec),
-        status=lambda: structural_schema(InvocationStatus),
+        spec=structural_schema(InvocationSpec),
+        status=structural_schema(InvocationStatus),
         columns=(
             column("Workflow", ".spec.workflowRef.workflowId", "Workflow of the run."),
             column("Version", ".spec.workflowRef.version", "Version of the content."),
@@ -79,8 +79,8 @@ KINDS = (
         description="Rules on which runs are allowed where, when and for whom. In the shared catalog namespace they "
         "apply to every run, elsewhere to runs in their own namespace.",
         # Unknown fields are kept, and then refused: a rule without its misspelt limit says more.
-        spec=lambda: structural_schema(ContractSpec, keep_unknown=True, defaults=False),
-        status=lambda: structural_schema(ContractStatus),
+        spec=structural_schema(ContractSpec, keep_unknown=True, defaults=False),
+        status=structural_schema(ContractStatus),
         columns=(
             column("Scope", ".spec.scope.name", "Subject of the contract."),
             column("Ready", ready("status"), "Whether the newest rules are in force."),
@@ -92,8 +92,8 @@ KINDS = (
         short_name="iappr",
         description="A person's approval or rejection of a run. Everybody who may create this kind may approve. The "
         "API server reports who did.",
-        spec=lambda: structural_schema(ApprovalSpec),
-        status=lambda: structural_schema(ApprovalStatus),
+        spec=structural_schema(ApprovalSpec),
+        status=structural_schema(ApprovalStatus),
         columns=(
             column("Invocation", ".spec.invocationId", "Id of the run."),
             column("Decision", ".spec.decision", "Approve or Reject."),

@@ -1,6 +1,6 @@
 """What the CustomResourceDefinitions of our kinds have in common."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,13 +16,13 @@ _COMMON: Mapping[str, Schema] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind. `columns` are those of `kubectl get`, to which the age is added; `spec` and `status` make schemas."""
+    """One kind. `columns` are those of `kubectl get`, to which the age is added."""
 
     resource: Resource
     short_name: str
     description: str
-    spec: Callable[[], Schema]
-    status: Callable[[], Schema]
+    spec: Schema
+    status: Schema
     columns: Sequence[Mapping[str, Any]]
 
     def definition(self) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Kind:
                     "description": self.description,
                     "type": "object",
                     "required": ["spec"],
-                    "properties": {**_COMMON, "spec": self.spec(), "status": self.status()},
+                    "properties": {**_COMMON, "spec": self.spec, "status": self.status},
                 }
             },
         }

@@ -28,7 +28,7 @@ def expiry(writing: Database) -> ExpiryWriter:
     return ExpiryWriter(writing)
 
 
-async def told(dsn: str, statement: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
+async def queried(dsn: str, statement: str, *arguments: Any) -> Sequence[tuple[Any, ...]]:
     """The rows of a statement of the owner."""
     owner = await asyncpg.connect(dsn)
     try:
@@ -40,7 +40,7 @@ async def told(dsn: str, statement: str, *arguments: Any) -> Sequence[tuple[Any,
 async def aged(dsn: str, run: str, *, days: float) -> None:
     """Let the end of a run be so many days ago."""
     shifted = "update formulary.invocation set finished_at = now() - make_interval(secs => $2) where id = $1"
-    await told(dsn, shifted, run, days * DAY)
+    await queried(dsn, shifted, run, days * DAY)
 
 
 async def ended(runs: RunWriter, *, uid: str = "", phase: Phase = Phase.SUCCEEDED, **changes: Any) -> str:
@@ -59,7 +59,7 @@ async def runs_gone(expiry: ExpiryWriter, *, existing: set[str]) -> int:
 
 
 async def ids(dsn: str) -> set[str]:
-    return {row[0] for row in await told(dsn, "select id from formulary.invocation")}
+    return {row[0] for row in await queried(dsn, "select id from formulary.invocation")}
 
 
 async def test_only_runs_that_ended_long_ago_and_have_no_object_are_deleted(
@@ -71,7 +71,7 @@ async def test_only_runs_that_ended_long_ago_and_have_no_object_are_deleted(
     for run in (gone, kept, never_had_one):
         await aged(database, run, days=91)
     await aged(database, young, days=89)
-    await told(database, "update formulary.invocation set created_at = now() - interval '1 year'")
+    await queried(database, "update formulary.invocation set created_at = now() - interval '1 year'")
     assert await runs_gone(expiry, existing={"kept"}) == 2
     assert await ids(database) == {kept, young, under_way}
 
@@ -88,7 +88,7 @@ async def test_the_approvals_and_the_input_of_a_run_go_with_it(
     await aged(database, run, days=91)
     assert await runs_gone(expiry, existing=set()) == 1
     for table in ("invocation", "invocation_approval", "invocation_secret"):
-        assert await told(database, f"select count(*) from formulary.{table}") == [(0,)], table
+        assert await queried(database, f"select count(*) from formulary.{table}") == [(0,)], table
 
 
 async def test_what_runs_came_to_is_still_counted_when_they_are_gone(
@@ -98,24 +98,24 @@ async def test_what_runs_came_to_is_still_counted_when_they_are_gone(
         await aged(database, await ended(runs, phase=phase), days=91)
     for phase in (Phase.CANCELLED, Phase.HALTED):
         await ended(runs, phase=phase)
-    assert await told(database, OUTCOME) == [(1, 2, False)]
+    assert await queried(database, OUTCOME) == [(1, 2, False)]
     assert await runs_gone(expiry, existing=set()) == 3
     await ended(runs, phase=Phase.FAILED)
-    assert await told(database, OUTCOME) == [(1, 3, False)]
+    assert await queried(database, OUTCOME) == [(1, 3, False)]
     await ended(runs)
-    assert await told(database, OUTCOME) == [(2, 3, False)]
+    assert await queried(database, OUTCOME) == [(2, 3, False)]
 
 
 async def test_many_pages_of_runs_are_gone_through_whether_their_objects_are_there_or_not(
     runs: RunWriter, expiry: ExpiryWriter, database: str
 ) -> None:
     await aged(database, await ended(runs), days=91)
-    ((columns,),) = await told(
+    ((columns,),) = await queried(
         database,
         "select string_agg(column_name, ', ') from information_schema.columns where table_schema = 'formulary' "
         "and table_name = 'invocation' and column_name not in ('id', 'object_uid')",
     )
-    await told(
+    await queried(
         database,
         f"insert into formulary.invocation (id, object_uid, {columns}) select 'inv-' || number, number, {columns} "
         "from formulary.invocation, generate_series(1, 6000) as number",
@@ -178,12 +178,12 @@ async def test_who_created_an_object_is_forgotten_only_when_it_is_gone(
         ("new", "invocationapprovals"),
     ):
         await records.record(resource=resource, namespace="shop", name="x", uid=uid, username="ada")
-    await told(database, "update formulary.admission_record set at = now() - interval '91 days' where uid <> 'new'")
+    await queried(database, "update formulary.admission_record set at = now() - interval '91 days' where uid <> 'new'")
     assert (
         sum([number async for number in expiry.delete_admissions(before_seconds=90 * DAY, existing={"kept", "halts"})])
         == 2
     )
-    assert await told(database, "select uid from formulary.admission_record order by uid") == [
+    assert await queried(database, "select uid from formulary.admission_record order by uid") == [
         ("halts/3",),
         ("kept",),
         ("new",),

@@ -1,4 +1,4 @@
-"""A run comes out the same whoever asks for it, and its timeout and facts follow from the workflow and the settings."""
+"""A run comes out the same for every requester, and its timeout and facts follow from the workflow and the settings."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""A request for a run, built in one way whoever asks: an agent through the server, or a person with kubectl.
+"""A request for a run, built in one way for all requesters: an agent through the server, or a person with kubectl.
 
 `runs/preparation` calls it for the server, the operator's `runs/request` for objects that people created. Both have
 found the workflow and the incident before, and checked what only they can check.

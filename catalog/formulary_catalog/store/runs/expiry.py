@@ -43,7 +43,6 @@ class ExpiryWriter:
 
         Dry runs have a limit of their own.
         """
-
         known: dict[str, bool] = {}
         for start in range(0, len(objects), _PAGE):
             page = objects[start : start + _PAGE]
