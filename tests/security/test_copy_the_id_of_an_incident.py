@@ -10,8 +10,8 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import ContextError
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -53,7 +53,7 @@ async def test_neither_a_run_nor_a_search_takes_one_of_two_incidents_with_one_id
     await workflows.apply(entry(runnable("restart")))
     await contexts.save(ORIGINAL)
     await contexts.save(COPIES[how])
-    invocations = InvocationService(catalog=service, settings=Settings())
+    invocations = Services.on(service, settings=Settings()).invocations
     asked = InvocationRequest(workflow_id="restart", input={"REPLICAS": 2})
     async with playing.operator(database) as runs:
         with pytest.raises(ContextError, match="different targets"):
@@ -69,7 +69,7 @@ async def test_two_analyses_of_the_same_incident_are_one(
     await workflows.apply(entry(runnable("restart")))
     for context in (ORIGINAL, replace(ORIGINAL, name="a-second-try")):
         await contexts.save(context)
-    invocations = InvocationService(catalog=service, settings=Settings())
+    invocations = Services.on(service, settings=Settings()).invocations
     asked = InvocationRequest(workflow_id="restart", input={"REPLICAS": 2})
     async with playing.operator(database):
         assert (await invocations.invoke(asked, context=REFERENCE, caller=AGENT)).state == "completed"

@@ -11,8 +11,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
@@ -164,7 +164,7 @@ async def test_over_rest_an_approval_names_what_it_is_of_and_a_rejection_needs_n
     runs = RunWriter(writing, shared_namespace="formulary")
     run = (await runs.submit(request(facts=replace(HARMLESS, environment="production")))).invocation
     await runs.begin(run.id, content=CONTENT)
-    invocations = InvocationService(catalog=service, settings=Settings())
+    invocations = Services.on(service, settings=Settings()).invocations
     with pytest.raises(InvalidInput, match="is not that of the content"):
         await invocations.approve(
             run.id, decision=ApprovalDecision.APPROVE, reason="", caller=PERSON, digest=str(OTHER["digest"])

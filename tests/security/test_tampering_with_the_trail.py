@@ -16,6 +16,7 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore
@@ -64,7 +65,7 @@ async def waiting(dsn: str) -> AsyncIterator[tuple[InvocationService, str]]:
         "on conflict do nothing"
     )
     async with opened(dsn) as catalog:
-        service = InvocationService(catalog=catalog, settings=Settings())
+        service = Services.on(catalog, settings=Settings()).invocations
         request = InvocationRequest(workflow_id="risky", input={"REPLICAS": 3})
         answer = await service.invoke(request, context=PRODUCTION, caller=LOCAL)
         assert answer.state == "approval_required" or answer.phase == "AwaitingApproval"

@@ -160,9 +160,9 @@ async def _judge(
 ) -> "Judgement":
     from formulary_catalog.domain.access import EVERYTHING, Caller
     from formulary_catalog.domain.search.request import ContextReference
-    from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.runtime.databases import existing_database
     from formulary_catalog.runtime.serving_process import reading
+    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 
@@ -170,7 +170,7 @@ async def _judge(
         existing_database(settings, role=Role.SERVER) as dsn,
         reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
     ):
-        service = GovernanceService(opened.service, harmless=settings.harmless_environments)
+        service = Services.on(opened.service, settings=settings).governance
         on_behalf: dict[str, Any] = {
             "reference": ContextReference(remediation_id=remediation_id),
             "caller": Caller(name="local", access=EVERYTHING),

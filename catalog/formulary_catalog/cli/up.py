@@ -109,7 +109,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
 async def _summary(catalog: "Standalone", *, report: "LoadReport") -> str:
     from formulary_catalog.runtime.terminal import counted
 
-    workflows = (await catalog.service.counts()).get("Active", 0)
+    workflows = (await catalog.service.parts.workflows.counts()).get("Active", 0)
     mode = "hybrid" if catalog.service.embedder is not None else "lexical"
     contracts = f"{counted(report.contracts, 'contract')}, " if report.contracts else ""
     return f"{counted(workflows, 'workflow')}, {counted(report.contexts, 'context')}, {contracts}mode {mode}"

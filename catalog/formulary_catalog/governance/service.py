@@ -22,9 +22,10 @@ from formulary_catalog.governance.answers import (
     VerdictAnswer,
 )
 from formulary_catalog.governance.reading import read_actions, read_contract, read_enforce_result, read_gate_report
-from formulary_catalog.search.audit import Record, trace_of
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.audit import Record, Trail, trace_of
+from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
+from formulary_catalog.store.audit.events import TraceStore
 
 _MAX_SHOWN = 60
 
@@ -37,8 +38,17 @@ class GovernanceService:
     does not answer.
     """
 
-    def __init__(self, catalog: CatalogService, *, harmless: frozenset[str] = HARMLESS_ENVIRONMENTS) -> None:
-        self._catalog = catalog
+    def __init__(
+        self,
+        *,
+        trail: Trail,
+        traces: TraceStore,
+        contexts: ContextResolver,
+        harmless: frozenset[str] = HARMLESS_ENVIRONMENTS,
+    ) -> None:
+        self._trail = trail
+        self._traces = traces
+        self._contexts = contexts
         self._harmless = harmless
 
     async def gate(
@@ -116,7 +126,7 @@ class GovernanceService:
     async def replay(self, *, trace_id: str, reference: ContextReference, caller: Caller) -> ReplayAnswer:
         """Whether a trace is as it was written; this call joins it afterwards."""
         async with self._recorded("replay", {}, trace_id=trace_id, reference=reference, caller=caller) as (record, _):
-            found = await self._catalog.traces.verify(record.trace_id)
+            found = await self._traces.verify(record.trace_id)
             if not found.event_count and found.passed:
                 raise _not_found(trace_id)
             report = ReplayReport(
@@ -141,10 +151,10 @@ class GovernanceService:
     ) -> AsyncIterator[tuple[Record, RequestContext | None]]:
         """The record of a call, in the trace it belongs to, and its incident if it names one."""
         arguments = {name: value for name, value in {**given, "trace_id": trace_id}.items() if value}
-        async with self._catalog.trail.record(
+        async with self._trail.record(
             f"governance.{tool}", caller=caller, reference=reference, arguments=arguments
         ) as record:
-            incident = await self._catalog.incident(reference, caller=caller)
+            incident = await self._contexts.resolve(reference, caller=caller) if reference else None
             record.belongs_to(incident)
             own = trace_of(record)
             if trace_id not in ("", own) and not await self._began(trace_id, caller=caller):
@@ -157,7 +167,7 @@ class GovernanceService:
 
         An incident's is open to calls of that incident alone, whoever began it.
         """
-        return trace_id.startswith(OWN_TRACE) and await self._catalog.traces.begun_by(trace_id) == caller.name
+        return trace_id.startswith(OWN_TRACE) and await self._traces.begun_by(trace_id) == caller.name
 
 
 def _not_found(trace_id: str) -> NotFound:

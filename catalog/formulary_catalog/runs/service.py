@@ -26,9 +26,11 @@ from formulary_catalog.errors import (
 from formulary_catalog.runs.preparation import Preparation
 from formulary_catalog.runs.request import MAX_TIMEOUT_MS, InvocationRequest
 from formulary_catalog.runs.waiting import Progress, RunWatch, no_progress
-from formulary_catalog.search.audit import Record
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.audit import Record, Trail
+from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.settings import Settings
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.executors import ExecutorReader
 from formulary_catalog.store.runs.input_keys import input_keys
@@ -45,8 +47,9 @@ class InvocationService:
         StartupError: the key file that the settings name cannot be used.
     """
 
-    def __init__(self, *, catalog: CatalogService, settings: Settings) -> None:
-        database = catalog.database
+    def __init__(
+        self, *, database: Database, trail: Trail, traces: TraceStore, finder: WorkflowFinder, settings: Settings
+    ) -> None:
         self._store = InvocationStore(
             database,
             shared_namespace=settings.catalog_namespace,
@@ -54,7 +57,7 @@ class InvocationService:
             harmless=settings.harmless_environments,
         )
         self._approvals = ApprovalStore(database)
-        self._trail = catalog.trail
+        self._trail = trail
         self._watch = RunWatch(self._store)
         self._limits = Limits(
             per_hour=settings.invocations_per_hour,
@@ -62,8 +65,8 @@ class InvocationService:
             dry_per_hour=settings.dry_runs_per_hour,
         )
         self._preparation = Preparation(
-            finder=catalog.finder,
-            traces=catalog.traces,
+            finder=finder,
+            traces=traces,
             executors=ExecutorReader(database),
             runs_namespace=settings.runs_namespace,
             rules=RunRules(

@@ -35,7 +35,7 @@ class Embedders:
         self._service = service
         self._settings = settings
         self._own = own
-        self._models = ModelStore(service.database)
+        self._models = ModelStore(service.parts.database)
         self._loaded: dict[str, Embedder] = {}
         self.problem: EmbedderUnavailable | None = None
         """Why searches rank by words alone, if they do."""

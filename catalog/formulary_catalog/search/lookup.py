@@ -39,10 +39,10 @@ class WorkflowFinder:
     """Finds workflows by name, under the constraints of the incident."""
 
     def __init__(
-        self, *, workflows: WorkflowReader, scoping: Visibility, parsed: ParsedWorkflows, strict_keys: frozenset[str]
+        self, *, workflows: WorkflowReader, visibility: Visibility, parsed: ParsedWorkflows, strict_keys: frozenset[str]
     ) -> None:
         self._workflows = workflows
-        self._scoping = scoping
+        self._visibility = visibility
         self._parsed = parsed
         self._strict_keys = strict_keys
 
@@ -56,15 +56,15 @@ class WorkflowFinder:
         record: Record,
         browsing: bool = False,
     ) -> FoundWorkflow:
-        """The workflow that a name in any form of DESIGN section 3 means; `record` and `browsing` as `Scoping.of`.
+        """The workflow that a name in any form of DESIGN section 3 means; `record` and `browsing` as `Visibility.of`.
 
         Raises:
             NotFound: no visible, allowed workflow has that name.
             InvalidInput: the name is malformed, or needs a namespace.
-            ContextError, NotAllowed, Unavailable: as `Scoping.of`.
+            ContextError, NotAllowed, Unavailable: as `Visibility.of`.
         """
         wanted = parse_reference(workflow_id, version=version)
-        scope = await self._scoping.of(reference, caller=caller, record=record, browsing=browsing)
+        scope = await self._visibility.of(reference, caller=caller, record=record, browsing=browsing)
         constraints = self.constraints(scope)
         found = [
             FoundWorkflow(

@@ -76,7 +76,7 @@ class Searcher:
         *,
         candidates: CandidateReader,
         pages: PageReader,
-        scoping: Visibility,
+        visibility: Visibility,
         vectors: QueryVectors,
         parsed: ParsedWorkflows,
         halted: Halted,
@@ -86,7 +86,7 @@ class Searcher:
         self._candidates = candidates
         self._halted = halted
         self._pages = pages
-        self._scoping = scoping
+        self._visibility = visibility
         self._vectors = vectors
         self._parsed = parsed
         self._strict_keys = strict_keys
@@ -101,7 +101,7 @@ class Searcher:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         with self._phase("context"):
-            scope = await self._scoping.of(request.context, caller=caller, record=record)
+            scope = await self._visibility.of(request.context, caller=caller, record=record)
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
         with self._phase("embed"):
             vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)

@@ -5,7 +5,6 @@ and returns an answer of `domain/answers`. `search/pipeline` does the searching.
 """
 
 import time
-from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
@@ -17,30 +16,22 @@ from formulary_catalog.domain.answers import (
     WorkflowList,
     WorkflowVersion,
 )
-from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_details, workflow_summary
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.audit import OK, Trail
-from formulary_catalog.search.incidents import ContextResolver
-from formulary_catalog.search.lookup import WorkflowFinder, own_search
-from formulary_catalog.search.manifests import ParsedWorkflows
-from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.audit import OK
+from formulary_catalog.search.lookup import own_search
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Searcher
-from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.vectors import QueryVectors
-from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
-from formulary_catalog.store.incidents import ContextReader
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateReader
 from formulary_catalog.store.workflows.models import Models
-from formulary_catalog.store.workflows.reader import WorkflowReader
 
 _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
@@ -51,35 +42,18 @@ _NO_EVIDENCE = (
 class CatalogService:
     """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail."""
 
-    def __init__(self, *, database: Database, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> None:
-        self.database = database
-        self.traces = TraceStore(database)
-        self._workflows = WorkflowReader(database)
-        self.trail = Trail(self.traces, strict_keys=settings.strict_custom_labels)
-        self.sealed = SealedConstraints(database, trail=self.trail)
-        self._contexts = ContextResolver(
-            reader=ContextReader(database),
-            policy=policy,
-            wait_seconds=settings.context_wait_seconds,
-            metrics=metrics,
-        )
-        self._scoping = Visibility(contexts=self._contexts, shared_namespace=settings.catalog_namespace)
-        parsed = ParsedWorkflows(metrics=metrics)
-        self.halted = Halted(database)
-        self.finder = WorkflowFinder(
-            workflows=self._workflows,
-            scoping=self._scoping,
-            parsed=parsed,
-            strict_keys=settings.strict_custom_labels,
-        )
+    def __init__(self, parts: CatalogParts, *, settings: Settings, metrics: Metrics) -> None:
+        self.parts = parts
+        """What the other services of this catalog share with this one."""
+        self._trail, self._traces, self._finder = parts.trail, parts.traces, parts.finder
         self._vectors = QueryVectors(metrics=metrics, at_once=settings.calls_at_once)
         self._searcher = Searcher(
-            candidates=CandidateReader(database),
-            pages=PageReader(database),
-            scoping=self._scoping,
+            candidates=CandidateReader(parts.database),
+            pages=PageReader(parts.database),
+            visibility=parts.visibility,
             vectors=self._vectors,
-            parsed=parsed,
-            halted=self.halted,
+            parsed=parts.parsed,
+            halted=parts.halted,
             strict_keys=settings.strict_custom_labels,
             metrics=metrics,
         )
@@ -89,6 +63,12 @@ class CatalogService:
         self.preparing_problem = ""
         """Why there is no embedder of a model that is being prepared; empty if there is one, or nothing prepared."""
         self._no_embedder = ""
+
+    @classmethod
+    def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> "CatalogService":
+        """The catalog in this database, which the caller may share with others. It closes the database in the end."""
+        parts = CatalogParts.on(database, settings=settings, policy=policy, metrics=metrics)
+        return cls(parts, settings=settings, metrics=metrics)
 
     @classmethod
     async def create(
@@ -118,7 +98,7 @@ class CatalogService:
         """The catalog of a database that need not be there yet: calls raise `Unavailable` until it is."""
         database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size, deadline=deadline)
         query_terms("warming up")  # reads the synonyms now, and not in the middle of the first search
-        return cls(database=database, settings=settings, policy=policy, metrics=metrics)
+        return cls.on(database, settings=settings, policy=policy, metrics=metrics)
 
     async def connect(self) -> None:
         """Make a first connection, to find out early why there can be none.
@@ -126,11 +106,11 @@ class CatalogService:
         Raises:
             StartupError, Unavailable: the database is not usable.
         """
-        await self.database.connect()
+        await self.parts.database.connect()
 
     async def close(self) -> None:
         """Disconnect."""
-        await self.database.close()
+        await self.parts.database.close()
         self._vectors.close()
 
     @property
@@ -189,11 +169,11 @@ class CatalogService:
         started = time.perf_counter()
         mode, outcome = "none", "failed"
         try:
-            async with self.trail.record(
+            async with self._trail.record(
                 "search", caller=caller, reference=request.context, arguments=_arguments(request), search_id=search_id
             ) as record:
                 record.custom_labels = request.custom_labels
-                digest = await self.traces.digest()
+                digest = await self._traces.digest()
                 answer = await self._searcher.search(
                     request, caller=caller, search_id=search_id, record=record, digest=digest
                 )
@@ -226,8 +206,8 @@ class CatalogService:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"workflow_id": workflow_id, "version": version}
-        async with self.trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
-            found = await self.finder.find(
+        async with self._trail.record("details", caller=caller, reference=context, arguments=arguments) as record:
+            found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record, browsing=browsing
             )
             stored = found.stored
@@ -261,13 +241,13 @@ class CatalogService:
             ContextError, NotAllowed, Unavailable: as `search`.
         """
         arguments = {"limit": limit, "offset": offset}
-        async with self.trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
-            scope = await self._scoping.of(context, caller=caller, record=record, browsing=browsing)
-            constraints = self.finder.constraints(scope)
-            served, total = await self._workflows.served(
+        async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
+            scope = await self.parts.visibility.of(context, caller=caller, record=record, browsing=browsing)
+            constraints = self._finder.constraints(scope)
+            served, total = await self.parts.workflows.served(
                 constraints=constraints, namespaces=scope.namespaces, limit=limit, offset=offset
             )
-            listed = [(stored, parsed) for stored in served if (parsed := self.finder.allowed(stored, constraints))]
+            listed = [(stored, parsed) for stored in served if (parsed := self._finder.allowed(stored, constraints))]
             record.result = {"total": total}
             workflows = [
                 workflow_summary(
@@ -308,16 +288,16 @@ class CatalogService:
             "search_id": search_id,
             "confidence": confidence,
         }
-        async with self.trail.record("selection", caller=caller, reference=context, arguments=arguments) as record:
+        async with self._trail.record("selection", caller=caller, reference=context, arguments=arguments) as record:
             _check_judgement(reasoning=reasoning, confidence=confidence)
-            found = await self.finder.find(
+            found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
             record.search_id = await own_search(
-                self.traces, search_id, caller=caller.name, remediation_id=record.remediation_id
+                self._traces, search_id, caller=caller.name, remediation_id=record.remediation_id
             )
             stored = found.stored
-            supported = record.search_id is None or await self.traces.search_returned(
+            supported = record.search_id is None or await self._traces.search_returned(
                 record.search_id, version_id=stored.version_id
             )
             notes = [] if supported else [_NO_EVIDENCE]
@@ -331,47 +311,6 @@ class CatalogService:
                 supported=supported,
                 notes=notes,
             )
-
-    async def incident(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
-        """The incident of a call; None where it names none, even if searches need one.
-
-        Raises:
-            ContextError: it is unknown or contradictory.
-            NotAllowed, Unavailable: as `search`.
-        """
-        return await self._contexts.resolve(reference, caller=caller) if reference else None
-
-    async def refused(
-        self,
-        action: str,
-        *,
-        arguments: Mapping[str, Any],
-        context: ContextReference,
-        caller: Caller,
-        error: FormularyError,
-    ) -> None:
-        """Leave an event in the trail for a call that an edge refused before it reached us."""
-        await self.trail.refused(action, caller=caller, reference=context, arguments=arguments, error=error)
-
-    async def uses_clusters(self) -> bool:
-        """Whether some workflow declares `labels.cluster`."""
-        return await self._workflows.uses_clusters()
-
-    async def check_database(self) -> None:
-        """Ask the database, past the pool: a busy pool is no outage.
-
-        Raises:
-            Unavailable: it does not answer.
-        """
-        await self.database.ping()
-
-    async def counts(self) -> dict[str, int]:
-        """Workflow versions by status.
-
-        Raises:
-            Unavailable: it does not.
-        """
-        return await self._workflows.counts()
 
 
 def _check_judgement(*, reasoning: str, confidence: float | None) -> None:

@@ -65,8 +65,8 @@ def create_app(
             yield
 
     app = _api(lifespan=lifespan)
-    app.state.service, app.state.readiness, app.state.metrics = service, readiness, metrics
-    app.state.services, app.state.catalog_size = services, probes.CatalogSize(service)
+    app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
+    app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
     return Edge(
         _split(mcp=StreamableHTTPASGIApp(sessions), api=app),
         admission=Admission(settings, metrics=metrics),

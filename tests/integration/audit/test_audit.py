@@ -190,7 +190,7 @@ async def test_a_failed_call_leaves_one_row_that_says_why(
 
 async def test_what_an_edge_refused_is_recorded_too(service: CatalogService, audit: Recorded) -> None:
     error = InvalidInput("top_k 99 is out of bounds; give 1 to 50", field="top_k")
-    await service.refused("search", arguments={"top_k": 99}, context=INCIDENT, caller=CALLER, error=error)
+    await service.parts.trail.refused("search", arguments={"top_k": 99}, reference=INCIDENT, caller=CALLER, error=error)
     row = await audit.row()
     assert (row["kind"], row["outcome"], row["remediation_id"]) == ("search", "InvalidInput", "rr-1")
     assert (row["arguments"], row["result"]) == ({"top_k": 99}, {"error": str(error)})
@@ -246,8 +246,8 @@ async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it
     await service.record_selection(workflow_id="mine", reasoning=odd, context=NOWHERE, caller=CALLER)
     error = InvalidInput(f"odd {odd}", field="query")
     arguments = {odd: [odd, {"deep": odd}], "number": float("inf")}
-    await service.refused(
-        "search", arguments=arguments, context=ContextReference(analysis=odd), caller=CALLER, error=error
+    await service.parts.trail.refused(
+        "search", caller=CALLER, reference=ContextReference(analysis=odd), arguments=arguments, error=error
     )
     details, selection, refused = await audit.rows()
     for text in (

@@ -18,8 +18,8 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.reader import TraceReader
@@ -100,7 +100,7 @@ async def test_its_trail_is_as_it_was_written_with_the_key_of_then_and_goes_on_i
 
 async def test_its_runs_go_on_and_new_ones_are_asked_for_and_approved(upgraded: str, embedder: Embedder) -> None:
     catalog = await open_service(upgraded, embedder=embedder)
-    runs = InvocationService(catalog=catalog, settings=Settings())
+    runs = Services.on(catalog, settings=Settings()).invocations
     owner = await asyncpg.connect(upgraded)
     for row in await owner.fetch("select id from formulary.invocation"):
         assert (await runs.status(row["id"], caller=LOCAL)).phase

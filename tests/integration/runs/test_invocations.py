@@ -32,6 +32,7 @@ from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -61,7 +62,7 @@ async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
 def service(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> InvocationService:
     keys = tmp_path_factory.mktemp("keys") / "input.key"
     keys.write_text(KEY)
-    return InvocationService(catalog=catalog, settings=Settings(input_key_file=keys))
+    return Services.on(catalog, settings=Settings(input_key_file=keys)).invocations
 
 
 @pytest.fixture
@@ -571,8 +572,8 @@ async def test_an_engine_that_the_executor_lacks_is_named(service: InvocationSer
 async def test_what_others_wrote_for_an_engine_waits_for_an_approval_unless_the_settings_allow_it(
     catalog: CatalogService, dsn: str, workflow_id: str, allowing: dict[str, bool]
 ) -> None:
-    strict = InvocationService(catalog=catalog, settings=Settings())
-    lenient = InvocationService(catalog=catalog, settings=Settings.model_validate(allowing))
+    strict = Services.on(catalog, settings=Settings()).invocations
+    lenient = Services.on(catalog, settings=Settings.model_validate(allowing)).invocations
     async with playing.operator(dsn, engines=["tekton", "argo"]):
         waits = await strict.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
         runs = await lenient.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)

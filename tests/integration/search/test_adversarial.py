@@ -98,8 +98,8 @@ async def writers(dsn: str) -> AsyncIterator[tuple[CatalogWriter, ContextWriter]
 async def reading(dsn: str, *, embedder: Embedder | None, shared: str) -> AsyncIterator[CatalogService]:
     """The read side of a database, with one of the namespaces as the shared one."""
     database = await Database.open(dsn, role=Role.SERVER, size=2, deadline=60)
-    service = CatalogService(
-        database=database,
+    service = CatalogService.on(
+        database,
         settings=Settings(catalog_namespace=shared),
         policy=ContextPolicy.REQUIRED,
         metrics=Metrics(),

@@ -14,6 +14,8 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.readiness import Readiness, Status
+from formulary_catalog.server.calls.services import Services
+from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import ERAS, agent, answer_of
@@ -109,7 +111,7 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
     ):
         failing.broken = broken
         answer = await service.search(search_request(query=query), caller=CALLER)
-        report = await Readiness().report(service)
+        report = await Readiness().report(Services.on(service, settings=Settings()))
         states.append((answer.search_mode, report.status, report.mode))
 
     healthy = ("hybrid", Status.READY, "hybrid")

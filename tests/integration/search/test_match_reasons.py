@@ -55,7 +55,7 @@ async def test_every_match_reason_is_true(
 async def test_each_synonym_is_searched_for_in_full(service: CatalogService) -> None:
     """A stop word in it would be shown as found, and not be looked for."""
     phrases = sorted({phrase for concept in synonyms().concepts for phrase in concept.words})
-    rows = await service.database.fetch(
+    rows = await service.parts.database.fetch(
         "select phrase, numnode(plainto_tsquery('english', phrase)) as nodes from unnest($1::text[]) as given(phrase)",
         phrases,
     )
@@ -102,7 +102,7 @@ def _check_label(label: str, *, said: str, spec: WorkflowSpec, request: SearchRe
 
 async def _untrue(service: CatalogService, claims: set[Claim]) -> list[Claim]:
     texts, words = zip(*sorted(claims), strict=True)
-    rows = await service.database.fetch(
+    rows = await service.parts.database.fetch(
         """
         select text, word from unnest($1::text[], $2::text[]) as claim(text, word)
         where not to_tsvector('english', text) @@ plainto_tsquery('english', word)

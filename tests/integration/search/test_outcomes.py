@@ -10,9 +10,9 @@ import pytest
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
@@ -36,7 +36,7 @@ async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
 
 
 async def run(catalog: CatalogService, workflow_id: str, **others: Any) -> None:
-    service = InvocationService(catalog=catalog, settings=Settings())
+    service = Services.on(catalog, settings=Settings()).invocations
     request = InvocationRequest(workflow_id=workflow_id, input={"REPLICAS": 1}, **others)
     try:
         await service.invoke(request, context=STAGING, caller=LOCAL)

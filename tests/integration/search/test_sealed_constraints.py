@@ -16,6 +16,7 @@ from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
+from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
@@ -87,6 +88,10 @@ async def payloads(owner: Owner) -> list[dict[str, Any]]:
 async def copies(owner: Owner) -> int:
     found: int = await owner.fetchval("select count(*) from sealed_constraints")
     return found
+
+
+def sealed_constraints(service: CatalogService) -> SealedConstraints:
+    return SealedConstraints(service.parts.database, trail=service.parts.trail)
 
 
 async def search(service: CatalogService, context: ContextReference = INCIDENT, **asked: Any) -> list[str]:
@@ -186,7 +191,7 @@ async def test_who_may_use_the_incident_reads_what_it_demanded_and_can_repeat_th
 ) -> None:
     found = await search(service)
     await contexts.remove(namespace="shop", name="oom")
-    (copy,) = await service.sealed.of("rr-1", caller=SRE)
+    (copy,) = await sealed_constraints(service).of("rr-1", caller=SRE)
     assert copy.incident is not None
     nothing: frozenset[str] = frozenset()
     assert constraints_of(copy.incident, strict_keys=nothing) == constraints_of(SHOP, strict_keys=nothing)
@@ -205,17 +210,17 @@ async def test_strict_keys_of_the_settings_and_labels_of_the_caller_are_in_the_c
     strict = await open_service(database, strict_custom_labels="region")
     await search(strict, custom_labels={"region": (TIER,)})
     await search(strict, NOWHERE, custom_labels={"region": (TIER,)})
-    (copy,) = await strict.sealed.of("rr-1", caller=CALLER)
+    (copy,) = await sealed_constraints(strict).of("rr-1", caller=CALLER)
     assert copy.incident is not None
     assert copy.incident.custom_labels == {KEY: (VALUE, "v4lue-search"), "region": (TIER,)}
     assert copy.incident.strict_keys == {KEY, "region"}
     own = (await payloads(owner))[1]["trace_id"]
     everywhere = Caller(name="admin", access=Rights(use=["*"]))
-    (copy,) = await strict.sealed.of(own, caller=everywhere)
+    (copy,) = await sealed_constraints(strict).of(own, caller=everywhere)
     assert copy.incident is not None
     assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
     with pytest.raises(NotFound):
-        await strict.sealed.of(own, caller=SRE)
+        await sealed_constraints(strict).of(own, caller=SRE)
     await strict.close()
 
 
@@ -224,7 +229,7 @@ async def test_who_may_not_use_the_incident_reads_nothing(catalog: None, service
     refusals = {}
     for trace_id in ("rr-1", "rr-9"):
         with pytest.raises(NotFound, match=f"trace '{trace_id}'") as refusal:
-            await service.sealed.of(trace_id, caller=STRANGER)
+            await sealed_constraints(service).of(trace_id, caller=STRANGER)
         refusals[trace_id] = str(refusal.value)
     assert refusals["rr-1"] == refusals["rr-9"].replace("rr-9", "rr-1")
     _, *refused = await payloads(owner)
@@ -243,7 +248,7 @@ async def test_where_rights_cannot_be_checked_known_and_unknown_traces_are_answe
     await search(service)
     for trace_id in ("rr-1", "rr-9"):
         with pytest.raises(Unavailable, match="rights cannot be checked now"):
-            await service.sealed.of(trace_id, caller=Caller(name="sre", access=Unknowable()))
+            await sealed_constraints(service).of(trace_id, caller=Caller(name="sre", access=Unknowable()))
     assert [row["trace_id"].startswith("tr_") for row in await payloads(owner)] == [False, True, True]
 
 
@@ -256,12 +261,10 @@ async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
     await search(service)
     for one in (SRE, STRANGER):
         with pytest.raises(NotFound):
-            await service.sealed.of("rr-1", caller=one)
+            await sealed_constraints(service).of("rr-1", caller=one)
     both = Caller(name="both", access=Rights(use=["shop", "bank"]))
-    assert [copy.incident and copy.incident.namespace for copy in await service.sealed.of("rr-1", caller=both)] == [
-        "shop",
-        "bank",
-    ]
+    copies_of_both = await sealed_constraints(service).of("rr-1", caller=both)
+    assert [copy.incident and copy.incident.namespace for copy in copies_of_both] == ["shop", "bank"]
 
 
 @pytest.mark.parametrize("role", Role)
@@ -305,7 +308,7 @@ async def test_a_copy_that_somebody_changed_is_not_shown(catalog: None, service:
     await search(service)
     await owner.execute("alter table sealed_constraints disable trigger user")
     await owner.execute("update sealed_constraints set content = replace(content, 'production', 'staging')")
-    (copy,) = await service.sealed.of("rr-1", caller=SRE)
+    (copy,) = await sealed_constraints(service).of("rr-1", caller=SRE)
     assert copy.incident is None
 
 
@@ -371,9 +374,9 @@ async def test_custom_labels_are_in_the_copy_and_nowhere_else(
 ) -> None:
     with structlog.testing.capture_logs() as logged:
         await search(service, custom_labels={"tier": (TIER,)})
-        await service.sealed.of("rr-1", caller=CALLER)
+        await sealed_constraints(service).of("rr-1", caller=CALLER)
         with pytest.raises(NotFound):
-            await service.sealed.of("rr-1", caller=STRANGER)
+            await sealed_constraints(service).of("rr-1", caller=STRANGER)
     assert {TIER, VALUE} <= set(json.dumps(await owner.fetchval("select content from sealed_constraints")).split('\\"'))
     for command in (["show", "rr-1"], ["export", "rr-1", str(tmp_path)], ["verify", "rr-1"]):
         done = await formulary("trace", *command, "--database-url", database)

@@ -41,7 +41,7 @@ async def reading(database: str) -> AsyncIterator[Database]:
 @asynccontextmanager
 async def serving_from(database: Database) -> AsyncIterator[CatalogService]:
     """The read side on a database that somebody else closes."""
-    service = CatalogService(database=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics())
+    service = CatalogService.on(database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics())
     yield service
 
 

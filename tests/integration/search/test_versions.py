@@ -50,7 +50,7 @@ async def test_a_new_version_supersedes_the_old_one_which_stays_readable(
             ("1.1.0", "Active"),
             ("1.0.0", "Superseded"),
         ]
-    assert await service.counts() == {"Active": 1, "Superseded": 1}
+    assert await service.parts.workflows.counts() == {"Active": 1, "Superseded": 1}
 
 
 async def test_an_older_version_that_is_applied_again_is_served_again(
@@ -59,7 +59,7 @@ async def test_an_older_version_that_is_applied_again_is_served_again(
     await fill(workflows, [_version(number).document for number in ("1.0.0", "2.0.0")])
     assert await workflows.apply(_version("1.0.0")) is ApplyOutcome.UPDATED
     assert await _served(service) == ["1.0.0"]
-    assert await service.counts() == {"Active": 1, "Superseded": 1}
+    assert await service.parts.workflows.counts() == {"Active": 1, "Superseded": 1}
 
 
 async def test_defaults_that_an_api_server_writes_into_an_object_are_no_edit(
@@ -185,7 +185,7 @@ async def test_removing_ends_serving_and_reading_but_keeps_the_rows(
     for form in ("restart", "restart@1.0.0", *(each.version_id for each in entries)):
         with pytest.raises(NotFound):
             await service.details(form, context=NOWHERE, caller=CALLER)
-    assert await service.counts() == {"Deleted": 2}
+    assert await service.parts.workflows.counts() == {"Deleted": 2}
     assert await workflows.served() == []
 
 
@@ -222,7 +222,7 @@ async def test_concurrent_applies_of_one_name_leave_one_version_served(
     outcomes = await asyncio.gather(*(workflows.apply(each) for each in [*versions, *versions]))
     assert outcomes.count(ApplyOutcome.CREATED) == 1
     assert len(await _served(service)) == 1
-    assert await service.counts() == {"Active": 1, "Superseded": 11}
+    assert await service.parts.workflows.counts() == {"Active": 1, "Superseded": 11}
 
 
 async def test_concurrent_applies_and_removals_leave_a_workflow_whole_or_gone(

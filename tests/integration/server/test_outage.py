@@ -180,7 +180,7 @@ async def test_a_hung_database_fails_calls_within_the_time_a_caller_expects(
             _search(service),
             service.details("restart-1", context=NOWHERE, caller=CALLER),
             service.list_workflows(context=ContextReference(remediation_id="rr-1"), caller=CALLER),
-            service.counts(),
+            service.parts.workflows.counts(),
             return_exceptions=True,
         )
         assert time.monotonic() - started < PATIENCE + SCHEDULING

@@ -170,7 +170,8 @@ async def test_any_number_of_probes_asks_the_database_once_at_a_time(
     service: CatalogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, most = 0, 0
-    check = service.check_database
+    database = service.parts.database
+    check = database.ping
 
     async def counted() -> None:
         nonlocal asked, most
@@ -179,7 +180,7 @@ async def test_any_number_of_probes_asks_the_database_once_at_a_time(
         await check()
         asked -= 1
 
-    monkeypatch.setattr(service, "check_database", counted)
+    monkeypatch.setattr(database, "ping", counted)
     async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
         ready = await asyncio.gather(*(http.get("/readyz") for _ in range(40)))
 
@@ -191,14 +192,15 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
     service: CatalogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    count = service.counts
+    workflows = service.parts.workflows
+    count = workflows.counts
 
     async def counted() -> dict[str, int]:
         nonlocal asked
         asked += 1
         return await count() | {"Active": asked}
 
-    monkeypatch.setattr(service, "counts", counted)
+    monkeypatch.setattr(workflows, "counts", counted)
     async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
         scraped = await asyncio.gather(*(http.get("/metrics") for _ in range(40)))
         again = await http.get("/metrics")

@@ -13,6 +13,7 @@ from formulary_catalog.runtime.model_loading import Loaded, loading
 from formulary_catalog.runtime.model_registry import Embedders
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.workflows.models import ModelStore
@@ -52,7 +53,7 @@ def embedders(service: CatalogService, *, own: Loaded) -> Embedders:
 
 
 async def report(service: CatalogService) -> ReadinessReport:
-    return await Readiness().report(service)
+    return await Readiness().report(Services.on(service, settings=Settings()))
 
 
 async def test_a_catalog_without_a_model_is_served_with_that_of_the_settings(served: CatalogService) -> None:

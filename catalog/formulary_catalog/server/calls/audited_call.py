@@ -5,7 +5,7 @@ Every tool and endpoint of the catalog goes through it: also what never reached 
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 from starlette.datastructures import Headers
@@ -13,11 +13,9 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.search.audit import Trail
 from formulary_catalog.server.calls.incident import context_reference
 from formulary_catalog.server.calls.readiness import Readiness
-
-if TYPE_CHECKING:
-    from formulary_catalog.search.service import CatalogService
 
 _T = TypeVar("_T")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -30,7 +28,7 @@ async def checked(
     given: Mapping[str, Any],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
-    service: "CatalogService",
+    trail: Trail,
     readiness: Readiness,
     caller: Caller,
 ) -> tuple[ContextReference, _T]:
@@ -49,7 +47,7 @@ async def checked(
         readiness.require_loaded()
         return context, read(context)
     except FormularyError as error:
-        await service.refused(action, arguments=given, context=context, caller=caller, error=error)
+        await trail.refused(action, caller=caller, reference=context, arguments=given, error=error)
         raise
 
 

@@ -12,7 +12,9 @@ from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 
 if TYPE_CHECKING:
-    from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.notes import Halted
+    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.store.database.connection import Database
     from formulary_catalog.store.workflows.models import EmbeddingModel
 
 _DATABASE_SECONDS = 0.8
@@ -121,26 +123,27 @@ class Readiness:
             else:
                 self.callers_checked = True
 
-    async def report(self, service: "CatalogService") -> ReadinessReport:
+    async def report(self, services: "Services") -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
-        reachable = not self.database_problem and await self._database_answers(service)
-        embedder, unembedded = service.embedder, self._unembedded()
+        parts, catalog = services.parts, services.catalog
+        reachable = not self.database_problem and await self._database_answers(parts.database)
+        embedder, unembedded = catalog.embedder, self._unembedded()
         return ReadinessReport(
-            status=self._status(reachable=reachable, embedding=service.ranks_by_meaning and not unembedded),
+            status=self._status(reachable=reachable, embedding=catalog.ranks_by_meaning and not unembedded),
             database="ok" if reachable else "unavailable",
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
-            mode=SearchMode.HYBRID if service.ranks_by_meaning else SearchMode.LEXICAL,
-            reembedding=_progress(service.models.preparing, problem=service.preparing_problem),
+            mode=SearchMode.HYBRID if catalog.ranks_by_meaning else SearchMode.LEXICAL,
+            reembedding=_progress(catalog.models.preparing, problem=catalog.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
-            halted="everywhere" if reachable and await _halted_everywhere(service) else None,
-            detail=self.database_problem or service.embedder_problem or unembedded or None,
+            halted="everywhere" if reachable and await _halted_everywhere(parts.halted) else None,
+            detail=self.database_problem or catalog.embedder_problem or unembedded or None,
         )
 
-    async def _database_answers(self, service: "CatalogService") -> bool:
+    async def _database_answers(self, database: "Database") -> bool:
         """Asked once for all probes that come meanwhile: each question is a connection of its own."""
         if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(_database_answers(service))
+            self._asking = asyncio.create_task(_database_answers(database))
         return await asyncio.shield(self._asking)
 
     def _status(self, *, reachable: bool, embedding: bool) -> Status:
@@ -160,18 +163,18 @@ def _progress(preparing: "EmbeddingModel | None", *, problem: str) -> str | None
     return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
 
 
-async def _halted_everywhere(service: "CatalogService") -> bool:
+async def _halted_everywhere(halted: "Halted") -> bool:
     try:
         async with asyncio.timeout(_HALTED_SECONDS):
-            return bool(await service.halted.of(None))
+            return bool(await halted.of(None))
     except (FormularyError, TimeoutError):
         return False  # the next probe asks again
 
 
-async def _database_answers(service: "CatalogService") -> bool:
+async def _database_answers(database: "Database") -> bool:
     try:
         async with asyncio.timeout(_DATABASE_SECONDS):
-            await service.check_database()
+            await database.ping()  # past the pool: a busy pool is no outage
     except (FormularyError, TimeoutError):
         return False
     return True

@@ -10,6 +10,7 @@ from formulary_catalog.settings import Settings
 if TYPE_CHECKING:
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.runs.service import InvocationService
+    from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
 
 OPENING_SECONDS = 45.0
@@ -20,6 +21,7 @@ OPENING_SECONDS = 45.0
 class Services:
     """The services of one application, on one database."""
 
+    parts: "CatalogParts"
     catalog: "CatalogService"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -31,10 +33,23 @@ class Services:
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.runs.service import InvocationService
 
+        parts = catalog.parts
         return cls(
+            parts=parts,
             catalog=catalog,
-            invocations=InvocationService(catalog=catalog, settings=settings),
-            governance=GovernanceService(catalog, harmless=settings.harmless_environments),
+            invocations=InvocationService(
+                database=parts.database,
+                trail=parts.trail,
+                traces=parts.traces,
+                finder=parts.finder,
+                settings=settings,
+            ),
+            governance=GovernanceService(
+                trail=parts.trail,
+                traces=parts.traces,
+                contexts=parts.contexts,
+                harmless=settings.harmless_environments,
+            ),
         )
 
 

@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
+from formulary_catalog.store.workflows.reader import WorkflowReader
 
 _COUNT_SECONDS = 0.8
 _COUNTED_FOR_SECONDS = 5.0
@@ -21,8 +21,8 @@ router = APIRouter(tags=["operations"])
 class CatalogSize:
     """The size of the catalog, counted once for all scrapes of some seconds: anybody may scrape, however often."""
 
-    def __init__(self, service: CatalogService) -> None:
-        self._service = service
+    def __init__(self, workflows: WorkflowReader) -> None:
+        self._workflows = workflows
         self._counting: asyncio.Task[dict[str, int]] | None = None
         self._counted_at = 0.0
 
@@ -38,7 +38,7 @@ class CatalogSize:
     async def _count(self) -> dict[str, int]:
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
-                return await self._service.counts()
+                return await self._workflows.counts()
         except (FormularyError, TimeoutError):
             return {}
         finally:
@@ -60,7 +60,7 @@ async def healthz() -> dict[str, str]:
 async def readyz(request: Request) -> Response:
     """Whether calls can be answered, and how well."""
     readiness: Readiness = request.app.state.readiness
-    report = await readiness.report(request.app.state.service)
+    report = await readiness.report(request.app.state.services)
     return JSONResponse(
         report.model_dump(mode="json", exclude_none=True), status_code=200 if report.takes_calls else 503
     )

@@ -188,7 +188,7 @@ class _Handlers:
             given=tool.recordable(given, parameters=parameters),
             headers=self._headers(ctx),
             meta=ctx.meta,
-            service=services.catalog,
+            trail=services.parts.trail,
             readiness=self._readiness,
             caller=caller,
         )
@@ -204,7 +204,7 @@ class _Handlers:
             given={"uri": uri},
             headers=self._headers(ctx),
             meta=ctx.meta,
-            service=services.catalog,
+            trail=services.parts.trail,
             readiness=self._readiness,
             caller=caller,
         )
@@ -228,7 +228,7 @@ class _Handlers:
                 return self._with_clusters
             try:
                 async with asyncio.timeout(_CLUSTER_USE_PATIENCE):
-                    self._with_clusters = await services.catalog.uses_clusters()
+                    self._with_clusters = await services.parts.workflows.uses_clusters()
                 self._cluster_use_known_until = time.monotonic() + _CLUSTER_USE_SECONDS
             except (FormularyError, TimeoutError):
                 # Those who wait behind this call would each be patient in turn.

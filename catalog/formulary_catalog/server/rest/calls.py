@@ -88,7 +88,7 @@ async def checked_call(
         action=action,
         given=given,
         headers=request.headers,
-        service=services_of(request).catalog,
+        trail=services_of(request).parts.trail,
         readiness=request.app.state.readiness,
         caller=caller_of(request),
     )

@@ -26,9 +26,9 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import LOCAL
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.retention import Retention
@@ -92,7 +92,7 @@ async def use(catalog: CatalogService, *, dsn: str) -> None:
         context=STAGING,
         caller=LOCAL,
     )
-    runs = InvocationService(catalog=catalog, settings=Settings())
+    runs = Services.on(catalog, settings=Settings()).invocations
     async with playing.operator(dsn):
         done = await runs.invoke(
             InvocationRequest(workflow_id="scale-out", input={"REPLICAS": 3}), context=STAGING, caller=LOCAL

@@ -1,0 +1,65 @@
+"""What the services of one catalog share: its database, its trail, and how incidents and workflows are found.
+
+Each process builds it once, on its connection to the database. `server/calls/services` gives every service the parts
+that it needs.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.audit import Trail
+from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.lookup import WorkflowFinder
+from formulary_catalog.search.manifests import ParsedWorkflows
+from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.visibility import Visibility
+from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.incidents import ContextReader
+from formulary_catalog.store.workflows.reader import WorkflowReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogParts:
+    """The shared parts. They hold caches, so two services of one process never build their own."""
+
+    database: Database
+    workflows: WorkflowReader
+    traces: TraceStore
+    trail: Trail
+    contexts: ContextResolver
+    visibility: Visibility
+    parsed: ParsedWorkflows
+    finder: WorkflowFinder
+    halted: Halted
+
+    @classmethod
+    def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> Self:
+        """The parts of the catalog in this database. Nothing is asked of it yet."""
+        workflows, traces = WorkflowReader(database), TraceStore(database)
+        contexts = ContextResolver(
+            reader=ContextReader(database),
+            policy=policy,
+            wait_seconds=settings.context_wait_seconds,
+            metrics=metrics,
+        )
+        visibility = Visibility(contexts=contexts, shared_namespace=settings.catalog_namespace)
+        parsed = ParsedWorkflows(metrics=metrics)
+        return cls(
+            database=database,
+            workflows=workflows,
+            traces=traces,
+            trail=Trail(traces, strict_keys=settings.strict_custom_labels),
+            contexts=contexts,
+            visibility=visibility,
+            parsed=parsed,
+            finder=WorkflowFinder(
+                workflows=workflows,
+                visibility=visibility,
+                parsed=parsed,
+                strict_keys=settings.strict_custom_labels,
+            ),
+            halted=Halted(database),
+        )
