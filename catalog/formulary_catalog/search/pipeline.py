@@ -159,6 +159,7 @@ class Searcher:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
         question = CandidateQuery(
             constraints=plan.constraints,
+            imposed=plan.imposed,
             words=[term.word for term in plan.terms],
             vectors=vectors,
             signal=fold(plan.parsed.signal),
@@ -174,7 +175,7 @@ class Searcher:
             known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
             rows = candidates.rows
             if not rows or len(known) < len(ids):
-                rows = await self._pages.read(ids, known=known, namespaces=namespaces)
+                rows = await self._pages.read(ids, known=known, namespaces=namespaces, imposed=plan.imposed)
             if candidates.whole and rows.keys() >= set(ids):
                 break
         workflows = self._workflows(ranked.first, rows=rows, known=known)

@@ -129,3 +129,7 @@ class Constraints:
     strict_keys: frozenset[str] = frozenset()
     detected: Mapping[str, str] = field(default_factory=dict)
     excluded_phrases: tuple[str, ...] = ()
+
+
+UNCONSTRAINED = Constraints()
+"""What demands nothing."""

@@ -22,6 +22,7 @@ from formulary_catalog.server.calls.json_text import parsed, shown
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
 
+PREFIX = "/api/v1"
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
@@ -142,6 +143,7 @@ def _refusal(request: Request, failure: Failure) -> Response:
         code=failure.code,
         message=failure.message,
         field=failure.field,
+        data=failure.details,
         headers=retry_headers(failure),
     )
 

@@ -20,11 +20,12 @@ Schema = dict[str, Any]
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong. `field` names the part of the request at fault, where there is one."""
+    """What went wrong. `field` names the part of the request at fault, where there is one; `data` says more."""
 
     code: Annotated[int, Field(examples=[-32001])]
     message: Annotated[str, Field(examples=["workflow 'oom-fix' is not known here; search for one that is"])]
     field: Annotated[str | None, Field(examples=["workflow_id"])]
+    data: Annotated[dict[str, Any], Field(default={}, examples=[{"reference": "oom-fix", "nearest": ["oom-raise"]}])]
 
 
 class ErrorAnswer(BaseModel):
@@ -144,7 +145,7 @@ def operation(*, body: Schema | None = None, example: Any = None) -> Schema:
     return added
 
 
-LIST_OPERATION = operation()
+BROWSING_OPERATION = operation()
 DETAILS_OPERATION = operation()
 SEARCH_OPERATION = operation(
     body=_search_body(), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}

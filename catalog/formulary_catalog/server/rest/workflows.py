@@ -4,24 +4,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.server.calls.arguments import auditable, read_arguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.parameters import DETAILS, SELECTION
-from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of
+from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import (
     DETAILS_OPERATION,
-    LIST_OPERATION,
     SEARCH_OPERATION,
     SELECTION_OPERATION,
     error_responses,
 )
 from formulary_catalog.server.rest.search import auditable_search, read_search
-
-PREFIX = "/api/v1"
-MAX_LIMIT = 1000
-MAX_OFFSET = 1_000_000
-
 
 router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
 
@@ -45,28 +39,6 @@ async def search(request: Request) -> Response:
         read=lambda context: read_search(body, context=context, caller=caller),
     )
     return answered(await services_of(request).catalog.search(wanted, caller=caller))
-
-
-@router.get(
-    "/workflows",
-    operation_id="list_workflows",
-    summary="List workflows",
-    response_model=WorkflowList,
-    responses=error_responses(),
-    openapi_extra=LIST_OPERATION,
-)
-async def list_workflows(
-    request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to return.")] = 100,
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET, description="How many to leave out before.")] = 0,
-) -> Response:
-    """The visible workflows in name order."""
-    page = {"limit": limit, "offset": offset}
-    context, _ = await checked_call(request, "list", given=page, query=("limit", "offset"), read=lambda _: None)
-    listed = await services_of(request).catalog.list_workflows(
-        context=context, caller=caller_of(request), limit=limit, offset=offset, browsing=True
-    )
-    return answered(listed)
 
 
 @router.get(

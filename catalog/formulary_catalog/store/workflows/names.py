@@ -1,0 +1,132 @@
+"""Workflows by their names: exact ones, parts of names, and the nearest to a misspelt one."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.workflows.allowed import AllowedVersions
+
+MATCHES = ("name", "version id", "signal", "title", "part of the name", "similar name")
+"""How a workflow may match a name, the closest first."""
+EXACT = 4
+"""So many of these are exact."""
+_TITLE = 120
+"""Characters of a title that the index holds."""
+_TRIGRAM = 3
+_MAX_TRIGRAMS = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameQuestion:
+    """A name in the forms that are compared: as a workflow's name within a namespace or any, as a version id, as a
+    folded signal, as a title in lower case, as a part of a name. Empty forms are compared with nothing."""
+
+    name: str = ""
+    namespace: str = ""
+    version_id: str = ""
+    signal: str = ""
+    title: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedVersion:
+    """A served version whose name was asked for; `matched` is one of `MATCHES`."""
+
+    version_id: str
+    namespace: str
+    name: str
+    version: str
+    title: str
+    matched: str
+    ambiguous: bool
+
+
+class NameReader:
+    """Looks names up under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(
+        self, question: NameQuestion, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
+    ) -> tuple[list[NamedVersion], int]:
+        """The allowed workflows that match, the closest first, at most `limit`; and how many there are.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        namespace = arguments.add(question.namespace, "text")
+        signal = arguments.add(question.signal, "text")
+        forms = (
+            f"name = {arguments.add(question.name, 'text')}",
+            f"version_id = {arguments.add(question.version_id, 'text')}",
+            f"{signal} <> '' and version_id in (select version_id from workflow_search where signal_type = {signal})",
+            f"lower(left(title, {_TITLE})) = nullif({arguments.add(question.title[:_TITLE], 'text')}, '')",
+            f"strpos(name, nullif({arguments.add(question.part, 'text')}, '')) > 0",
+        )
+        matching = " union all ".join(
+            f"select version_id, {rank} as rank from workflow_version as version "
+            f"where status = 'Active' and ({namespace} = '' or namespace = {namespace}) and {form}"
+            for rank, form in enumerate(forms, start=1)
+        )
+        statement = f"""
+            with matching as (
+                select version_id, min(rank) as rank from ({matching}) as found group by version_id
+            )
+            select version_id, namespace, name, version, title, rank, count(*) over () as total,
+                   {allowed.ambiguous("version")} as ambiguous
+            from matching join workflow_version as version using (version_id)
+            where {allowed.condition("version")}
+            order by rank, length(name), name, namespace limit {arguments.add(limit, "integer")}
+        """
+
+        async def read(connection: Connection) -> tuple[list[NamedVersion], int]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
+            found = [
+                NamedVersion(
+                    **{
+                        name: row[name] for name in ("version_id", "namespace", "name", "version", "title", "ambiguous")
+                    },
+                    matched=MATCHES[row["rank"] - 1],
+                )
+                for row in rows
+            ]
+            return found, rows[0]["total"] if rows else 0
+
+        return await self._database.read(read)
+
+    async def alike(
+        self, name: str, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
+    ) -> Sequence[tuple[str, str]]:
+        """Name and namespace of the allowed workflows whose names share most letters in a row with this one.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        trigrams = sorted({name[at : at + _TRIGRAM] for at in range(max(len(name) - _TRIGRAM + 1, 1))})[:_MAX_TRIGRAMS]
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        shared = (
+            f"(select count(*) from unnest({arguments.add(trigrams, 'text[]')}) as part where strpos(name, part) > 0)"
+        )
+        statement = f"""
+            select name, namespace from (
+                select name, namespace, {shared} as shared from workflow_version as version
+                where {allowed.condition("version")}
+            ) as counted
+            where shared > 0 order by shared desc, length(name), name, namespace
+            limit {arguments.add(limit, "integer")}
+        """
+
+        async def read(connection: Connection) -> Sequence[tuple[str, str]]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
+            return [(row["name"], row["namespace"]) for row in rows]
+
+        return await self._database.read(read)

@@ -1,0 +1,123 @@
+"""The catalog in numbers, as far as a caller may see it, and what searches came to."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.workflows.allowed import AllowedVersions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogNumbers:
+    """Counts of what is served and allowed; `others` counts versions that are not served, by status.
+
+    `signals` has by folded signal type how it is spelled and how many workflows declare it.
+    """
+
+    by_namespace: dict[str, int]
+    by_action: dict[str, int]
+    by_risk: dict[str, int]
+    others: dict[str, int]
+    signals: dict[str, tuple[str, int]]
+    last_indexed: datetime | None
+    model: str
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_namespace.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchNumbers:
+    """Searches by mode, how many were weak or unanswered, and the most frequent queries of the unanswered ones."""
+
+    by_mode: dict[str, int]
+    weak: int
+    unanswered: int
+    queries: list[tuple[str, int]]
+
+
+class StatisticsReader:
+    """Counts under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def catalog(self, *, constraints: Constraints, namespaces: frozenset[str] | None) -> CatalogNumbers:
+        """The numbers of what is visible and allowed.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        other = arguments.add(WILDCARD, "text")
+        counted = f"""
+            with served as materialized (
+                select version_id, namespace, lower(action_type) as action, action_type, risk_level, changed_at
+                from workflow_version as version where {allowed.condition("version")}
+            )
+            select 'namespace' as what, namespace as key, '' as shown, count(*) as number, max(changed_at) as newest
+            from served group by namespace
+            union all select 'action', action, min(action_type), count(*), null from served group by action
+            union all select 'risk', risk_level, '', count(*), null from served group by risk_level
+            union all select 'signal', signal_type, min(signal_name), count(*), null
+            from served join workflow_search using (version_id) where signal_type not in ('', {other})
+            group by signal_type
+        """
+
+        async def read(connection: Connection) -> CatalogNumbers:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(counted, *arguments.values)
+            others = await connection.fetch(
+                "select status, count(*) from workflow_version "
+                "where status not in ('Active', 'Deleted') group by status"
+            )
+            model = await connection.fetchval("select model_id from embedding_model where state = 'serving'")
+            of = {what: [row for row in rows if row["what"] == what] for what in ("namespace", "action", "risk")}
+            return CatalogNumbers(
+                by_namespace={row["key"]: row["number"] for row in of["namespace"]},
+                by_action={row["shown"]: row["number"] for row in of["action"]},
+                by_risk={row["key"] or "unknown": row["number"] for row in of["risk"]},
+                others={row["status"]: row["count"] for row in others},
+                signals={row["key"]: (row["shown"], row["number"]) for row in rows if row["what"] == "signal"},
+                last_indexed=max((row["newest"] for row in of["namespace"]), default=None),
+                model=model or "",
+            )
+
+        return await self._database.read(read)
+
+    async def searches(
+        self, *, namespaces: frozenset[str] | None, caller: str, since: datetime, sure: float, queries: int
+    ) -> SearchNumbers:
+        """Searches since then: the caller's own, and those for incidents of these namespaces, None for all.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        whose = None if namespaces is None else sorted(namespaces)
+        modes = await self._database.fetch(
+            "select * from formulary.searches_by_mode($1::text[], $2, $3, $4)", whose, caller, since, sure
+        )
+        asked = await self._database.fetch(
+            "select * from formulary.unanswered_queries($1::text[], $2, $3, $4)", whose, caller, since, queries
+        )
+        return SearchNumbers(
+            by_mode={row["mode"]: row["searches"] for row in modes},
+            weak=sum(row["weak"] for row in modes),
+            unanswered=sum(row["unanswered"] for row in modes),
+            queries=[(row["query"], row["times"]) for row in asked],
+        )
+
+    async def use_of(self, version_ids: list[str], *, since: datetime) -> tuple[int, int]:
+        """How often one of these versions was the first of a search since then, and how often it was chosen.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch(
+            "select first, chosen from formulary.use_of($1::text[], $2)", version_ids, since
+        )
+        return rows[0]["first"], rows[0]["chosen"]
