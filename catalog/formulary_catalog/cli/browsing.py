@@ -1,6 +1,6 @@
 """`formulary list`, `related`, `find`, `impact` and `stats`: what a person asks of the catalog as a whole."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -63,7 +63,7 @@ def list_command(
 
 
 async def _listed(
-    catalog: "Catalog", filters: dict[str, str], *, limit: int | None, remediation_id: str
+    catalog: "Catalog", filters: dict[str, Any], *, limit: int | None, remediation_id: str
 ) -> "WorkflowList":
     """The pages of a listing as one."""
     from formulary_catalog.domain.answers import WorkflowList

@@ -8,7 +8,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.browsing import listing_request, related_request
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.browsing import Browsing
 from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
@@ -155,7 +155,7 @@ async def test_versions_of_a_workflow_are_related(service: CatalogService, workf
 
 
 async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: CatalogService) -> None:
-    with pytest.raises(NotFound, match="nearest names: oom-raise-limit") as refused:
+    with pytest.raises(UnknownWorkflow, match="nearest names: oom-raise-limit") as refused:
         await edges(service, "oom-rais-limit")
     assert refused.value.nearest[0] == "oom-raise-limit"
     with pytest.raises(NotFound):

@@ -63,7 +63,7 @@ async def list_workflows(
     ] = "",
 ) -> Response:
     """The visible workflows in name order."""
-    given = {
+    given: dict[str, Any] = {
         "signal_type": signal_type,
         "action_type": action_type,
         "namespace": namespace,
@@ -200,7 +200,7 @@ async def list_approvals(
     limit: _Limit = DEFAULT_LIMIT,
 ) -> Response:
     """The oldest first; reading approves nothing."""
-    given = {"namespace": namespace, "limit": limit}
+    given: dict[str, Any] = {"namespace": namespace, "limit": limit}
     context, wanted = await checked_call(
         request, "read.approvals", given=given, query=given, read=lambda _: approvals_request(**given)
     )
