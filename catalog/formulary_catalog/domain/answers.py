@@ -66,6 +66,7 @@ class SearchAnswer(Answer):
     )
     notes: list[str]
     search_id: str
+    time_ms: int = Field(default=0, description="How long the search took on the server.")
 
     def as_json(self) -> dict[str, Any]:
         """The answer as values of JSON, without what was left out of its hits."""

@@ -100,6 +100,7 @@ class Searcher:
         Raises:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
+        started = time.perf_counter()
         with self._phase("context"):
             scope = await self._visibility.of(request.context, caller=caller, record=record)
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
@@ -135,6 +136,7 @@ class Searcher:
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),
+            time_ms=round((time.perf_counter() - started) * 1000),
             **({"inferred": dict(ranked.inferred)} if ranked.inferred else {}),
         )
         if request.max_bytes is not None:
@@ -160,6 +162,7 @@ class Searcher:
         question = CandidateQuery(
             constraints=plan.constraints,
             imposed=plan.imposed,
+            narrowing=plan.narrowing,
             words=[term.word for term in plan.terms],
             vectors=vectors,
             signal=fold(plan.parsed.signal),

@@ -5,6 +5,7 @@ and returns an answer of `domain/answers`. `search/pipeline` does the searching.
 """
 
 import time
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -277,6 +278,7 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
         "query": request.query,
         "labels": {wire_name(dimension): list(values) for dimension, values in request.labels.items()},
         "exclude_keywords": list(request.exclude_keywords),
+        **{name: value for name, value in asdict(request.narrowing).items() if value},
         "min_confidence": request.min_confidence,
         "top_k": request.top_k,
         "own_embedding": request.embedding is not None,

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence, places
+from formulary_catalog.domain.search.request import NOT_NARROWED, Narrowing
 from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, UNCONSTRAINED, WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
 from formulary_catalog.store.search.candidates import Allowed, by_words, nearest, nearest_of_visible
 from formulary_catalog.store.search.distances import Distances, Vectors
-from formulary_catalog.store.search.filters import column_of, label_conditions
+from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
 from formulary_catalog.store.search.page import PageRow, page_columns
 from formulary_catalog.store.workflows.allowed import AllowedVersions
@@ -33,11 +34,12 @@ class CandidateQuery:
     `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
     them: two while the catalog changes its model. `signal` and `severity` are folded words of the query that may name
     one; empty where none can. `asked` are those values of the constraints that the caller gave, folded; `imposed` are
-    those of the incident.
+    those of the incident. `narrowing` has keywords as phrases that `text.exclusion_phrase` made.
     """
 
     constraints: Constraints
     imposed: Constraints = UNCONSTRAINED
+    narrowing: Narrowing = NOT_NARROWED
     words: Sequence[str] = ()
     vectors: Vectors = field(default_factory=dict, repr=False)
     signal: str = ""
@@ -175,8 +177,10 @@ def candidates_statement(
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
     severities = question.constraints.values.get("severity")
+    rules = label_conditions(question.constraints, arguments)
+    rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))
     allowed = Allowed(
-        rules=label_conditions(question.constraints, arguments),
+        rules=rules,
         distances=Distances(question.vectors, arguments),
         signal=arguments.add(question.signal, "text") if question.signal else None,
         # Whether it is declared counts nothing beside a severity that was asked for.
