@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings
 
 import chart
 import platforms
+import tools
 from formulary_catalog import metrics
 from formulary_catalog.server.app import openapi_document
 from formulary_catalog.settings import Settings
@@ -62,9 +63,19 @@ def openapi() -> str:
 
 def readme() -> str:
     """The README with the table of supported machines as `make platforms` found them."""
-    before, mark, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- platforms -->\n")
-    _, end, after = rest.partition("<!-- /platforms -->\n")
-    return f"{before}{mark}{platforms.table()}\n{end}{after}"
+    return _with_part("README.md", "platforms", f"{platforms.table()}\n")
+
+
+def mcp_page() -> str:
+    """The page on MCP with the table of all tools."""
+    return _with_part("docs/mcp.md", "tools", f"\n{tools.table()}\n")
+
+
+def _with_part(path: str, name: str, part: str) -> str:
+    """A page with a part between its marks put in anew."""
+    before, mark, rest = (ROOT / path).read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->\n")
+    return f"{before}{mark}{part}{end}{after}"
 
 
 def crd(name: str) -> Callable[[], str]:
@@ -78,6 +89,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "charts/formulary/values.schema.json": chart.schema,
     "docs/api.md": reference_page,
     "docs/configuration.md": configuration,
+    "docs/mcp.md": mcp_page,
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
     # The chart carries copies: Helm packs only what lies in its own directory.

@@ -159,9 +159,13 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
         (["search", "x" * 4001], 2, "query has 4001 characters"),
         (["search", "x", "--remediation-id", "unknown"], 2, "unknown"),
         (["search", "x", "--remediation-id", "é"], 2, "--remediation-id holds characters"),
-        (["show", "no-such-workflow"], 1, "workflow 'no-such-workflow' is not found"),
+        (
+            ["show", "no-such-workflow"],
+            1,
+            "there is no workflow 'no-such-workflow' that may be used here; `formulary list` shows all",
+        ),
         (["show", "Not A Name"], 2, "workflow_id 'Not A Name' is not a workflow name"),
-        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "is not found"),
+        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "that may be used here; did you mean oom-scale-out?"),
     ],
 )
 async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(

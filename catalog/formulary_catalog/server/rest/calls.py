@@ -143,7 +143,7 @@ def _refusal(request: Request, failure: Failure) -> Response:
         code=failure.code,
         message=failure.message,
         field=failure.field,
-        data=failure.details,
+        data=failure.details if "nearest" in failure.details else None,
         headers=retry_headers(failure),
     )
 
