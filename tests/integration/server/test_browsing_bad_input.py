@@ -70,7 +70,7 @@ async def test_an_unknown_argument_is_named_with_the_valid_ones(url: str, tool: 
 @pytest.mark.parametrize("tool", [tool for tool in VALID if VALID[tool] or tool != "catalog_stats"])
 async def test_wrong_types_long_texts_and_what_cannot_be_seen_are_refused_by_name(url: str, tool: str) -> None:
     for name in texts(tool):
-        bad = [{name: {"a": 1}}, {name: "x" * 4001}, {name: "a\x00b"}]
+        bad: list[dict[str, Any]] = [{name: {"a": 1}}, {name: "x" * 4001}, {name: "a\x00b"}]
         if name not in ("workflow_id", "section", "relations", "risk_level", "status", "cursor"):
             bad.append({name: "a\u202eb"})
         for said in await refusals(url, tool, bad):
