@@ -7,9 +7,9 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 from formulary_catalog.server.mcp.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.invocation_tools import INVOCATION_TOOLS
-from formulary_catalog.server.mcp.tools import CATALOG_TOOLS, DETAILS_TOOL
+from formulary_catalog.server.mcp.tools import CATALOG_TOOLS, DETAILS_TOOL, CatalogTool
 
-LISTED_TOOLS = (*CATALOG_TOOLS, *INVOCATION_TOOLS, *GOVERNANCE_TOOLS)
+LISTED_TOOLS: tuple[CatalogTool[Any], ...] = (*CATALOG_TOOLS, *INVOCATION_TOOLS, *GOVERNANCE_TOOLS)
 TOOLS_BY_NAME = {tool.name: tool for tool in LISTED_TOOLS} | {"get_playbook_details": DETAILS_TOOL}
 """Every name that is answered; the last is the older name of the details tool, kept for existing clients."""
 

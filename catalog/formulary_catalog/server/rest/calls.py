@@ -14,11 +14,11 @@ from starlette.datastructures import QueryParams
 from formulary_catalog.domain.answers import Answer, SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments import canonical
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
 from formulary_catalog.server.calls.json_text import parsed, shown
+from formulary_catalog.server.calls.refusals import unknown_argument
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
 
@@ -70,7 +70,7 @@ async def checked_call(
     request: Request,
     action: str,
     *,
-    given: Mapping[str, Any],
+    given: Callable[[], Mapping[str, Any]],
     read: Callable[[ContextReference], _T],
     query: Collection[str] = (),
 ) -> tuple[ContextReference, _T]:
@@ -124,7 +124,8 @@ def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
             raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
         if count > 1:
             raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
-    canonical(given, known={name: name for name in known})
+        if name not in known:
+            raise unknown_argument(name, allowed=list(known))
 
 
 def answered(answer: Answer) -> Response:

@@ -5,9 +5,8 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
-from formulary_catalog.server.calls.arguments import auditable, read_arguments
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.parameters import DETAILS, SELECTION
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
 from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import (
     DETAILS_OPERATION,
@@ -16,7 +15,7 @@ from formulary_catalog.server.rest.openapi import (
     SELECTION_OPERATION,
     error_responses,
 )
-from formulary_catalog.server.rest.search import auditable_search, read_search
+from formulary_catalog.server.rest.search import SearchBody, read_search
 
 PREFIX = "/api/v1"
 MAX_LIMIT = 1000
@@ -41,7 +40,7 @@ async def search(request: Request) -> Response:
     _, wanted = await checked_call(
         request,
         "search",
-        given=auditable_search(body),
+        given=lambda: SearchBody.recordable(body),
         read=lambda context: read_search(body, context=context, caller=caller),
     )
     return answered(await services_of(request).catalog.search(wanted, caller=caller))
@@ -62,7 +61,7 @@ async def list_workflows(
 ) -> Response:
     """The visible workflows in name order."""
     page = {"limit": limit, "offset": offset}
-    context, _ = await checked_call(request, "list", given=page, query=("limit", "offset"), read=lambda _: None)
+    context, _ = await checked_call(request, "list", given=lambda: page, query=("limit", "offset"), read=lambda _: None)
     listed = await services_of(request).catalog.list_workflows(
         context=context, caller=caller_of(request), limit=limit, offset=offset, browsing=True
     )
@@ -87,12 +86,14 @@ async def get_workflow(
     context, named = await checked_call(
         request,
         "details",
-        given=given,
+        given=lambda: given,
         query=("version",),
-        read=lambda _: read_arguments(given, parameters=DETAILS),
+        read=lambda _: DetailsArguments.read(given),
     )
     return answered(
-        await services_of(request).catalog.details(context=context, caller=caller_of(request), browsing=True, **named)
+        await services_of(request).catalog.details(
+            context=context, caller=caller_of(request), browsing=True, **dict(named)
+        )
     )
 
 
@@ -107,10 +108,12 @@ async def get_workflow(
 async def record_selection(request: Request) -> Response:
     """Write a choice and its reasons into the audit trail; nothing is run."""
     body = await object_body(request)
-    kept = auditable(body, known={parameter.name for parameter in SELECTION})
     context, chosen = await checked_call(
-        request, "selection", given=kept, read=lambda _: read_arguments(body, parameters=SELECTION)
+        request,
+        "selection",
+        given=lambda: SelectionArguments.recordable(body),
+        read=lambda _: SelectionArguments.read(body),
     )
     return answered(
-        await services_of(request).catalog.record_selection(context=context, caller=caller_of(request), **chosen)
+        await services_of(request).catalog.record_selection(context=context, caller=caller_of(request), **dict(chosen))
     )
