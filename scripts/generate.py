@@ -11,13 +11,20 @@ import chart
 import platforms
 from formulary_catalog import metrics
 from formulary_catalog.server.app import openapi_document
-from formulary_catalog.settings import Settings
+from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.settings import LabelSpelling, Settings
 from formulary_operator import metrics as operator_metrics
 from formulary_operator.api.crds import CRDS, crd_text
 from formulary_operator.api.reference import reference_page
 from formulary_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[1]
+_BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "maxLength": "up to {} characters",
+    "maxItems": "up to {} entries",
+}
 
 
 def configuration() -> str:
@@ -60,6 +67,27 @@ def openapi() -> str:
     return json.dumps(openapi_document(), indent=2, sort_keys=True) + "\n"
 
 
+def tools_page() -> str:
+    """The reference page of all MCP tools and their arguments, in Markdown."""
+    lines = ["# Tools", "", "The MCP tools as `tools/list` has them. [mcp.md](mcp.md) says how to call them.", ""]
+    for catalog_tool in LISTED_TOOLS:
+        tool = catalog_tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True)
+        lines += [f"## `{tool.name}`", "", f"{tool.description}", ""]
+        lines += ["| argument | type | meaning | example |", "|---|---|---|---|"]
+        for name, argument in tool.input_schema["properties"].items():
+            kind = [
+                argument["type"],
+                *(words.format(argument[key]) for key, words in _BOUNDS.items() if key in argument),
+            ]
+            choices = [f"such as {', '.join(argument['enum'])}"] if "enum" in argument else []
+            required = ["required"] if name in tool.input_schema["required"] else []
+            example = json.dumps(argument["examples"][0], ensure_ascii=False)
+            rule = ", ".join([*kind, *choices, *required])
+            lines.append(f"| `{name}` | {rule} | {argument['description']} | `{example}` |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def readme() -> str:
     """The README with the table of supported machines as `make platforms` found them."""
     before, mark, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- platforms -->\n")
@@ -80,6 +108,7 @@ FILES: Mapping[str, Callable[[], str]] = {
     "docs/configuration.md": configuration,
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
+    "docs/tools.md": tools_page,
     # The chart carries copies: Helm packs only what lies in its own directory.
     **{f"{directory}/{name}": crd(name) for directory in ("crds", "charts/formulary/files/crds") for name in CRDS},
 }

@@ -13,12 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Val
 from pydantic import model_validator as validator
 from pydantic_core import PydanticCustomError, PydanticUseDefault
 
-from formulary_catalog.domain.text import all_storable, storable
+from formulary_catalog.domain.text import all_storable
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.input_schema import fields_of, model_in
 from formulary_catalog.server.calls.json_text import nested_too_deep, parsed
 from formulary_catalog.server.calls.refusals import UNKNOWN, UNSTORABLE, broken, refusal
 from formulary_catalog.settings import LabelSpelling
+
+_NUMBERS = (int, float, int | None, float | None)
 
 
 class Arguments(BaseModel):
@@ -78,12 +80,11 @@ class Arguments(BaseModel):
                 raise PydanticCustomError(UNKNOWN, "is unknown")
             if value is None:
                 continue
-            if isinstance(value, str):
-                if not storable(value):
-                    raise broken(UNSTORABLE, name=name)
-                if not value.strip() and cls.model_fields[name].is_required():
-                    continue
-            elif isinstance(value, bool) and cls.model_fields[name].annotation is not bool:  # else True were 1
+            if not all_storable(value) and model_in(cls.model_fields[name]) is None:
+                raise broken(UNSTORABLE, name=name)
+            if isinstance(value, str) and not value.strip() and cls.model_fields[name].is_required():
+                continue
+            if isinstance(value, bool) and cls.model_fields[name].annotation in _NUMBERS:  # else True were 1
                 raise PydanticCustomError("boolean", "is no boolean", {"name": name, "value": value})
             if name in named and named[name] != value:
                 raise broken("is given twice with different values; give it once", name=name)

@@ -33,22 +33,6 @@ MAX_KEYWORDS_LENGTH = 1000
 CLUSTER = "label_cluster"
 _A = TypeVar("_A", bound=Arguments)
 
-WorkflowId = Annotated[
-    str,
-    Field(
-        max_length=400,
-        description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
-        examples=["oom-raise-memory-limit"],
-    ),
-]
-Version = Annotated[
-    str,
-    Field(
-        max_length=MAX_LABEL_LENGTH,
-        description="Semantic version; the latest active one without it.",
-        examples=["1.0.0"],
-    ),
-]
 SearchId = Annotated[
     str,
     Field(
@@ -62,27 +46,40 @@ SearchId = Annotated[
 class DetailsArguments(Arguments):
     """Which workflow is to be read."""
 
-    workflow_id: WorkflowId
-    version: Version = ""
+    workflow_id: str = Field(
+        max_length=400,
+        description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
+        examples=["oom-raise-memory-limit"],
+    )
+    version: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description="Semantic version; the latest active one without it.",
+        examples=["1.0.0"],
+    )
 
 
-class SelectionArguments(Arguments):
+class PageArguments(Arguments):
+    """Which part of the list of workflows is to be read."""
+
+    limit: int = Field(100, ge=1, le=1000, description="How many to return; 100 without it.", examples=[20])
+    offset: int = Field(
+        0, ge=0, le=1_000_000, description="How many to leave out before; none without it.", examples=[20]
+    )
+
+
+class SelectionArguments(DetailsArguments):
     """Which workflow was chosen, and why."""
 
-    workflow_id: WorkflowId
-    version: Version = ""
-    reasoning: Annotated[
-        str,
-        Field(
-            max_length=MAX_REASONING_LENGTH,
-            description="Why this workflow fits the root cause better than the others.",
-            examples=["Memory grows with load and the limit is the only cap; the change is reversible."],
-        ),
-    ]
+    reasoning: str = Field(
+        max_length=MAX_REASONING_LENGTH,
+        description="Why this workflow fits the root cause better than the others.",
+        examples=["Memory grows with load and the limit is the only cap; the change is reversible."],
+    )
     search_id: SearchId = ""
-    confidence: Annotated[
-        float | None, Field(ge=0, le=1, description="How sure you are of the choice, 0 to 1.", examples=[0.9])
-    ] = None
+    confidence: float | None = Field(
+        None, ge=0, le=1, description="How sure you are of the choice, 0 to 1.", examples=[0.9]
+    )
 
 
 def as_list(value: Any) -> Any:
@@ -90,10 +87,10 @@ def as_list(value: Any) -> Any:
     return value if isinstance(value, list) else [value]
 
 
-def list_schema(max_length: int) -> dict[str, Any]:
-    """Of a text or a list of texts."""
-    items = {"type": "string", "maxLength": max_length}
-    return {"type": ["string", "array"], "maxLength": max_length, "items": items, "maxItems": MAX_LABEL_VALUES}
+def list_schema(**bounds: int) -> dict[str, Any]:
+    """Of a text or a list of texts within these bounds."""
+    items = {"type": "string", **bounds}
+    return items | {"type": ["string", "array"], "items": items, "maxItems": MAX_LABEL_VALUES}
 
 
 def _filled(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,7 +108,7 @@ Labels = Annotated[
     Field(max_length=MAX_LABEL_VALUES),
     BeforeValidator(as_list),
     AfterValidator(_filled),
-    WithJsonSchema(list_schema(MAX_LABEL_LENGTH)),
+    WithJsonSchema(list_schema(maxLength=MAX_LABEL_LENGTH)),
 ]
 """One value or several of which any satisfies, as a program gives them."""
 Keywords = Annotated[
@@ -144,7 +141,7 @@ def _label(dimension: Dimension, *, prefix: str, kind: Any) -> Any:
     flat = [f"label{dot}{name}" for dot in "._" for name in bare]
     suggested: JsonDict | None = {"enum": list(dimension.suggested)} if dimension.suggested and kind is Label else None
     return Field(
-        default="" if kind is Label else (),
+        "" if kind is Label else (),
         validation_alias=AliasChoices(*(flat if prefix else [*bare, *flat])),
         description=dimension.description,
         examples=list(dimension.examples),
@@ -154,14 +151,11 @@ def _label(dimension: Dimension, *, prefix: str, kind: Any) -> Any:
 
 @labelled()
 class _LabelledQuery(Arguments):
-    query: Annotated[
-        str,
-        Field(
-            max_length=MAX_QUERY_LENGTH,
-            description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
-            examples=["OOMKilled critical", "CrashLoopBackOff high missing configmap"],
-        ),
-    ]
+    query: str = Field(
+        max_length=MAX_QUERY_LENGTH,
+        description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
+        examples=["OOMKilled critical", "CrashLoopBackOff high missing configmap"],
+    )
 
 
 @labelled(prefix="")
@@ -173,23 +167,20 @@ class SearchArguments(_LabelledQuery):
     """What is searched for. The fields `label_…` come from the label dimensions."""
 
     exclude_keywords: Keywords = ()
-    min_confidence: Annotated[
-        float,
-        Field(ge=0, le=1, description="Results below this confidence are left out; 0 without it.", examples=[0.5]),
-    ] = 0.0
-    top_k: Annotated[
-        int | None,
-        Field(
-            ge=1,
-            le=MAX_TOP_K,
-            description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
-            examples=[3],
-        ),
-    ] = None
+    min_confidence: float = Field(
+        0.0, ge=0, le=1, description="Results below this confidence are left out; 0 without it.", examples=[0.5]
+    )
+    top_k: int | None = Field(
+        None,
+        ge=1,
+        le=MAX_TOP_K,
+        description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
+        examples=[3],
+    )
     # Accepted and not listed: the same labels, for clients that nest them.
-    filters: Annotated[
-        SkipJsonSchema[Filters], Unquoted, Field(examples=[{"environment": "production", "priority": "P0"}])
-    ] = Filters()
+    filters: Annotated[SkipJsonSchema[Filters], Unquoted] = Field(
+        Filters(), examples=[{"environment": "production", "priority": "P0"}]
+    )
 
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:

@@ -23,6 +23,10 @@ def _report(*required: str, **members: dict[str, Any]) -> dict[str, Any]:
     return {"properties": members, "required": list(required)}
 
 
+def _actions(**members: dict[str, Any]) -> dict[str, Any]:
+    return {"maxItems": MAX_ACTIONS, "items": _object("action_type", action_type=_TEXT, **members)}
+
+
 def _enum(values: Any) -> dict[str, Any]:
     return {"type": "string", "enum": [value.value for value in values]}
 
@@ -71,34 +75,23 @@ TraceId = Annotated[
 class GateArguments(Arguments):
     """The actions whose risks are to be judged."""
 
-    task: Annotated[
-        str,
-        Field(
-            max_length=4000,
-            description="What is to be achieved, in a sentence.",
-            examples=["Free the disk of node worker-3 in production"],
-        ),
-    ]
-    context: Annotated[
-        Object | None,
-        Field(
-            description="What is known about the surroundings, in any shape; the environment matters most.",
-            examples=[{"environment": "staging", "namespace": "shop"}],
-            json_schema_extra={"additionalProperties": True},
-        ),
-    ] = None
-    proposed_actions: Annotated[
-        Items,
-        Field(
-            description="Every action of the task: action_type is a verb, resource what it acts on or the command "
-            "itself.",
-            examples=[[{"action_type": "delete_pod", "tool": "kubectl", "resource": "pod/web-1"}]],
-            json_schema_extra={
-                "maxItems": MAX_ACTIONS,
-                "items": _object("action_type", action_type=_TEXT, tool=_TEXT, resource=_TEXT),
-            },
-        ),
-    ] = Field(default_factory=list)
+    task: str = Field(
+        max_length=4000,
+        description="What is to be achieved, in a sentence.",
+        examples=["Free the disk of node worker-3 in production"],
+    )
+    context: Object | None = Field(
+        None,
+        description="What is known about the surroundings, in any shape; the environment matters most.",
+        examples=[{"environment": "staging", "namespace": "shop"}],
+        json_schema_extra={"additionalProperties": True},
+    )
+    proposed_actions: Items = Field(
+        default_factory=list,
+        description="Every action of the task: action_type is a verb, resource what it acts on or the command itself.",
+        examples=[[{"action_type": "delete_pod", "tool": "kubectl", "resource": "pod/web-1"}]],
+        json_schema_extra=_actions(tool=_TEXT, resource=_TEXT),
+    )
     trace_id: TraceId = ""
 
 
@@ -106,79 +99,62 @@ class EnforceArguments(Arguments):
     """A contract, and the actions to be checked against it."""
 
     trace_id: TraceId = ""
-    contract: Annotated[
-        Object,
-        Field(
-            description="The rules: effect and path_prefix of each; an empty match matches every action.",
-            examples=[
-                {
-                    "version": "1.0.0",
-                    "scope": {"name": "shop"},
-                    "rules": [
-                        {
-                            "id": "no-deletes",
-                            "effect": "DENY",
-                            "match": {"path_prefix": "/prod"},
-                            "rationale": "Production is changed by releases.",
-                        }
-                    ],
-                }
-            ],
-            json_schema_extra=_CONTRACT,
-        ),
-    ]
-    actions: Annotated[
-        Items,
-        Field(
-            description="The actions to check; path_prefix is the path that an action touches.",
-            examples=[[{"action_type": "delete", "path_prefix": "/prod/orders"}]],
-            json_schema_extra={
-                "maxItems": MAX_ACTIONS,
-                "items": _object("action_type", action_type=_TEXT, path_prefix=_TEXT),
-            },
-        ),
-    ]
+    contract: Object = Field(
+        description="The rules: effect and path_prefix of each; an empty match matches every action.",
+        examples=[
+            {
+                "version": "1.0.0",
+                "scope": {"name": "shop"},
+                "rules": [
+                    {
+                        "id": "no-deletes",
+                        "effect": "DENY",
+                        "match": {"path_prefix": "/prod"},
+                        "rationale": "Production is changed by releases.",
+                    }
+                ],
+            }
+        ],
+        json_schema_extra=_CONTRACT,
+    )
+    actions: Items = Field(
+        description="The actions to check; path_prefix is the path that an action touches.",
+        examples=[[{"action_type": "delete", "path_prefix": "/prod/orders"}]],
+        json_schema_extra=_actions(path_prefix=_TEXT),
+    )
 
 
 class VerdictArguments(Arguments):
     """What gate and contract said."""
 
     trace_id: TraceId = ""
-    gate_report: Annotated[
-        Object,
-        Field(
-            description="gate_report as governance_gate answered it.",
-            examples=[{"version": "1.0.0", "decision": "ALLOW", "risks": []}],
-            json_schema_extra=_GATE_REPORT,
-        ),
-    ]
-    enforce_result: Annotated[
-        Object | None,
-        Field(
-            description="enforce_result as governance_enforce answered it; leave out if no contract was checked.",
-            examples=[
-                {
-                    "contract_id": "shop@1.0.0",
-                    "decision_summary": "ALLOW",
-                    "blocked_rule_ids": [],
-                    "allowed_count": 1,
-                    "blocked_count": 0,
-                    "degraded_count": 0,
-                }
-            ],
-            json_schema_extra=_ENFORCE_RESULT,
-        ),
-    ] = None
+    gate_report: Object = Field(
+        description="gate_report as governance_gate answered it.",
+        examples=[{"version": "1.0.0", "decision": "ALLOW", "risks": []}],
+        json_schema_extra=_GATE_REPORT,
+    )
+    enforce_result: Object | None = Field(
+        None,
+        description="enforce_result as governance_enforce answered it; leave out if no contract was checked.",
+        examples=[
+            {
+                "contract_id": "shop@1.0.0",
+                "decision_summary": "ALLOW",
+                "blocked_rule_ids": [],
+                "allowed_count": 1,
+                "blocked_count": 0,
+                "degraded_count": 0,
+            }
+        ],
+        json_schema_extra=_ENFORCE_RESULT,
+    )
 
 
 class ReplayArguments(Arguments):
     """The trace to be verified."""
 
-    trace_id: Annotated[
-        str,
-        Field(
-            max_length=MAX_LABEL_LENGTH,
-            description="trace_id of an earlier answer, or the remediation id of the incident of this call.",
-            examples=[_TRACE],
-        ),
-    ]
+    trace_id: str = Field(
+        max_length=MAX_LABEL_LENGTH,
+        description="trace_id of an earlier answer, or the remediation id of the incident of this call.",
+        examples=[_TRACE],
+    )

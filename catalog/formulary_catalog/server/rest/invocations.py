@@ -4,19 +4,27 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
-from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
+from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.server.calls.arguments import without_nulls
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
-from formulary_catalog.server.calls.run_arguments import ApprovalArguments, RunParams
+from formulary_catalog.server.calls.run_arguments import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.server.http.errors import INVOKE_PATH
 from formulary_catalog.server.mcp.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
-from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of, unless_json
+from formulary_catalog.server.rest.calls import (
+    Guarded,
+    answered,
+    checked_call,
+    object_body,
+    recorded_call,
+    services_of,
+    unless_json,
+)
 from formulary_catalog.server.rest.jsonrpc import RpcRefused, read_call, rpc_failure, rpc_refusal, rpc_result
 from formulary_catalog.server.rest.openapi import error_responses
 from formulary_catalog.server.rest.openapi_invocations import (
@@ -34,10 +42,6 @@ _OLDER_STATUS_PATH = "/api/workflow/status/{invocation_id}"
 _log = structlog.get_logger(__name__)
 
 _InvocationId = Annotated[str, Path(description="`invocation_id` of an answer.")]
-_WaitMs = Annotated[int, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait for a change, in milliseconds.")]
-_AfterRevision = Annotated[
-    int | None, Query(ge=0, le=2**53 - 1, description="`revision` of the last answer; the present one without it.")
-]
 
 
 class _Patient(Guarded):
@@ -88,12 +92,9 @@ async def invoke(request: Request) -> Response:
     responses=error_responses(404),
     openapi_extra=STATUS_OPERATION,
 )
-async def get_invocation(
-    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
-) -> Response:
+async def get_invocation(request: Request, invocation_id: _InvocationId) -> Response:
     """Where a run stands; waits for a change as long as `wait_ms` says."""
-    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
-    return answered(answer)
+    return answered(await _status(request))
 
 
 @router.get(
@@ -104,13 +105,10 @@ async def get_invocation(
     responses=error_responses(404),
     openapi_extra=STATUS_OPERATION,
 )
-async def get_workflow_status(
-    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
-) -> Response:
+async def get_workflow_status(request: Request, invocation_id: _InvocationId) -> Response:
     """The same for clients that know no state but `running` of a run that is under way, so that it is `running` for
     `pending` as well."""
-    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
-    return answered(taken_for_running(answer))
+    return answered(taken_for_running(await _status(request)))
 
 
 @router.post(
@@ -124,7 +122,7 @@ async def get_workflow_status(
 async def approve_invocation(request: Request, invocation_id: _InvocationId) -> Response:
     """Say yes or no to a run that waits for it, in the name of the caller."""
     body = await object_body(request)
-    _, approval = await checked_call(
+    _, approval = await recorded_call(
         request,
         INVOKE_TOOL.action,
         given=lambda: {"invocation_id": invocation_id, **ApprovalArguments.recordable(body)},
@@ -141,12 +139,7 @@ async def approve_invocation(request: Request, invocation_id: _InvocationId) -> 
 
 
 async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnswer:
-    context, asked = await checked_call(
-        request,
-        INVOKE_TOOL.action,
-        given=lambda: RunParams.recordable(params),
-        read=lambda _: RunParams.read(without_nulls(params)),
-    )
+    context, asked = await checked_call(request, INVOKE_TOOL.action, RpcRunArguments, given=without_nulls(params))
     wanted = InvocationRequest(
         workflow_id=asked.workflow_id,
         version=asked.version,
@@ -157,13 +150,11 @@ async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnsw
     return await services_of(request).invocations.invoke(wanted, context=context, caller=caller_of(request))
 
 
-async def _status(
-    request: Request, invocation_id: str, *, wait_ms: int, after_revision: int | None
-) -> InvocationAnswer:
-    given = {"invocation_id": invocation_id, "wait_ms": wait_ms, "after_revision": after_revision}
-    await checked_call(
-        request, STATUS_TOOL.action, given=lambda: given, query=("wait_ms", "after_revision"), read=lambda _: None
-    )
+async def _status(request: Request) -> InvocationAnswer:
+    _, asked = await checked_call(request, STATUS_TOOL.action, StatusArguments)
     return await services_of(request).invocations.status(
-        invocation_id, caller=caller_of(request), wait_seconds=wait_ms / 1000, after_revision=after_revision
+        asked.invocation_id,
+        caller=caller_of(request),
+        wait_seconds=asked.wait_ms / 1000,
+        after_revision=asked.after_revision,
     )

@@ -1,10 +1,11 @@
 """What the OpenAPI document says beyond what the framework derives: bodies, headers and errors (DESIGN section 8)."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.server.calls.catalog_arguments import SelectionArguments
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, PageArguments, SelectionArguments
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
 from formulary_catalog.server.calls.input_schema import Schema, input_schema, listed_name, model_in
 from formulary_catalog.server.rest.search import REFERENCE, SearchBody
@@ -95,16 +96,25 @@ def _nullable(member: Schema) -> Schema:
     return member | {"type": [*kinds, "null"]}
 
 
-def operation(*, body: Schema | None = None, example: Any = None) -> Schema:
-    """What is added to an operation of the document: the headers that name the incident, and a body."""
-    added: Schema = {"parameters": _CONTEXT_HEADERS}
+def query_parameters(model: type[BaseModel], *, in_path: str = "") -> list[Schema]:
+    """Arguments as parameters of a query string, without the one that is `in_path`."""
+    listed = {name: schema for name, schema in input_schema(model)["properties"].items() if name != in_path}
+    return [
+        {"name": name, "in": "query", "required": False, "description": schema["description"], "schema": schema}
+        for name, schema in listed.items()
+    ]
+
+
+def operation(*, query: Sequence[Schema] = (), body: Schema | None = None, example: Any = None) -> Schema:
+    """What is added to an operation of the document: its query, the headers that name the incident, and a body."""
+    added: Schema = {"parameters": [*query, *_CONTEXT_HEADERS]}
     if body is not None:
         added["requestBody"] = {"required": True, "content": {"application/json": {"schema": body, "example": example}}}
     return added
 
 
-LIST_OPERATION = operation()
-DETAILS_OPERATION = operation()
+LIST_OPERATION = operation(query=query_parameters(PageArguments))
+DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path="workflow_id"))
 SEARCH_OPERATION = operation(
     body=body_schema(SearchBody), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
 )

@@ -6,8 +6,13 @@ from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.server.calls.input_schema import Schema
-from formulary_catalog.server.calls.run_arguments import INPUT_EXAMPLE, ApprovalArguments, RunParams
-from formulary_catalog.server.rest.openapi import body_schema, meaning, operation
+from formulary_catalog.server.calls.run_arguments import (
+    INPUT_EXAMPLE,
+    ApprovalArguments,
+    RpcRunArguments,
+    StatusArguments,
+)
+from formulary_catalog.server.rest.openapi import body_schema, meaning, operation, query_parameters
 
 _RpcId = str | int | float | None
 
@@ -56,12 +61,17 @@ def _invoke_body() -> Schema:
     method = {"type": "string", "enum": ["invoke_workflow", "workflow.invoke"]}
     return {
         "type": "object",
-        "properties": {"jsonrpc": {"const": "2.0"}, "id": rpc_id, "method": method, "params": body_schema(RunParams)},
+        "properties": {
+            "jsonrpc": {"const": "2.0"},
+            "id": rpc_id,
+            "method": method,
+            "params": body_schema(RpcRunArguments),
+        },
         "required": ["jsonrpc", "method", "params"],
     }
 
 
-STATUS_OPERATION = operation()
+STATUS_OPERATION = operation(query=query_parameters(StatusArguments, in_path="invocation_id"))
 INVOKE_OPERATION = operation(
     body=_invoke_body(),
     example={

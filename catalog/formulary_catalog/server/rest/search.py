@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, StringConstraints, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, StringConstraints, WithJsonSchema
 from pydantic import field_validator as validator
 from pydantic_core import PydanticCustomError
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.search.request import ContextReference, SearchRequest
-from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.search.request import MAX_LABEL_VALUES, ContextReference, SearchRequest
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.catalog_arguments import (
     MAX_KEYWORDS_LENGTH,
@@ -27,35 +26,28 @@ from formulary_catalog.server.calls.catalog_arguments import (
     list_schema,
 )
 from formulary_catalog.server.calls.incident import MAX_LENGTH, REMEDIATION_HEADER, reference_text
-from formulary_catalog.server.calls.refusals import UNSTORABLE, broken
+from formulary_catalog.server.calls.refusals import broken
 from formulary_catalog.server.mcp.tools import search_request_of
 
 EMBEDDING_DIMENSIONS = 384
 MAX_CUSTOM_KEYS = 50
-MAX_CUSTOM_VALUES = 50
 MAX_CUSTOM_TEXT = 1000
+_EMBEDDING_SCHEMA = {
+    "type": "array",
+    "items": {"type": "number"},
+    "contains": {"not": {"const": 0}},
+    "minItems": EMBEDDING_DIMENSIONS,
+    "maxItems": EMBEDDING_DIMENSIONS,
+}
 REFERENCE = {"type": "string", "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"}
 
 
-def _storable(text: str) -> str:
-    if not storable(text):
-        raise broken(UNSTORABLE)
-    return text
-
-
-_CustomText = Annotated[
-    str,
-    StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CUSTOM_TEXT),
-    AfterValidator(_storable),
-]
-_CUSTOM_SCHEMA = {"type": "string", "minLength": 1, "maxLength": MAX_CUSTOM_TEXT}
+_CustomText = Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CUSTOM_TEXT)]
 _CustomValues = Annotated[
     tuple[_CustomText, ...],
-    Field(max_length=MAX_CUSTOM_VALUES),
+    Field(max_length=MAX_LABEL_VALUES),
     BeforeValidator(as_list),
-    WithJsonSchema(
-        {"anyOf": [_CUSTOM_SCHEMA, {"type": "array", "items": _CUSTOM_SCHEMA, "maxItems": MAX_CUSTOM_VALUES}]}
-    ),
+    WithJsonSchema(list_schema(minLength=1, maxLength=MAX_CUSTOM_TEXT)),
 ]
 
 
@@ -80,50 +72,37 @@ def _unit_vector(given: Any) -> tuple[float, ...]:
 class ProgramFilters(Filters):
     """The labels without their prefix, and custom labels."""
 
-    custom_labels: Annotated[
-        dict[_CustomText, _CustomValues],
-        Field(
-            max_length=MAX_CUSTOM_KEYS,
-            repr=False,
-            exclude=True,
-            description="Custom label key to a value or a list of values; only from a caller that may set a context.",
-            examples=[{"team": ["payments"]}],
-        ),
-    ] = Field(default_factory=dict)
+    custom_labels: dict[_CustomText, _CustomValues] = Field(
+        default_factory=dict,
+        max_length=MAX_CUSTOM_KEYS,
+        repr=False,
+        exclude=True,
+        description="Custom label key to a value or a list of values; only from a caller that may set a context.",
+        examples=[{"team": ["payments"]}],
+    )
 
 
 @labelled(kind=Labels)
 class SearchBody(SearchArguments):
     """What is searched for, as a program says it."""
 
-    exclude_keywords: Annotated[Keywords, WithJsonSchema(list_schema(MAX_KEYWORDS_LENGTH))] = ()
-    filters: Annotated[
-        ProgramFilters,
+    exclude_keywords: Annotated[Keywords, WithJsonSchema(list_schema(maxLength=MAX_KEYWORDS_LENGTH))] = ()
+    filters: ProgramFilters = Field(
+        ProgramFilters(),
+        description="The same labels without their prefix, for clients that nest them.",
+        examples=[{"signal-type": "OOMKilled"}],
+    )
+    embedding: Annotated[tuple[float, ...] | None, PlainValidator(_unit_vector), WithJsonSchema(_EMBEDDING_SCHEMA)] = (
         Field(
-            description="The same labels without their prefix, for clients that nest them.",
-            examples=[{"signal-type": "OOMKilled"}],
-        ),
-    ] = ProgramFilters()
-    embedding: Annotated[
-        tuple[float, ...] | None,
-        PlainValidator(_unit_vector),
-        Field(
-            exclude=True, description="The query's vector, if the client made it itself: finite numbers, not all zero."
-        ),
-        WithJsonSchema(
-            {
-                "type": "array",
-                "items": {"type": "number"},
-                "contains": {"not": {"const": 0}},
-                "minItems": EMBEDDING_DIMENSIONS,
-                "maxItems": EMBEDDING_DIMENSIONS,
-            }
-        ),
-    ] = None
+            None,
+            exclude=True,
+            description="The query's vector, if the client made it itself: finite numbers, not all zero.",
+        )
+    )
     # Read with the headers of the call, which it must agree with.
-    remediation_id: Annotated[
-        Any, Field(description=f"As the header {REMEDIATION_HEADER}."), WithJsonSchema(REFERENCE)
-    ] = None
+    remediation_id: Annotated[Any, WithJsonSchema(REFERENCE)] = Field(
+        None, description=f"As the header {REMEDIATION_HEADER}.", examples=["rr-2026-0042"]
+    )
 
     @validator("min_confidence", "top_k", mode="before")
     @classmethod

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
-from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, PageArguments, SelectionArguments
+from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, recorded_call, services_of
 from formulary_catalog.server.rest.openapi import (
     DETAILS_OPERATION,
     LIST_OPERATION,
@@ -18,10 +18,6 @@ from formulary_catalog.server.rest.openapi import (
 from formulary_catalog.server.rest.search import SearchBody, read_search
 
 PREFIX = "/api/v1"
-MAX_LIMIT = 1000
-MAX_OFFSET = 1_000_000
-
-
 router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
 
 
@@ -37,7 +33,7 @@ async def search(request: Request) -> Response:
     """The workflows allowed for the incident that fit best, with reasons."""
     caller = caller_of(request)
     body = await object_body(request)
-    _, wanted = await checked_call(
+    _, wanted = await recorded_call(
         request,
         "search",
         given=lambda: SearchBody.recordable(body),
@@ -54,16 +50,11 @@ async def search(request: Request) -> Response:
     responses=error_responses(),
     openapi_extra=LIST_OPERATION,
 )
-async def list_workflows(
-    request: Request,
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="How many to return.")] = 100,
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET, description="How many to leave out before.")] = 0,
-) -> Response:
+async def list_workflows(request: Request) -> Response:
     """The visible workflows in name order."""
-    page = {"limit": limit, "offset": offset}
-    context, _ = await checked_call(request, "list", given=lambda: page, query=("limit", "offset"), read=lambda _: None)
+    context, page = await checked_call(request, "list", PageArguments)
     listed = await services_of(request).catalog.list_workflows(
-        context=context, caller=caller_of(request), limit=limit, offset=offset, browsing=True
+        context=context, caller=caller_of(request), browsing=True, **dict(page)
     )
     return answered(listed)
 
@@ -79,17 +70,9 @@ async def list_workflows(
 async def get_workflow(
     request: Request,
     workflow_id: Annotated[str, Path(description="`name`, `namespace/name`, `name@version` or a version id.")],
-    version: Annotated[str, Query(description="Semantic version; the latest active one without it.")] = "",
 ) -> Response:
     """One workflow by any of its names."""
-    given = {"workflow_id": workflow_id, "version": version}
-    context, named = await checked_call(
-        request,
-        "details",
-        given=lambda: given,
-        query=("version",),
-        read=lambda _: DetailsArguments.read(given),
-    )
+    context, named = await checked_call(request, "details", DetailsArguments)
     return answered(
         await services_of(request).catalog.details(
             context=context, caller=caller_of(request), browsing=True, **dict(named)
@@ -107,13 +90,7 @@ async def get_workflow(
 )
 async def record_selection(request: Request) -> Response:
     """Write a choice and its reasons into the audit trail; nothing is run."""
-    body = await object_body(request)
-    context, chosen = await checked_call(
-        request,
-        "selection",
-        given=lambda: SelectionArguments.recordable(body),
-        read=lambda _: SelectionArguments.read(body),
-    )
+    context, chosen = await checked_call(request, "selection", SelectionArguments, given=await object_body(request))
     return answered(
         await services_of(request).catalog.record_selection(context=context, caller=caller_of(request), **dict(chosen))
     )
