@@ -2,20 +2,24 @@
 
 import math
 import time
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import Field
 from starlette.datastructures import Headers
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
-from formulary_catalog.server.calls.arguments import without_nulls
+from formulary_catalog.server.calls.arguments import Arguments, without_nulls
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.server.calls.incident import META_KEY, context_reference
 from formulary_catalog.server.calls.input_schema import input_schema
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
+from formulary_catalog.server.calls.run_arguments import RpcRunArguments, RunArguments
+from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.server.mcp.tools import CatalogTool
 from formulary_catalog.server.rest.search import SearchBody, read_search
 from formulary_catalog.settings import LabelSpelling
 from support.access import Rights
@@ -184,6 +188,107 @@ def test_labels_are_listed_in_snake_case_on_request() -> None:
 
     assert names[:3] == ["query", "label_signal_type", "label_severity"]
     assert not any("." in name or "-" in name for name in names)
+
+
+@pytest.mark.parametrize("tool", LISTED_TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("spelling", LabelSpelling)
+def test_every_listed_example_is_accepted(tool: CatalogTool[Any], spelling: LabelSpelling) -> None:
+    listed = tool.listed(spelling=spelling, with_clusters=True).input_schema["properties"]
+
+    read = tool.arguments.read({name: schema["examples"][0] for name, schema in listed.items()}, spelling=spelling)
+
+    assert len(read.model_fields_set) == len(listed)
+
+
+class Listing(Arguments):
+    """A tool's arguments as CONTRIBUTING.md shows them."""
+
+    state: Literal["running", "completed"] | None = Field(None, description="Runs in this state.", examples=["running"])
+    limit: int = Field(20, ge=1, le=100, description="How many to return; 20 without it.", examples=[20])
+    cursor: str = Field("", max_length=200, description="cursor of the last answer.", examples=["eyJuIjoyMH0"])
+
+
+def test_plain_fields_of_a_model_are_listed_flat_and_optional() -> None:
+    assert input_schema(Listing) == {
+        "type": "object",
+        "properties": {
+            "state": {
+                "type": "string",
+                "description": "Runs in this state.",
+                "enum": ["running", "completed"],
+                "examples": ["running"],
+            },
+            "limit": {
+                "type": "integer",
+                "description": "How many to return; 20 without it.",
+                "minimum": 1,
+                "maximum": 100,
+                "examples": [20],
+            },
+            "cursor": {
+                "type": "string",
+                "description": "cursor of the last answer.",
+                "maxLength": 200,
+                "examples": ["eyJuIjoyMH0"],
+            },
+        },
+        "required": [],
+        "additionalProperties": False,
+    }
+    assert Listing.read({"state": None, "limit": "5", "cursor": " "}) == Listing(limit=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "saying"),
+    [
+        ({"state": "gone"}, "state is 'gone', which is not 'running' or 'completed'; give a value such as 'running'"),
+        ({"limit": 101}, "limit is 101, which is not a whole number from 1 to 100; give a value such as 20"),
+        ({"limit": False}, "limit is false, which is not a whole number from 1 to 100; give a value such as 20"),
+        ({"cursor": "x" * 201}, "cursor has 201 characters; give at most 200, the essential words first"),
+        ({"cusor": "x"}, "unknown argument 'cusor'; did you mean 'cursor'? allowed are: state, limit, cursor"),
+    ],
+)
+def test_plain_fields_of_a_model_are_refused_in_plain_words(given: dict[str, object], saying: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Listing.read(given)
+
+    assert str(refused.value) == saying
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, True), ("True", True), (" false ", False)])
+def test_a_dry_run_is_true_or_false_or_the_text_of_one(given: object, meant: bool) -> None:
+    assert RunArguments.read({"workflow_id": "oom", "dry_run": given}).dry_run is meant
+
+
+@pytest.mark.parametrize("given", [1, 0, "yes", "", [True]])
+def test_a_dry_run_that_is_neither_is_refused(given: object) -> None:
+    with pytest.raises(InvalidInput, match=r"dry_run is .*, which is not true or false"):
+        RunArguments.read({"workflow_id": "oom", "dry_run": given})
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (RunArguments, {"input": "s3cr3t"}),
+        (RunArguments, {"input": ["s3cr3t"]}),
+        (RunArguments, {"input": '{"TOKEN": "s3cr3t", "TOKEN": "other"}'}),
+        (RunArguments, {"input": {"TOKEN": "s3cr3t\0"}}),
+        (RunArguments, {"input": {"TOKEN": "s3cr3t"}, "timeout_ms": 1}),
+        (RunArguments, {"idempotency_key": ["s3cr3t"]}),
+        (RpcRunArguments, {"options": "s3cr3t"}),
+        (RpcRunArguments, {"options": ["s3cr3t"]}),
+        (RpcRunArguments, {"options": {"idempotencyKey": ["s3cr3t"]}}),
+        (RpcRunArguments, {"options": {"key": "s3cr3t"}}),
+    ],
+)
+def test_the_value_of_a_sensitive_argument_is_neither_told_nor_kept(
+    model: type[Arguments], given: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        model.read({"workflow_id": "oom"} | given)
+
+    assert "s3cr3t" not in str(refused.value)
+    assert "s3cr3t" not in str(model.recordable(given))
 
 
 def test_an_incident_is_read_from_headers_and_meta() -> None:

@@ -9,7 +9,7 @@ strict in meaning: an unknown name is refused, with the nearest one.
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, ValidationError, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Strict, ValidationError, WithJsonSchema
 from pydantic import model_validator as validator
 from pydantic_core import PydanticCustomError, PydanticUseDefault
 
@@ -142,6 +142,12 @@ def _list(value: Any) -> list[Any]:
     return value
 
 
+def _flag(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+Flag = Annotated[bool, Strict(), BeforeValidator(_flag)]
+"""True or false, or the text of one; a plain `bool` takes 1 and `yes` as well."""
 Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema({"type": "object"})]
 """An object that whoever takes it checks; `json_schema_extra` says what is in it."""
 Items = Annotated[list[Any], PlainValidator(_list), WithJsonSchema({"type": "array"})]

@@ -13,7 +13,7 @@ from formulary_catalog.runs.request import (
     MAX_WAIT_MS,
     MIN_TIMEOUT_MS,
 )
-from formulary_catalog.server.calls.arguments import Arguments, Object
+from formulary_catalog.server.calls.arguments import Arguments, Flag, Object
 from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SearchId
 
 INPUT_EXAMPLE = {
@@ -50,7 +50,7 @@ class _Options(Arguments):
         description="Any text of your own; the same request with the same key is the same run.",
         examples=["checkout-oom-1"],
     )
-    dry_run: bool = Field(False, description="true: change nothing, return what would be created.", examples=[True])
+    dry_run: Flag = Field(False, description="true: change nothing, return what would be created.", examples=[True])
 
 
 class RunArguments(_Options, _Run):
