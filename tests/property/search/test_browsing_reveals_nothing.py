@@ -166,7 +166,7 @@ calls = st.one_of(
             {"entity": references | st.sampled_from([*SIGNALS[:3], *ACTIONS])},
             optional={
                 "depth": st.integers(1, 3),
-                "relations": st.lists(st.sampled_from(RELATIONS), min_size=1, max_size=2).map(tuple),
+                "relations": st.lists(st.sampled_from(RELATIONS), min_size=1, max_size=2),
                 "limit": st.integers(1, 3),
             },
         ),
@@ -204,9 +204,10 @@ class Catalog:
         """What a tool says, without what is another with every call."""
         tool = TOOLS_BY_NAME[name]
         context = ContextReference(analysis=f"{incident.namespace}/{incident.name}")
-        call = Call(services=self.services, arguments=arguments, context=context, caller=caller)
         try:
-            said = compact(tool.shrink((await tool.run(call)).as_json(), arguments))
+            read = tool.arguments.read(arguments)
+            call = Call(services=self.services, arguments=read, context=context, caller=caller)
+            said = compact(tool.shrink((await tool.run(call)).as_json()))
         except (NotFound, InvalidInput) as error:
             said = f"{type(error).__name__}: {error}"
         return TIMES.sub(r"\1", said)
