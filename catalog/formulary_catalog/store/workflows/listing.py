@@ -106,7 +106,7 @@ def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: 
         asked = arguments.add([question.signal_type, WILDCARD], "text[]")
         conditions.append(searched.format(f"signal_types && {asked}"))
     if question.action_type:
-        conditions.append(f"lower(action_type) = lower({arguments.add(question.action_type, 'text')})")
+        conditions.append(f"action_key = lower({arguments.add(question.action_type, 'text')})")
     if question.namespace:
         conditions.append(f"namespace = {arguments.add(question.namespace, 'text')}")
     if question.risk_level:

@@ -44,8 +44,12 @@ class WorkflowReader:
         `constraints` say which workflows of other namespaces make a name ambiguous; what is found need not hold them.
         """
         arguments = Arguments()
-        name, namespace = arguments.add(reference.name, "text"), arguments.add(reference.namespace, "text")
-        version, version_id = arguments.add(reference.version, "text"), arguments.add(reference.version_id, "text")
+        namespace, version = arguments.add(reference.namespace, "text"), arguments.add(reference.version, "text")
+        if reference.version_id:
+            named = f"version_id = {arguments.add(reference.version_id, 'text')}"
+        else:
+            named = f"name = {arguments.add(reference.name, 'text')}"
+        served = "true" if reference.version or reference.version_id else "status = 'Active'"
         also_suspended = arguments.add(suspended, "boolean")
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
@@ -55,9 +59,8 @@ class WorkflowReader:
                 f"""
                 select distinct on (namespace) {_COLUMNS}, {columns}, {_SUSPENDED} as suspended from workflow_version
                 where {_READABLE} and ({also_suspended} or not {_SUSPENDED})
-                  and case when {version_id} <> '' then version_id = {version_id} else name = {name} end
+                  and {named} and {served}
                   and ({namespace} = '' or namespace = {namespace}) and ({version} = '' or version = {version})
-                  and (status = 'Active' or {version} <> '' or {version_id} <> '')
                 order by namespace, status, changed_at desc
                 """,
                 *arguments.values,

@@ -56,7 +56,7 @@ class StatisticsReader:
         other = arguments.add(WILDCARD, "text")
         counted = f"""
             with served as materialized (
-                select version_id, namespace, lower(action_type) as action, action_type, risk_level, changed_at
+                select version_id, namespace, action_key as action, action_type, risk_level, changed_at
                 from workflow_version as version where {allowed.condition("version")}
             )
             select 'namespace' as what, namespace as key, '' as shown, count(*) as number, max(changed_at) as newest
