@@ -226,7 +226,7 @@ class Browsing:
             )
             others = numbers.others if browsing and scope.context is None else {}
             without = [name for folded, name in _SIGNALS.items() if folded not in numbers.signals]
-            alone = sorted(visible(name) for name, number in numbers.signals.values() if number == 1)
+            alone = [visible(name) for name in numbers.lone_signals]
             record.result = {"total": numbers.total}
             return StatisticsAnswer(
                 total=numbers.total,

@@ -70,7 +70,7 @@ LIST_TOOL = CatalogTool(
     title="List workflows",
     description=(
         "What exists here, in name order: for an overview of a signal, action, namespace or risk. To find what fits an "
-        "incident use search_workflow_catalog, which ranks."
+        "incident, search_workflow_catalog ranks."
     ),
     action="list",
     arguments=ListArguments,

@@ -14,6 +14,12 @@ class AllowedVersions:
     def __init__(self, constraints: Constraints, arguments: Arguments) -> None:
         rules = label_conditions(constraints, arguments)
         self._rules = " and ".join(rules.allowed) if rules.narrow else ""
+        self._labels = " and ".join(rules.allowed[1:]) if rules.narrow else "true"
+
+    @property
+    def signal_rows(self) -> str:
+        """The condition on rows of the search table, of which a workflow has one for each of its signals."""
+        return self._labels
 
     def condition(self, version: str) -> str:
         """The condition on the rows that go by this alias."""

@@ -16,7 +16,7 @@ EXACT = 4
 _TITLE = 120
 """Characters of a title that the index holds."""
 _BEGINNING = 3
-_MAX_PARTS = 12
+_MAX_PARTS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,15 +119,15 @@ class NameReader:
             return []
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
-        pattern = arguments.add(f"(^|-)({'|'.join(beginnings)})", "text")
-        begun = arguments.add([f"-{each}" for each in beginnings], "text[]")
+        shared = " + ".join(
+            f"(strpos('-' || name, {arguments.add(f'-{each}', 'text')}) > 0)::integer" for each in beginnings
+        )
         statement = f"""
             select name, namespace from (
-                select name, namespace,
-                       (select count(*) from unnest({begun}) as part where strpos('-' || name, part) > 0) as shared
-                from workflow_version as version where {allowed.condition("version")} and name ~ {pattern}
+                select name, namespace, {shared} as shared from workflow_version as version
+                where {allowed.condition("version")}
             ) as counted
-            order by shared desc, length(name), name, namespace limit {arguments.add(limit, "integer")}
+            where shared > 0 order by shared desc, length(name), name, namespace limit {arguments.add(limit, "integer")}
         """
 
         async def read(connection: Connection) -> Sequence[tuple[str, str]]:

@@ -30,8 +30,8 @@ COLUMNS = [
     add column risk_level {_column(_said("riskLevel", "risk_level"))}
     """,
     """
-    create index workflow_version_listed on formulary.workflow_version (name, namespace)
-    include (version_id, tenant_id, action_type, risk_level) where status = 'Active'
+    create index workflow_version_listed on formulary.workflow_version (tenant_id, name, namespace, version_id)
+    include (action_type, risk_level, changed_at) where status = 'Active'
     """,
     # Compared as they are: row-level security is looked at before any function that might tell what it is given.
     *(
