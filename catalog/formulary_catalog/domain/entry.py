@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
 from formulary_catalog.domain.text import WordPlace
@@ -73,6 +74,7 @@ class CatalogEntry:
             "lexical_texts": {place.name: text for place, text in self.lexical_texts.items()},
             "text_hash": self.text_hash,
         }
+        # Not canonical: rows hold hashes of this spelling, and another one would index every version again.
         return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()
 
 
@@ -196,7 +198,7 @@ def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
     """What no model describes is kept too, so it must be JSON that the database can hold."""
     for part, value in document.items():
         try:
-            text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+            text = canonical_json(value)
             text.encode()
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidManifest(

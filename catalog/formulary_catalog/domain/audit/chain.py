@@ -6,7 +6,6 @@ follow; the head of the trace and the checkpoints say what the hashes were.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -126,15 +125,6 @@ class Mark:
     seq: int
     hash: str
     expired: bool = False
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of a value: keys sorted, no spaces, UTF-8 unescaped.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(text: str) -> str:

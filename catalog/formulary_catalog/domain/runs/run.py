@@ -1,7 +1,6 @@
 """Invocations: one run of one workflow version, from request to outcome, and what many came to. Rules only, no I/O."""
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from uuid import UUID
 
 from formulary_catalog.domain.audit.chain import MAX_TRACE_ID, OWN_TRACE
 from formulary_catalog.domain.audit.sealing import Sealed
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
@@ -183,7 +183,7 @@ class NewInvocation:
         secret = dict.fromkeys(self.secret) if self.dry_run else dict(self.secret)
         asked = [self.version_id, dict(self.values), secret, self.timeout_seconds, self.dry_run]
         asked += [self.namespace, self.remediation_id, self.target.as_json()]
-        return hashlib.sha256(f"{salt}\0{_canonical(asked)}".encode()).hexdigest()
+        return hashlib.sha256(f"{salt}\0{canonical_json(asked)}".encode()).hexdigest()
 
     @property
     def trace_id(self) -> str:
@@ -274,7 +274,7 @@ def id_of_request(*, caller: str, idempotency_key: str) -> str:
     """The id of a run that a caller asks for: the same for the same key, so that a repeat is the same run."""
     if not idempotency_key:
         return ID_PREFIX + secrets.token_hex(10)
-    return ID_PREFIX + hashlib.sha256(_canonical(["request", caller, idempotency_key]).encode()).hexdigest()[:20]
+    return ID_PREFIX + hashlib.sha256(canonical_json(["request", caller, idempotency_key]).encode()).hexdigest()[:20]
 
 
 def idempotency_digest(*, caller: str, idempotency_key: str) -> str:
@@ -286,7 +286,7 @@ def idempotency_digest(*, caller: str, idempotency_key: str) -> str:
 
 def id_of_object(uid: str) -> str:
     """The id of a run that somebody asks for by creating an object; its uid is never used again."""
-    return ID_PREFIX + hashlib.sha256(_canonical(["object", uid]).encode()).hexdigest()[:20]
+    return ID_PREFIX + hashlib.sha256(canonical_json(["object", uid]).encode()).hexdigest()[:20]
 
 
 def trace_id(*, remediation_id: str = "", search_id: UUID | None = None, fallback: str) -> str:
@@ -303,7 +303,7 @@ def trace_id(*, remediation_id: str = "", search_id: UUID | None = None, fallbac
 
 def digest(value: Any, *, salt: str) -> str:
     """What stands for a value that must not be recorded. `salt` keeps equal values of different runs apart."""
-    return "sha256:" + hashlib.sha256(f"{salt}\0{_canonical(value)}".encode()).hexdigest()
+    return "sha256:" + hashlib.sha256(f"{salt}\0{canonical_json(value)}".encode()).hexdigest()
 
 
 def duration_seconds(text: str) -> float | None:
@@ -312,10 +312,6 @@ def duration_seconds(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s", "", text.strip().lower()):
         return None
     return float(sum(int(number) * _UNITS[unit] for number, unit in parts))
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

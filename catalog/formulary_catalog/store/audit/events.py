@@ -10,9 +10,10 @@ from uuid import UUID
 from cachetools import TTLCache
 from pydantic_core import from_json
 
-from formulary_catalog.domain.audit.chain import StoredEvent, canonical
+from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.store.audit.reader import events_of, name_trace, replay_of
 from formulary_catalog.store.audit.sealed import KEY
 from formulary_catalog.store.database.connection import Connection, Database
@@ -189,11 +190,11 @@ def _copy(sealed: Sealed, digest: str) -> tuple[str, str, str]:
 def _text(said: Mapping[str, Any]) -> str:
     """The canonical text that can be stored and read again. Few payloads hold what cannot, so looking comes first."""
     try:
-        text = canonical(said)
+        text = canonical_json(said)
         from_json(f"[{text}]")
     except (TypeError, ValueError, RecursionError):
-        return canonical(_storable(said))
-    return text if "\\u0000" not in text else canonical(_storable(said))
+        return canonical_json(_storable(said))
+    return text if "\\u0000" not in text else canonical_json(_storable(said))
 
 
 def _storable(value: Any, *, room: int = _DEEPEST) -> Any:
