@@ -173,7 +173,7 @@ class Metrics:
         self._waiting.labels(lane=lane).set(waiting)
 
     def count_refusal(self, lane: str, reason: str) -> None:
-        """Count one call that was told to come back later."""
+        """Count one call that was rejected and may be retried later."""
         self._refused.labels(lane=lane, reason=reason).inc()
 
     def set_embedder_up(self, up: bool) -> None:

@@ -33,9 +33,9 @@ _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 class CatalogEntry:
     """One valid workflow version, ready to be stored.
 
-    `text_hash` names the embedded text, whatever the workflow. `index_hash` stands for all that is derived for
+    `text_hash` names the embedded text, whatever the workflow. `index_hash` covers all that is derived for
     searching, so that rows which an earlier release derived in another way are noticed and written again. `document`
-    is the content that `content_hash` stands for: without `suspend`, which says how it is served.
+    is the content that `content_hash` covers: without `suspend`, which says how it is served.
     """
 
     workflow: RemediationWorkflow

@@ -165,7 +165,7 @@ class GovernanceService:
     async def _began(self, trace_id: str, *, caller: Caller) -> bool:
         """Whether the caller may go on with a trace: it began it, and it is no incident's.
 
-        An incident's is open to calls of that incident alone, whoever began it.
+        An incident's is open to calls of that incident alone, no matter who began it.
         """
         return trace_id.startswith(OWN_TRACE) and await self._traces.begun_by(trace_id) == caller.name
 

@@ -22,20 +22,20 @@ async def follow(catalog: Standalone, *, first: LoadReport) -> None:
             _log.error("load_failed", reason=str(outcome))
             continue
         catalog.metrics.set_contexts(outcome.contexts)
-        _tell_rejections(outcome.rejections, before=before)
-        _tell_changes(outcome)
+        _report_rejections(outcome.rejections, before=before)
+        _report_changes(outcome)
         before = outcome.rejections
 
 
-def _tell_rejections(rejections: Sequence[Rejection], *, before: Sequence[Rejection]) -> None:
-    told = {rejection.message for rejection in before}
-    for message in sorted({rejection.message for rejection in rejections} - told):
+def _report_rejections(rejections: Sequence[Rejection], *, before: Sequence[Rejection]) -> None:
+    shown = {rejection.message for rejection in before}
+    for message in sorted({rejection.message for rejection in rejections} - shown):
         _log.warning("rejected", reason=message)
     for source in sorted({each.source for each in before} - {each.source for each in rejections}):
         _log.info("no_longer_rejected", source=source)
 
 
-def _tell_changes(report: LoadReport) -> None:
+def _report_changes(report: LoadReport) -> None:
     if report.changed:
         changes = {
             "created": report.created,

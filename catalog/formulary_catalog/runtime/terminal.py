@@ -64,7 +64,7 @@ class Page:
             self._hanging(" " * indent, plain(text), style=style)
 
     def pair(self, label: str, value: str, *, indent: int = 0, style: str = "") -> None:
-        """A label and its value, wrapped beside it; nothing if there is no value."""
+        """A label and its value, wrapped in a column of its own; nothing if there is no value."""
         if value:
             self._hanging(" " * indent + plain(label).ljust(_LABEL_WIDTH), plain(value), style=style)
 

@@ -12,7 +12,7 @@ from formulary_operator.engines.plan import RunPlan
 Json = dict[str, Any]
 
 HIDDEN = "(hidden)"
-"""Stands for the value of a sensitive parameter."""
+"""Shown instead of the value of a sensitive parameter."""
 _DEFAULT_ACCOUNT = "default"
 _UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)"}
 """The account of a manifest that names none, where it is not that of the namespace."""
@@ -44,7 +44,7 @@ def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan,
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """What stands for a manifest: sha256 of its canonical JSON."""
+    """Digest of a manifest: sha256 of its canonical JSON."""
     return f"sha256:{hashlib.sha256(canonical_json(manifest).encode()).hexdigest()}"
 
 

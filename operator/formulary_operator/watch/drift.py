@@ -51,7 +51,7 @@ def is_current(entry: CatalogEntry, stored: StoredWorkflow, *, uid: str, model_i
 def _is_known_refusal(document: Mapping[str, Any], current: StoredWorkflow | None) -> bool:
     """Whether this content was refused as VersionImmutable, and nothing has changed since.
 
-    Only the catalog can tell whether it would refuse it again; as long as it holds the same, it would.
+    Only the catalog knows whether it would refuse it again; as long as it holds the same, it would.
     """
     if current is None or standing(document) != ConditionReason.VERSION_IMMUTABLE:
         return False

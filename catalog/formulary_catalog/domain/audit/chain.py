@@ -71,7 +71,7 @@ class IntegrityFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent:
-    """An event as it is stored. What the body says too stands beside it; `search_id` is empty where there is none."""
+    """An event as it is stored. Its columns repeat what the body says; `search_id` is empty where there is none."""
 
     trace_id: str
     seq: int
@@ -92,7 +92,7 @@ class StoredEvent:
 
     @property
     def at(self) -> datetime:
-        """When it was written, in UTC; 1970 where the body does not tell."""
+        """When it was written, in UTC; 1970 where the body does not say."""
         try:
             return datetime.fromisoformat(self.content["at"]).astimezone(UTC)
         except (KeyError, TypeError, ValueError, OverflowError):

@@ -15,7 +15,7 @@ _FIELDS = tuple(each.name for each in fields(RequestContext))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """Constraints as they are stored beside a trace, never in its events.
+    """Constraints as they are stored apart from a trace, never in its events.
 
     Reading `content`, canonical JSON, takes the right to use the incidents of `namespace`. An empty namespace means all
     namespaces: the custom labels are those that a caller gave without an incident.

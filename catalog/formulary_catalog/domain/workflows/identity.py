@@ -48,7 +48,7 @@ def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
     """Parse `name`, `namespace/name`, `name@version`, `namespace/name@version` or `wf_ver_…`.
 
     Raises:
-        InvalidInput: it is none of these, or `version` contradicts the version in the text.
+        InvalidInput: it has none of these forms, or `version` contradicts the version in the text.
     """
     text, version = text.strip(), version.strip()
     if len(text) > _MAX_REFERENCE:

@@ -33,7 +33,7 @@ _SEALED_SECONDS = 3600.0
 class TraceEvent:
     """What happened. `search_id` is that of the search it belongs to. Never holds custom labels or sensitive inputs.
 
-    `sealed` is what the incident demanded: a copy of it is kept beside the trace, and the payload holds its digest.
+    `sealed` is what the incident demanded: a copy of it is kept apart from the trace, and the payload holds its digest.
     """
 
     trace_id: str
@@ -46,7 +46,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Where an event stands in its chain."""
+    """Position of an event in its chain."""
 
     seq: int
     hash: str
@@ -173,7 +173,7 @@ class TraceStore:
 def _arguments(event: TraceEvent, sealed: str = "") -> tuple[str, str, str]:
     """Trace, kind and payload; the database takes caller and search from the payload, which the hash covers.
 
-    `sealed` is the digest of what is kept beside the trace.
+    `sealed` is the digest of what is kept apart from the trace.
     """
     said = {**event.payload, "caller": event.caller}
     if sealed:
