@@ -7,8 +7,7 @@ from typing import Any
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.domain.governance.actions import gate_actions
-from formulary_catalog.domain.governance.enforcement import enforce
+from formulary_catalog.domain.governance.actions import enforce, gate_actions
 from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference

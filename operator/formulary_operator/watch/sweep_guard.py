@@ -14,7 +14,7 @@ from formulary_operator.api.names import LEASES
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.watch.sweep import Key, sweep
+from formulary_operator.watch.drift import Key, sweep
 
 _LOOK_SECONDS = 5.0
 _log = structlog.get_logger(__name__)

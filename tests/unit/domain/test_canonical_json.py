@@ -7,7 +7,7 @@ import pytest
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest, seal
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.domain.governance.enforcement import EnforceResult
+from formulary_catalog.domain.governance.actions import EnforceResult
 from formulary_catalog.domain.governance.gate import GateDecision, GateReport, Risk, Severity
 from formulary_catalog.domain.governance.verdict import verdict
 from formulary_catalog.domain.incidents import RequestContext

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.domain.governance.enforcement import EnforceResult
+from formulary_catalog.domain.governance.actions import EnforceResult
 from formulary_catalog.domain.governance.gate import VERSION, GateDecision, GateReport
 from formulary_catalog.domain.text import one_line
 
