@@ -78,7 +78,7 @@ class ConnectionSettings(BaseSettings):
         default=250,
         ge=8,
         le=100_000,
-        description="Of these, connections of one address; raise it where all clients come through one proxy.",
+        description="Of these connections, those of one address; raise it where all clients come through one proxy.",
     )
     max_header_bytes: int = Field(
         default=32 * 1024, ge=4096, le=1024**2, description="Largest head of a request, in bytes."

@@ -173,11 +173,11 @@ class Runs:
         """Where a run stands."""
         return await self._server.answer(InvocationAnswer, "GET", f"/invocations/{invocation_id}")
 
-    async def until_over(self, invocation_id: str, *, tell: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
-        """The run when it is over; `tell` is given each state before."""
+    async def until_over(self, invocation_id: str, *, show: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
+        """The run when it is over; `show` is called with each state before."""
         answer = await self.status(invocation_id)
         while not is_over(answer):
-            tell(answer)
+            show(answer)
             waiting = {"wait_ms": _WAIT_MS, "after_revision": answer.revision}
             path = f"/invocations/{invocation_id}"
             answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)

@@ -36,7 +36,7 @@ _MODULES = {
     "reembed": "database",
     "doctor": "doctor",
 }
-"""Where each command is: `NAME_command` of a module beside this one."""
+"""Where each command is: `NAME_command` of a module in this package."""
 
 
 class _Commands(click.Group):

@@ -98,7 +98,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
                     app,
                     host=settings.host,
                     port=settings.port,
-                    beside=load,
+                    background=load,
                     settings=settings,
                     metrics=catalog.metrics,
                 )

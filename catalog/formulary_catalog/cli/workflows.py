@@ -14,7 +14,7 @@ from formulary_catalog.errors import InvalidInput
 if TYPE_CHECKING:
     from formulary_catalog.loading.documents import Document, Rejection
 
-_NAMESPACE = "formulary"  # only tells names apart here
+_NAMESPACE = "formulary"  # only distinguishes names here
 
 
 @click.command("search")

@@ -28,7 +28,7 @@ INVOKE = Right(verb="create", resource="workflowinvocations", group="formulary.d
 APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.dev")
 """Runs of the namespace that wait for somebody may be approved and rejected."""
 READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
-"""Runs of the namespace may be read, whoever asked for them."""
+"""All runs of the namespace may be read, those of other requesters too."""
 
 
 class Access(Protocol):
@@ -80,7 +80,7 @@ class Caller:
 
 
 class Authenticator(Protocol):
-    """Tells who a call comes from."""
+    """Says who a call comes from."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         """The caller, by the values of its `Authorization` headers; usually there is one, or none.
@@ -93,7 +93,7 @@ class Authenticator(Protocol):
         """
 
     async def check(self) -> None:
-        """Find out whether callers can be told apart at all.
+        """Find out whether callers can be identified at all.
 
         Raises:
             Unavailable: not now.

@@ -17,7 +17,7 @@ _PASSING = (408, 424, 425, 429, 500, 502, 503, 504)
 class EndpointFailed(EmbedderUnavailable):
     """The endpoint gave no vectors.
 
-    `answered` tells whether it said anything at all, `passes` whether the same question may be answered later, and
+    `answered` says whether it said anything at all, `passes` whether the same question may be answered later, and
     `retry_after` how many seconds later at the earliest.
     """
 
@@ -29,7 +29,7 @@ class EndpointFailed(EmbedderUnavailable):
 
 
 class Exchange:
-    """Talks to one endpoint over kept connections, on the event loop of whoever uses it."""
+    """Talks to one endpoint over kept connections, on the event loop of its caller."""
 
     def __init__(self, url: str, *, api_key: str = "") -> None:
         """Nothing is sent yet. `EndpointFailed` if the key or the host's name cannot be sent at all, or if what the
@@ -45,7 +45,7 @@ class Exchange:
                 base_url=url,
                 headers=headers,
                 follow_redirects=False,  # texts and key go where the operator said and nowhere else
-                timeout=None,  # `json` bounds the whole exchange; the client's own timeouts begin anew with every byte
+                timeout=None,  # `json` bounds the whole exchange; the client's own timeouts begin again with every byte
                 trust_env=not _is_loopback(httpx.URL(url).host),
             )
         except httpx.InvalidURL as error:
@@ -115,8 +115,8 @@ class Exchange:
 
 def _retry_after(response: httpx.Response) -> float:
     """Seconds; the other form, a date, is for people and counts as none."""
-    told = response.headers.get("Retry-After", "")
-    return min(float(told), _MOST_SECONDS_OFF) if told.isascii() and told.isdigit() else 0.0
+    delay = response.headers.get("Retry-After", "")
+    return min(float(delay), _MOST_SECONDS_OFF) if delay.isascii() and delay.isdigit() else 0.0
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Checkpoints outside the database: whoever owns that cannot take back what was published of them.
+"""Checkpoints outside the database: its owner cannot take back what was published of them.
 
 What is published are lines `NUMBER:HASH`, the newest last. One of today is enough: all before it follow from its hash.
 """
@@ -43,7 +43,7 @@ class CheckpointPlace(Protocol):
 
 
 class FilePlace:
-    """A file to which lines are only ever added, so that its file system can be told to allow no more than that."""
+    """A file to which lines are only ever added, so that its file system can be set to allow no more than that."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class FilePlace:
 
 
 class UrlPlace:
-    """An object behind a URL, read with GET and written with PUT; its user and password may stand in the URL."""
+    """An object behind a URL, read with GET and written with PUT; its user and password may be in the URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url

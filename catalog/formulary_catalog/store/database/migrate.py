@@ -127,17 +127,17 @@ async def _migrate(dsn: str) -> None:
         try:
             await connection.execute("create schema if not exists formulary")
             await connection.execute("create extension if not exists vector")
-            await _upgrade_beside_others(dsn)
+            await _upgrade_concurrently(dsn)
             # A rewritten table has no visibility map: until a vacuum, every search would look into its rows.
             await connection.execute("vacuum (analyze) formulary.workflow_search")
         except asyncpg.InsufficientPrivilegeError as error:
             raise _unprivileged(dsn, reason=str(error)) from error
 
 
-async def _upgrade_beside_others(dsn: str) -> None:
+async def _upgrade_concurrently(dsn: str) -> None:
     """Upgrade without holding up the searches of running servers.
 
-    A change of a table waits for whoever reads it, such as a backup, and everybody who comes later waits behind it. So
+    A change of a table waits for its readers, such as a backup, and all later statements wait behind it. So
     it waits shortly, and often.
     """
     for _ in range(_LOCK_ATTEMPTS):
