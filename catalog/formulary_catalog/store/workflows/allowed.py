@@ -16,21 +16,16 @@ class AllowedVersions:
         self._rules = " and ".join(rules.allowed) if rules.narrow else ""
         self._labels = " and ".join(rules.allowed[1:]) if rules.narrow else "true"
 
-    @property
-    def signal_rows(self) -> str:
-        """The condition on rows of the search table, of which a workflow has one for each of its signals."""
-        return self._labels
+    def signal_rows(self, columns: str) -> str:
+        """The query for rows of the search table, of which a workflow has one for each of its signals."""
+        return _from_both_indexes(columns, self._labels)
 
     def condition(self, version: str) -> str:
         """The condition on the rows that go by this alias."""
         served = f"{version}.status = 'Active'"
         if not self._rules:
             return served
-        # In the subquery `version_id` and the columns of the rules are those of the search table.
-        return (
-            f"{served} and {version}.version_id in (select version_id from workflow_search as searched "
-            f"where {self._rules})"
-        )
+        return f"{served} and {version}.version_id in ({_from_both_indexes('version_id', self._rules)})"
 
     def looked_up(self, version: str) -> str:
         """The same for few rows: one look-up for each, and no pass over what is allowed."""
@@ -48,3 +43,11 @@ class AllowedVersions:
             f"exists (select from workflow_version as namesake where namesake.name = {version}.name "
             f"and namesake.namespace <> {version}.namespace and {self.looked_up('namesake')})"
         )
+
+
+def _from_both_indexes(columns: str, condition: str) -> str:
+    """What fits into the covering index is read from there, the rest from its rows, as a search does it."""
+    return " union all ".join(
+        f"select {columns} from workflow_search as searched where {slim} and {condition}"
+        for slim in ("slim", "not slim")
+    )
