@@ -60,9 +60,11 @@ class StoredCatalog:
     def __init__(self, service: "CatalogService") -> None:
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
 
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
+        self._relations = Relations(service.parts)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._service.search(request, caller=_CALLER)
@@ -75,13 +77,13 @@ class StoredCatalog:
         return await self._listing.page(request, **_asked(remediation_id))
 
     async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
-        return await self._browsing.related(request, **_asked(remediation_id))
+        return await self._relations.related(request, **_asked(remediation_id))
 
     async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
         return await self._browsing.find(name, **_asked(remediation_id))
 
     async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        return await self._browsing.impact(workflow_id, **_asked(remediation_id))
+        return await self._relations.impact(workflow_id, **_asked(remediation_id))
 
     async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
         return await self._browsing.section(workflow_id, section, **_asked(remediation_id))

@@ -38,6 +38,7 @@ _BEHIND = (
     "formulary_catalog.runs.service",
     "formulary_catalog.search.browsing",
     "formulary_catalog.search.listing",
+    "formulary_catalog.search.relations",
 )
 """Modules that take longer to import than the protocol. They are imported while the client is answered."""
 

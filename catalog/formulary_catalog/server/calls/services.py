@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from formulary_catalog.search.browsing import Browsing
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
+    from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
 
 OPENING_SECONDS = 45.0
@@ -28,6 +29,7 @@ class Services:
     catalog: "CatalogService"
     listing: "Listing"
     browsing: "Browsing"
+    relations: "Relations"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -41,6 +43,7 @@ class Services:
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
 
         parts = catalog.parts
         return cls(
@@ -48,6 +51,7 @@ class Services:
             catalog=catalog,
             listing=Listing(parts),
             browsing=Browsing(parts),
+            relations=Relations(parts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,

@@ -16,9 +16,16 @@ class AllowedVersions:
         self._rules = " and ".join(rules.allowed) if rules.narrow else ""
         self._labels = " and ".join(rules.allowed[1:]) if rules.narrow else "true"
 
-    def signal_rows(self, columns: str) -> str:
-        """The query for rows of the search table, of which a workflow has one for each of its signals."""
-        return _from_both_indexes(columns, self._labels)
+    def signal_rows(self) -> str:
+        """The query for the signal types of all rows of the search table: one for each signal of each workflow."""
+        if not self._rules:
+            return "select signal_type from workflow_search"
+        return _from_both_indexes("signal_type", self._labels)
+
+    @property
+    def on_signal_rows(self) -> str:
+        """The condition on such rows."""
+        return self._labels
 
     def condition(self, version: str) -> str:
         """The condition on the rows that go by this alias."""

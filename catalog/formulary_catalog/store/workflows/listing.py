@@ -98,7 +98,11 @@ class ListingReader:
 
 def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> list[str]:
     served = question.status in (ACTIVE, PENDING)
-    conditions = [allowed.condition("version")] if served else [f"status = {arguments.add(question.status, 'text')}"]
+    if served:
+        # An action narrows to few: then each is looked up.
+        conditions = [allowed.looked_up("version") if question.action_type else allowed.condition("version")]
+    else:
+        conditions = [f"status = {arguments.add(question.status, 'text')}"]
     searched = "version_id in (select version_id from workflow_search where leading_row and {})"
     if question.status == PENDING:
         conditions.append(searched.format("emb is null"))

@@ -70,9 +70,10 @@ class NameReader:
             f"title_key = nullif(lower(left({arguments.add(question.title, 'text')}, {_TITLE})), '')",
             f"strpos(name, nullif({arguments.add(question.part, 'text')}, '')) > 0",
         )
+        few, many = allowed.looked_up("version"), allowed.condition("version")
         matching = " union all ".join(
             f"select version_id, name, namespace, {rank} as rank from workflow_version as version "
-            f"where {allowed.condition('version')} and ({namespace} = '' or namespace = {namespace}) and {form}"
+            f"where {few if rank <= EXACT else many} and ({namespace} = '' or namespace = {namespace}) and {form}"
             for rank, form in enumerate(forms, start=1)
         )
         statement = f"""

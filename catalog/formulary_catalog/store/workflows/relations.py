@@ -180,7 +180,7 @@ def _first(start: Start, allowed: AllowedVersions, arguments: Arguments) -> str:
         which = f"action_key = lower({arguments.add(start.action_type, 'text')})"
     return (
         f"select version_id, namespace, name, '{relation}' collate \"C\", 'incoming', 1 "
-        f"from workflow_version as version where {which} and {allowed.condition('version')}"
+        f"from workflow_version as version where {which} and {allowed.looked_up('version')}"
     )
 
 
@@ -189,7 +189,7 @@ def _same_action(start: Start, allowed: AllowedVersions, arguments: Arguments) -
     return (
         f"select version_id, namespace, name, '{Relation.SAME_ACTION}', 'outgoing', 1 from workflow_version as version "
         f"where action_key = lower({arguments.add(start.action_type, 'text')}) "
-        f"and (name, namespace) <> ({name}, {namespace}) and {allowed.condition('version')}"
+        f"and (name, namespace) <> ({name}, {namespace}) and {allowed.looked_up('version')}"
     )
 
 

@@ -60,8 +60,7 @@ class StatisticsReader:
                 select namespace, action_type, risk_level, changed_at from workflow_version as version
                 where {allowed.condition("version")}
             ), answered as materialized (
-                select signal_type, count(*) as number, min(version_id) as version_id
-                from ({allowed.signal_rows("signal_type, version_id")}) as row_of_a_signal
+                select signal_type, count(*) as number from ({allowed.signal_rows()}) as row_of_a_signal
                 where signal_type <> all ({no_signals}) group by signal_type
             )
             select 'namespace' as what, namespace as key, count(*) as number, max(changed_at) as newest
@@ -70,7 +69,7 @@ class StatisticsReader:
             union all select 'risk', risk_level, count(*), null from served group by risk_level
             union all select 'signal', signal_type, number, null from answered
             union all select 'alone', signal_name, 1, null
-            from answered join workflow_search using (version_id, signal_type) where number = 1
+            from answered join workflow_search using (signal_type) where number = 1 and {allowed.on_signal_rows}
         """
 
         async def read(connection: Connection) -> CatalogNumbers:
