@@ -103,12 +103,9 @@ class Relations:
             contracts = await self._review.contracts(caller=caller.name, namespaces=scope.namespaces)
             rules = rules_naming(contracts, namespace=stored.namespace, name=stored.name, action_type=spec.action_type)
             reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=scope.concerned | {stored.namespace})
-            runs = await self._review.not_over(
-                namespace=stored.namespace, name=stored.name, caller=caller.name, namespaces=reviewed
-            )
-            first, chosen = await self._statistics.use_of(
-                [line.version_id for line in found.history], since=datetime.now(UTC) - _USED
-            )
+            versions = [line.version_id for line in found.history]
+            runs = await self._review.not_over(versions, caller=caller.name, namespaces=reviewed)
+            first, chosen = await self._statistics.use_of(versions, since=datetime.now(UTC) - _USED)
             record.result = {"version_id": stored.version_id, "incoming": total}
             return ImpactAnswer(
                 workflow_id=found.workflow_id,
