@@ -406,7 +406,7 @@ async def _authenticated(
     """A server that checks its callers with the identity of this kubeconfig."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KUBECONFIG", str(kubeconfig))
-        client = KubeClient.connect()
+        client = await KubeClient.connect()
     clock = clock or Clock()
     authenticator = KubernetesAuthenticator(
         client, audience=AUDIENCE, clock=clock.monotonic, wall_clock=clock.on_the_wall
