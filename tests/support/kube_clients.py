@@ -18,11 +18,13 @@ Answer = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
-async def connected(kubeconfig: Path, *, seconds: float = 10.0) -> AsyncIterator[KubeClient]:
+async def connected(
+    kubeconfig: Path, *, kind: type[KubeClient] = KubeClient, seconds: float = 10.0
+) -> AsyncIterator[KubeClient]:
     """A client with the identity of a kubeconfig."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KUBECONFIG", str(kubeconfig))
-        client = await KubeClient.connect(seconds=seconds)
+        client = await kind.connect(seconds=seconds)
     try:
         yield client
     finally:

@@ -11,7 +11,7 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import yaml
@@ -64,7 +64,7 @@ class KubeClient:
         self._seconds = seconds
 
     @classmethod
-    async def connect(cls, *, seconds: float = 10.0) -> "KubeClient":
+    async def connect(cls, *, seconds: float = 10.0) -> Self:
         """With the ServiceAccount of the pod, else with `KUBECONFIG` or the user's own kubeconfig.
 
         Every call ends within `seconds`, in a result or an error.

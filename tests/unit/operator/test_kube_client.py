@@ -177,7 +177,7 @@ async def test_a_collection_is_read_page_by_page_and_an_expired_moment_is_told()
         asked.append(dict(request.query))
         match request.query.get("continue"):
             case None:
-                return web.json_response({"metadata": {"continue": "a/b=&c"}, "items": [1]})
+                return web.json_response({"metadata": {"continue": "a/b=&c"}, "items": [{"kind": "Secret"}]})
             case "a/b=&c":
                 return web.json_response({"metadata": {"continue": "old"}, "items": None})
             case _:
@@ -185,7 +185,7 @@ async def test_a_collection_is_read_page_by_page_and_an_expired_moment_is_told()
 
     async with answered_by(paged) as client:
         pages = client.pages(THINGS)
-        assert [await anext(pages), await anext(pages)] == [[1], []]
+        assert [await anext(pages), await anext(pages)] == [[{"kind": "Secret"}], []]
         with pytest.raises(KubernetesRefused) as caught:
             await anext(pages)
     assert caught.value.status == 410

@@ -91,7 +91,7 @@ async def test_without_keys_every_token_is_left_to_the_api_server(trouble: Calla
         for kid in "ab":
             assert await signatures.may_be_genuine(token(FIRST, kid))
 
-    assert len(world.asked) == 1
+    assert len(world.asked) == (1 if trouble else 2)  # over another connection where one broke off
 
 
 async def test_keys_outlast_an_api_server_that_is_away_and_not_the_right_to_read_them() -> None:
