@@ -48,13 +48,13 @@ async def answered_by(
     answer: Answer, *, user: Mapping[str, Any] | None = None, seconds: float = 10.0
 ) -> AsyncIterator[KubeClient]:
     """A client of an API server that answers each request like this."""
-    async with listening(answer) as url, connected_to(url, user=user, seconds=seconds) as client:
+    async with api_server(answer) as url, connected_to(url, user=user, seconds=seconds) as client:
         yield client
 
 
 @asynccontextmanager
-async def listening(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """The URL of a server that answers each request like this."""
+async def api_server(answer: Answer, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
+    """The URL of an API server that answers each request like this."""
     server = RawTestServer(answer)
     await server.start_server(ssl=tls)
     try:

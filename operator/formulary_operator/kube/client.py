@@ -26,7 +26,6 @@ _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
 _METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-_UNAUTHORIZED = 401
 
 Json = dict[str, Any]
 
@@ -99,7 +98,7 @@ class KubeClient:
         """The metadata of one object, without what it holds; None if it does not exist."""
         return await self._call_about("GET", path, accept=_METADATA_ALONE)
 
-    async def pages(self, path: str, *, page_size: int = PAGE_SIZE) -> AsyncIterator[list[Json]]:
+    async def pages(self, path: str) -> AsyncIterator[list[Json]]:
         """All objects of a collection, as they were at one moment, page by page.
 
         Raises:
@@ -107,7 +106,7 @@ class KubeClient:
         """
         after = ""
         while True:
-            query = {"limit": str(page_size)} | ({"continue": after} if after else {})
+            query = {"limit": str(PAGE_SIZE)} | ({"continue": after} if after else {})
             page = await self._call("GET", path, query=query)
             yield page.get("items") or []
             after = page["metadata"].get("continue", "")
@@ -212,10 +211,10 @@ class KubeClient:
         """Call, and translate every failure of the library into one of ours."""
         headers = {"Content-Type": content_type, "Accept": accept}
         try:
-            status, content = await self._exchange(method, path, body=body, query=query, headers=headers)
-            if status == _UNAUTHORIZED:  # the token was replaced before its time
+            status, content = await self._exchange(method, path, query, headers, body)
+            if status == 401:  # the token was replaced before its time
                 await _read_identity(self._api.configuration, kubeconfig=self._kubeconfig)
-                status, content = await self._exchange(method, path, body=body, query=query, headers=headers)
+                status, content = await self._exchange(method, path, query, headers, body)
         except (aiohttp.ClientError, ConfigException, OSError, ValueError) as error:
             raise KubernetesUnavailable(
                 f"the Kubernetes API does not answer ({type(error).__name__}); retried automatically"
@@ -230,15 +229,9 @@ class KubeClient:
         return answer
 
     async def _exchange(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, Any] | None,
-        query: Mapping[str, str] | None,
-        headers: Mapping[str, str],
+        self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Any
     ) -> tuple[int, bytes]:
-        """One request. The body goes around the library's own walk through it, which very deep objects would end."""
+        """One request. `param_serialize` is not given the body: it walks through it in Python, too deep for some."""
         _, url, sent, *_ = await self._api.param_serialize(
             method, path, query_params=query, header_params=dict(headers), auth_settings=["BearerToken"]
         )

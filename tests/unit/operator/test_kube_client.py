@@ -17,7 +17,7 @@ from formulary_catalog.errors import StartupError
 from formulary_operator.admission.issuing import issue
 from formulary_operator.api.names import SECRETS
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused, KubernetesUnavailable
-from support.kube_clients import Answer, answered_by, connected, connected_to, gone, kubeconfig_of, listening
+from support.kube_clients import Answer, answered_by, api_server, connected, connected_to, gone, kubeconfig_of
 
 THING = SECRETS.path(namespace="shop", name="thing")
 THINGS = SECRETS.path(namespace="shop")
@@ -104,7 +104,7 @@ async def test_a_broken_connection_is_unavailable_and_so_is_one_that_is_refused(
     async with answered_by(gone) as client:
         with pytest.raises(KubernetesUnavailable, match="does not answer"):
             await client.create(THINGS, {})
-    async with listening(gone) as url:
+    async with api_server(gone) as url:
         pass
     async with connected_to(url) as client:
         with pytest.raises(KubernetesUnavailable, match="does not answer"):
@@ -140,7 +140,7 @@ async def test_a_creation_with_a_deadline_tells_the_server_of_it() -> None:
 
 
 async def test_nothing_is_sent_to_where_a_redirect_points() -> None:
-    async with listening(always()) as elsewhere:
+    async with api_server(always()) as elsewhere:
 
         async def redirect(request: web.BaseRequest) -> web.StreamResponse:
             return web.Response(status=307, headers={"Location": f"{elsewhere}/stolen"})
@@ -280,7 +280,7 @@ async def test_in_a_pod_the_token_of_its_service_account_is_used_and_read_again(
     monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "ca.crt"))
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "localhost")
-    async with listening(server := Gatekeeper("first"), tls=tls) as url:
+    async with api_server(server := Gatekeeper("first"), tls=tls) as url:
         monkeypatch.setenv("KUBERNETES_SERVICE_PORT", url.rpartition(":")[2])
         async with connected(tmp_path / "none") as client:
             await client.create(THINGS, {})
