@@ -78,7 +78,7 @@ async def run(settings: OperatorSettings) -> None:
                     gate=Gate(settings, server="probes", metrics=metrics.connections, probes=health.PATHS),
                 )
             )
-        client = KubeClient.connect()
+        client = await KubeClient.connect()
         stack.push_async_callback(client.close)
         database = health.database = await _database(settings, health=health)
         stack.push_async_callback(database.close)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 import pytest_asyncio
 
@@ -96,7 +96,7 @@ async def test_json_is_exactly_the_answer_of_rest(url: str) -> None:
         "top_k": 3,
         "min_confidence": 0.1,
     }
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         rest = await client.post(f"{url}/api/v1/workflows/search", json=body)
         details = await client.get(f"{url}/api/v1/workflows/oom-scale-out")
         listing = await client.get(f"{url}/api/v1/workflows")

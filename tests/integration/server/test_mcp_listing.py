@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema
 import pytest
 
@@ -122,7 +122,7 @@ async def test_the_server_says_who_it_is_and_how_to_use_it(url: str, mode: str) 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_earlier_revision_is_served(url: str, revision: str) -> None:
-    async with httpx.AsyncClient(headers={"Accept": "application/json, text/event-stream"}) as http:
+    async with httpx2.AsyncClient(headers={"Accept": "application/json, text/event-stream"}) as http:
         params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
         hello = await http.post(
             f"{url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}

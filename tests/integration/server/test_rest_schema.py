@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema
 import pytest
 import schemathesis
@@ -62,14 +62,14 @@ async def test_every_valid_search_without_an_incident_is_answered(url: str) -> N
         assert isinstance(case.body, dict)
         # A label both flat and nested is refused where the two differ, which no schema can say.
         body = {name: value for name, value in case.body.items() if not name.startswith("label.")}
-        response = httpx.post(url + SEARCH, json=body | {"remediation_id": None})
+        response = httpx2.post(url + SEARCH, json=body | {"remediation_id": None})
         assert response.status_code == 200 or "NUL" in response.text, response.text
 
     await asyncio.to_thread(answered)
 
 
 async def test_the_document_is_served_and_describes_every_operation(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         document = (await http.get(OPENAPI_PATH)).json()
 
     assert document == openapi_document()

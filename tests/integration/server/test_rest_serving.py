@@ -7,7 +7,7 @@ import socket
 import statistics
 import time
 
-import httpx
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -57,7 +57,7 @@ async def nothing(port: int) -> None:
 
 async def test_work_beside_that_fails_ends_the_serving_with_its_error() -> None:
     async def failing(port: int) -> None:
-        async with httpx.AsyncClient() as http:
+        async with httpx2.AsyncClient() as http:
             assert (await http.get(f"http://127.0.0.1:{port}/nothing")).status_code == 404
         raise StartupError("no catalog to be had")
 
@@ -84,7 +84,7 @@ async def test_work_beside_ends_with_the_serving() -> None:
 async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.Signals) -> None:
     slow = Slow()
     running, port = await started(slow)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         call = asyncio.create_task(http.get("/"))
         await slow.entered.wait()
 
@@ -100,7 +100,7 @@ async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.
 async def test_a_second_interrupt_does_not_wait_for_calls() -> None:
     slow = Slow()
     running, port = await started(slow)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         call = asyncio.create_task(http.get("/"))
         await slow.entered.wait()
         os.kill(os.getpid(), signal.SIGINT)
@@ -118,7 +118,7 @@ async def test_small_answers_are_not_held_back_until_they_are_acknowledged() -> 
     quick = Slow()
     quick.release.set()
     running, port = await started(quick)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         taken = []
         for _ in range(50):
             begun = time.perf_counter()
