@@ -12,9 +12,9 @@ from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.arguments import Arguments
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
-from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME
+from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.server.mcp.tools import Call, CatalogTool, as_it_is
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from support.announcing import announce
 
 TRIVIAL_TOOL = "trivial"
@@ -33,7 +33,7 @@ async def _nothing(call: Call[Arguments]) -> Nothing:
 async def main(dsn: str) -> None:
     """Serve until SIGTERM, with the logging of production."""
     configure_logging(level="info", as_json=True)
-    TOOLS_BY_NAME[TRIVIAL_TOOL] = CatalogTool(
+    trivial = CatalogTool(
         name=TRIVIAL_TOOL,
         title="Nothing",
         description="Does nothing.",
@@ -43,6 +43,8 @@ async def main(dsn: str) -> None:
         run=_nothing,
         shrink=as_it_is,
     )
+    TOOLS_BY_NAME[TRIVIAL_TOOL] = trivial
+    TOOLSETS[Toolset.SEARCH] = (*TOOLSETS[Toolset.SEARCH], trivial)
     settings, metrics = Settings(), Metrics()
     service = await CatalogService.create(
         dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=load_embedder()

@@ -49,6 +49,19 @@ class NotFound(FormularyError):
         self.reference = reference
 
 
+class UnknownWorkflow(NotFound):
+    """No workflow that the caller may see has that name; `nearest` are names that it may see."""
+
+    def __init__(self, reference: str, *, nearest: Sequence[str] = ()) -> None:
+        near = f"nearest names: {', '.join(nearest)}; " if nearest else ""
+        super().__init__(
+            f"workflow {reference!r} is not found among the workflows allowed here; {near}take workflow_id from a "
+            "search result, retrying unchanged will fail again",
+            reference=reference,
+        )
+        self.nearest = tuple(nearest)
+
+
 class ContextError(FormularyError):
     """The incident a call belongs to is missing, unknown or contradictory: the call fails closed (DESIGN section 6)."""
 

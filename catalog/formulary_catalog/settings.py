@@ -1,5 +1,6 @@
 """Settings: read once at the edge, from flags, then `FORMULARY_*`, then defaults (DESIGN section 11)."""
 
+from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -7,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from formulary_catalog.errors import InvalidInput
 
 
 class ContextPolicy(StrEnum):
@@ -21,6 +24,37 @@ class LabelSpelling(StrEnum):
 
     DOTTED = "dotted"
     SNAKE = "snake"
+
+
+class Toolset(StrEnum):
+    """The tools of the MCP server by what they are for."""
+
+    SEARCH = "search"
+    RUNS = "runs"
+    GOVERNANCE = "governance"
+    CATALOG = "catalog"
+    KNOWLEDGE = "knowledge"
+    ANALYTICS = "analytics"
+    APPROVALS = "approvals"
+
+
+LISTED_TOOLSETS = frozenset({Toolset.SEARCH, Toolset.RUNS, Toolset.GOVERNANCE})
+"""What is listed where nobody says what to list."""
+
+
+def toolsets_of(text: str, *, among: Collection[Toolset] = tuple(Toolset)) -> frozenset[Toolset]:
+    """The toolsets that a list with commas names; empty for none.
+
+    Raises:
+        InvalidInput: one of them is not among these; the message names it and them.
+    """
+    offered = {each.value: each for each in Toolset if each in among}
+    named = [part.strip().lower() for part in text.split(",") if part.strip()]
+    if unknown := next((name for name in named if name not in offered), None):
+        raise InvalidInput(
+            f"toolset {unknown[:60]!r} is not offered; give some of {', '.join(offered)}", field="toolsets"
+        )
+    return frozenset(offered[name] for name in named)
 
 
 HARMLESS_ENVIRONMENTS = frozenset("dev development test testing qa staging sandbox preview".split())
@@ -96,6 +130,12 @@ class Settings(ConnectionSettings):
     )
     label_parameters: LabelSpelling = Field(
         default=LabelSpelling.DOTTED, description="Spelling of label parameters in the tool list."
+    )
+    toolsets: Annotated[frozenset[Toolset], NoDecode] = Field(
+        default=frozenset(),
+        description="Toolsets of the MCP server that are offered, and listed where a client does not choose: `search`, "
+        "`runs`, `governance`, `catalog`, `knowledge`, `analytics`, `approvals`. Unset: all are offered, and the first "
+        "three listed.",
     )
     allowed_hosts: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Host names accepted besides the loopback ones, such as the Service's."
@@ -193,6 +233,26 @@ class Settings(ConnectionSettings):
     @classmethod
     def _keys(cls, value: object) -> object:
         return frozenset(part.strip() for part in value.split(",") if part.strip()) if isinstance(value, str) else value
+
+    @field_validator("toolsets", mode="before")
+    @classmethod
+    def _toolsets(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return toolsets_of(value)
+        except InvalidInput as error:
+            raise PydanticCustomError("unknown_toolset", "{problem}", {"problem": str(error)}) from None
+
+    @property
+    def offered_toolsets(self) -> frozenset[Toolset]:
+        """The toolsets whose tools are answered."""
+        return self.toolsets or frozenset(Toolset)
+
+    @property
+    def listed_toolsets(self) -> frozenset[Toolset]:
+        """The toolsets that are listed where a client does not choose."""
+        return self.toolsets or LISTED_TOOLSETS
 
     @field_validator("allowed_hosts", mode="before")
     @classmethod

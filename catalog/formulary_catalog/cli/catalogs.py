@@ -2,24 +2,32 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from formulary_catalog.cli.http_client import Remote, connected, incident_headers
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.answers import Answer, SearchAnswer, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.browsing import (
+    ImpactAnswer,
+    NamesAnswer,
+    RelatedAnswer,
+    SectionAnswer,
+    StatisticsAnswer,
+)
+from formulary_catalog.domain.search.browsing import ListingRequest, RelatedRequest
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
 
 if TYPE_CHECKING:
     from formulary_catalog.search.service import CatalogService
 
+_A = TypeVar("_A", bound=Answer)
 _SECONDS = 20.0  # longer than the server's own deadline
-_PAGE = 500
 _CALLER = Caller(name="local", access=EVERYTHING)
 
 
 class Catalog(Protocol):
-    """The three questions of the read commands. Errors are `FormularyError`s."""
+    """The questions of the read commands. Errors are `FormularyError`s."""
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         """The allowed workflows that fit best."""
@@ -27,15 +35,36 @@ class Catalog(Protocol):
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
         """One workflow in full."""
 
-    async def list_workflows(self, *, remediation_id: str) -> WorkflowList:
-        """All workflows that are visible."""
+    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
+        """A page of the workflows that are visible."""
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
+        """What is connected with a workflow, a signal type or an action type."""
+
+    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
+        """The workflows that a name may mean."""
+
+    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
+        """What would be missed without a workflow."""
+
+    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
+        """One section of a workflow."""
+
+    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
+        """The catalog in numbers."""
 
 
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
 
     def __init__(self, service: "CatalogService") -> None:
+        from formulary_catalog.search.browsing import Browsing
+        from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
+
         self._service = service
+        self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
+        self._relations = Relations(service.parts)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._service.search(request, caller=_CALLER)
@@ -44,9 +73,23 @@ class StoredCatalog:
         context = ContextReference(remediation_id=remediation_id)
         return await self._service.details(workflow_id, version=version, context=context, caller=_CALLER, browsing=True)
 
-    async def list_workflows(self, *, remediation_id: str) -> WorkflowList:
-        context = ContextReference(remediation_id=remediation_id)
-        return await self._service.list_workflows(context=context, caller=_CALLER, limit=1_000_000, browsing=True)
+    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
+        return await self._listing.page(request, **_asked(remediation_id))
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
+        return await self._relations.related(request, **_asked(remediation_id))
+
+    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
+        return await self._browsing.find(name, **_asked(remediation_id))
+
+    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
+        return await self._relations.impact(workflow_id, **_asked(remediation_id))
+
+    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
+        return await self._browsing.section(workflow_id, section, **_asked(remediation_id))
+
+    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
+        return await self._browsing.statistics(**_asked(remediation_id))
 
 
 class ServedCatalog:
@@ -68,23 +111,48 @@ class ServedCatalog:
         return await self._server.answer(SearchAnswer, "POST", "/workflows/search", json=body, headers=headers)
 
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
-        path = f"/workflows/{quote(workflow_id, safe='/@')}"
+        path = f"/workflows/{_quoted(workflow_id)}"
         parameters = {"version": version} if version else {}
         headers = incident_headers(remediation_id)
         return await self._server.answer(WorkflowDetails, "GET", path, params=parameters, headers=headers)
 
-    async def list_workflows(self, *, remediation_id: str) -> WorkflowList:
+    async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
+        filters = {name: value for name, value in request.question.items() if value}
+        page = {"limit": request.limit} | ({"cursor": request.cursor} if request.cursor else {})
+        return await self._read(WorkflowList, "/workflows", remediation_id=remediation_id, **filters, **page)
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
+        path = f"/workflows/{_quoted(request.entity)}/related"
+        asked = {"depth": request.depth, "relations": ",".join(request.relations), "limit": request.limit}
+        return await self._read(RelatedAnswer, path, remediation_id=remediation_id, **asked)
+
+    async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
+        return await self._read(NamesAnswer, "/names", remediation_id=remediation_id, name=name)
+
+    async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
+        return await self._read(
+            ImpactAnswer, f"/workflows/{_quoted(workflow_id)}/impact", remediation_id=remediation_id
+        )
+
+    async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
+        path = f"/workflows/{_quoted(workflow_id)}/sections/{section}"
+        return await self._read(SectionAnswer, path, remediation_id=remediation_id)
+
+    async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
+        return await self._read(StatisticsAnswer, "/stats", remediation_id=remediation_id)
+
+    async def _read(self, kind: type[_A], path: str, *, remediation_id: str, **parameters: Any) -> _A:
         headers = incident_headers(remediation_id)
-        pages: list[WorkflowList] = []
-        listed = 0
-        while not pages or (pages[-1].workflows and listed < pages[-1].total_results):
-            parameters = {"limit": _PAGE, "offset": listed}
-            page = await self._server.answer(WorkflowList, "GET", "/workflows", params=parameters, headers=headers)
-            pages.append(page)
-            listed += len(page.workflows)
-        workflows = [workflow for page in pages for workflow in page.workflows]
-        notes = list(dict.fromkeys(note for page in pages for note in page.notes))
-        return WorkflowList(workflows=workflows, total_results=pages[-1].total_results, notes=notes)
+        return await self._server.answer(kind, "GET", path, params=parameters, headers=headers)
+
+
+def _asked(remediation_id: str) -> dict[str, Any]:
+    """How a person asks."""
+    return {"context": ContextReference(remediation_id=remediation_id), "caller": _CALLER, "browsing": True}
+
+
+def _quoted(workflow_id: str) -> str:
+    return quote(workflow_id, safe="/@")
 
 
 @asynccontextmanager

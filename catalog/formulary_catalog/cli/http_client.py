@@ -24,6 +24,7 @@ from formulary_catalog.errors import (
     RunRefused,
     RunTimedOut,
     Unavailable,
+    UnknownWorkflow,
 )
 from formulary_catalog.runtime.listening import is_loopback
 
@@ -110,6 +111,8 @@ def _error(response: httpx2.Response, *, url: str) -> FormularyError:
     if "invocation_id" in data:
         return _run_error(response.status_code, message, data=data)
     match response.status_code:
+        case 404 if "nearest" in data:
+            return UnknownWorkflow(str(data.get("reference", "")), nearest=list(map(str, data["nearest"])))
         case 404:
             return NotFound(message, reference="")
         case 401:

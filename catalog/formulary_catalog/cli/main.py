@@ -1,15 +1,18 @@
 """The group of all commands: each is imported when it is needed, and every expected error ends in one line."""
 
+import difflib
 import json
+import re
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from formulary_catalog import __version__
-from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.errors import FormularyError, InvalidInput, UnknownWorkflow
 
 _JSON = "formulary.json"
+_TO_MODELS = re.compile(r"[;,] retrying unchanged will fail again")
 _MODULES = {
     "up": "up",
     "serve": "serve",
@@ -17,7 +20,11 @@ _MODULES = {
     "stdio": "stdio",
     "search": "workflows",
     "show": "workflows",
-    "list": "workflows",
+    "list": "browsing",
+    "related": "browsing",
+    "find": "browsing",
+    "impact": "browsing",
+    "stats": "browsing",
     "invoke": "runs",
     "invocation": "runs",
     "approve": "runs",
@@ -48,6 +55,10 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Looks for `--json` as well: where arguments are wrong, the command's own options are never read."""
         ctx.meta[_JSON] = "--json" in args
+        if not args[0].startswith("-") and args[0] not in _MODULES:
+            nearest = difflib.get_close_matches(args[0], _MODULES, n=3)
+            hint = f"did you mean {' or '.join(nearest)}?" if nearest else "`formulary --help` lists all commands."
+            raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -80,8 +91,16 @@ def _report(error: FormularyError, *, ctx: click.Context) -> NoReturn:
 
     message = " ".join(plain(str(error)).split())
     _print_json(message, code=error.rpc_code, ctx=ctx)
-    click.echo(f"formulary: {message}", err=True)
+    click.echo(f"formulary: {' '.join(plain(_for_people(error)).split())}", err=True)
     ctx.exit(error.exit_code)
+
+
+def _for_people(error: FormularyError) -> str:
+    """The message without what it says to models alone."""
+    if isinstance(error, UnknownWorkflow):
+        hint = f"did you mean {' or '.join(error.nearest)}?" if error.nearest else "`formulary list` shows all"
+        return f"there is no workflow {error.reference!r} that may be used here; {hint}"
+    return _TO_MODELS.sub("", str(error))
 
 
 def _print_json(message: str, *, code: int, ctx: click.Context) -> None:

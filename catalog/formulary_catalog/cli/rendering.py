@@ -12,6 +12,7 @@ from formulary_catalog.domain.answers import (
     WorkflowHit,
     WorkflowList,
 )
+from formulary_catalog.domain.browsing import SectionAnswer
 from formulary_catalog.runtime.terminal import Page, counted
 
 _BAR = 10
@@ -64,6 +65,21 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
     _show_parameters(details.parameters, page=page)
     _show_steps("Steps", details.steps, page=page)
     _show_steps("Rollback", details.rollback_steps, page=page)
+
+
+def show_section(section: SectionAnswer, *, page: Page) -> None:
+    """The text, or the items one below the other."""
+    page.line(section.uri, style="bold cyan")
+    page.paragraph(section.text)
+    for item in section.items:
+        for name, value in item.items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            if name == "command":
+                page.verbatim(text, indent=2, style="green")
+            else:
+                page.pair(name, text)
+    for note in section.notes:
+        page.pair("note", note, style="yellow")
 
 
 def show_list(listing: WorkflowList, *, page: Page) -> None:

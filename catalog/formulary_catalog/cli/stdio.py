@@ -6,7 +6,7 @@ It answers `initialize` and `tools/list` at once. Database, model and manifests 
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -27,14 +27,18 @@ if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
     from formulary_catalog.search.service import CatalogService
     from formulary_catalog.server.calls.services import Opening
-    from formulary_catalog.settings import Settings
+    from formulary_catalog.settings import Settings, Toolset
 
 _BEHIND = (
     "formulary_catalog.runtime.display",
     "formulary_catalog.runtime.serving_process",
     "formulary_catalog.runtime.standalone",
     "formulary_catalog.governance.service",
+    "formulary_catalog.runs.approvals",
     "formulary_catalog.runs.service",
+    "formulary_catalog.search.browsing",
+    "formulary_catalog.search.listing",
+    "formulary_catalog.search.relations",
 )
 """Modules that take longer to import than the protocol. They are imported while the client is answered."""
 
@@ -50,6 +54,13 @@ _BEHIND = (
     envvar="FORMULARY_REMEDIATION_ID",
     help="Incident whose constraints apply to all calls. [FORMULARY_REMEDIATION_ID]",
 )
+@click.option(
+    "--toolsets",
+    metavar="NAMES",
+    default="",
+    help="Toolsets to list, separated by commas: search, runs, governance, catalog, knowledge, analytics, approvals. "
+    "Default: those of FORMULARY_TOOLSETS, else the first three.",
+)
 @log_level_option
 def stdio_command(
     *,
@@ -57,6 +68,7 @@ def stdio_command(
     data_dir: Path | None,
     database_url: str | None,
     remediation_id: str,
+    toolsets: str,
     log_level: str,
 ) -> None:
     """Speak MCP over standard input and output.
@@ -71,20 +83,26 @@ def stdio_command(
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.signals import run_until_stopped
     from formulary_catalog.server.calls.incident import reference_text
+    from formulary_catalog.settings import toolsets_of
 
     incident = reference_text(remediation_id, source="--remediation-id or FORMULARY_REMEDIATION_ID")
     settings = settings_of(data_dir=data_dir, database_url=database_url)
+    chosen = toolsets_of(toolsets, among=settings.offered_toolsets)
     configure_logging(level=log_level, as_json=not sys.stderr.isatty())
-    run_until_stopped(lambda: _stdio(settings, manifests=manifests, remediation_id=incident))
+    run_until_stopped(lambda: _stdio(settings, manifests=manifests, remediation_id=incident, toolsets=chosen))
 
 
-async def _stdio(settings: "Settings", *, manifests: tuple[Path, ...], remediation_id: str) -> None:
+async def _stdio(
+    settings: "Settings", *, manifests: tuple[Path, ...], remediation_id: str, toolsets: Collection["Toolset"]
+) -> None:
     from formulary_catalog.metrics import Metrics
     from formulary_catalog.server.calls.services import Opening
     from formulary_catalog.server.mcp.stdio import run_stdio
 
     metrics, opening = Metrics(), Opening()
-    talking = run_stdio(opening=opening, settings=settings, metrics=metrics, remediation_id=remediation_id)
+    talking = run_stdio(
+        opening=opening, settings=settings, metrics=metrics, remediation_id=remediation_id, toolsets=toolsets
+    )
     conversation = asyncio.create_task(talking)
     catalog = asyncio.create_task(_hold_open(opening, settings=settings, manifests=manifests, metrics=metrics))
     try:

@@ -1,4 +1,4 @@
-"""`formulary search`, `show`, `list` and `validate`: what a person asks of workflows."""
+"""`formulary search`, `show` and `validate`: what a person asks of workflows."""
 
 import json
 from dataclasses import dataclass, field
@@ -93,10 +93,11 @@ def _by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
 @click.command("show")
 @click.argument("workflow_id", metavar="ID")
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
+@click.option("--section", default="", metavar="SECTION", help="One section alone, such as steps or when-not-to-use.")
 @target_options
 @json_option
-def show_command(*, workflow_id: str, version: str, target: CatalogTarget, as_json: bool) -> None:
-    """Show all of one workflow.
+def show_command(*, workflow_id: str, version: str, section: str, target: CatalogTarget, as_json: bool) -> None:
+    """Show all of one workflow, or one section of it.
 
     ID is name, namespace/name, name@version or wf_ver_….
 
@@ -104,12 +105,22 @@ def show_command(*, workflow_id: str, version: str, target: CatalogTarget, as_js
     Examples:
       formulary show oom-raise-memory-limit
       formulary show oom-raise-memory-limit@1.0.0 --json
+      formulary show oom-raise-memory-limit --section steps
     """
-    from formulary_catalog.cli.rendering import show_details
+    from formulary_catalog.cli.rendering import show_details, show_section
+    from formulary_catalog.domain.search.browsing import section_request
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
 
-    parse_reference(workflow_id, version=version)
+    reference = parse_reference(workflow_id, version=version)
+    if section:
+        asked = section_request(workflow_id=str(reference), section=section)
+        answer = target.ask(lambda catalog: catalog.section(*asked, remediation_id=target.remediation_id))
+        if as_json:
+            click.echo(answer.model_dump_json())
+        else:
+            show_section(answer, page=Page())
+        return
     details = target.ask(
         lambda catalog: catalog.details(workflow_id, version=version, remediation_id=target.remediation_id)
     )
@@ -117,29 +128,6 @@ def show_command(*, workflow_id: str, version: str, target: CatalogTarget, as_js
         click.echo(details.model_dump_json())
     else:
         show_details(details, page=Page())
-
-
-@click.command("list")
-@target_options
-@json_option
-def list_command(*, target: CatalogTarget, as_json: bool) -> None:
-    """List the workflows that are served.
-
-    \b
-    Examples:
-      formulary list
-      formulary list --remediation-id rr-2026-0042   # only what this incident allows
-    """
-    from formulary_catalog.cli.rendering import show_list
-    from formulary_catalog.runtime.terminal import Page
-
-    listing = target.ask(lambda catalog: catalog.list_workflows(remediation_id=target.remediation_id))
-    if as_json:
-        click.echo(listing.model_dump_json())
-    else:
-        show_list(listing, page=Page())
-    if not listing.workflows:
-        raise SystemExit(1)
 
 
 @dataclass(slots=True)

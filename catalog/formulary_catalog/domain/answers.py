@@ -66,6 +66,7 @@ class SearchAnswer(Answer):
     )
     notes: list[str]
     search_id: str
+    time_ms: int = Field(default=0, description="How long the search took on the server.")
 
     def as_json(self) -> dict[str, Any]:
         """The answer as values of JSON, without what was left out of its hits."""
@@ -117,24 +118,34 @@ class WorkflowDetails(Answer):
 class WorkflowSummary(Answer):
     """One line of a listing."""
 
+    # Members with a default may be left out of an answer that must be short; they are then not set.
+
     workflow_id: str
-    namespace: str
+    namespace: str = ""
     version: str
-    version_id: str
+    version_id: str = ""
     title: str
     action_type: str
     signal_types: list[str]
     risk_level: str
+    status: str
     invocable: bool
+    indexed_at: str = Field(description="When it came to its status, RFC 3339.")
     uri: str
 
 
 class WorkflowList(Answer):
-    """Visible workflows in name order."""
+    """A page of workflows in name order. `total_results` is `total`, under the name that older clients read."""
 
     workflows: list[WorkflowSummary]
-    total_results: int
+    total: int
+    total_results: int = 0
+    next_cursor: str = Field(default="", description="Give it as cursor for the next page; absent on the last one.")
     notes: list[str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The answer as values of JSON, without what was left out."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 class SelectionReceipt(Answer):

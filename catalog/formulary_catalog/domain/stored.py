@@ -11,7 +11,7 @@ from formulary_catalog.domain.runs.run import WorkflowOutcome
 class StoredVersion:
     """One version of a workflow; `status` is Active, Disabled or Superseded. `suspended` is said of the workflow.
 
-    `ambiguous`: another namespace that the caller may see has an active workflow of that name. `outcome` is that of
+    `ambiguous`: another namespace that the caller may see has an allowed workflow of that name. `outcome` is that of
     its runs.
     """
 

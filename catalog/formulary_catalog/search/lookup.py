@@ -4,16 +4,20 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answers import WorkflowDetails, WorkflowVersion
 from formulary_catalog.domain.incidents import constraints_of
+from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.search.results import workflow_id as qualified_id
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.matching import allowed
-from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.errors import InvalidInput, UnknownWorkflow
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
+from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.workflows.reader import WorkflowReader
@@ -35,12 +39,37 @@ class FoundWorkflow:
         return qualified_id(namespace=stored.namespace, name=stored.name, ambiguous=stored.ambiguous)
 
 
+def details_of(found: FoundWorkflow) -> WorkflowDetails:
+    """Everything about the workflow."""
+    stored = found.stored
+    return workflow_details(
+        found.parsed.workflow,
+        namespace=stored.namespace,
+        version_id=stored.version_id,
+        ambiguous=stored.ambiguous,
+        status=stored.status,
+        outcome=stored.outcome,
+        not_invocable_because=found.parsed.not_invocable_because,
+        versions=[
+            WorkflowVersion(version=line.version, version_id=line.version_id, status=line.status)
+            for line in found.history
+        ],
+    )
+
+
 class WorkflowFinder:
     """Finds workflows by name, under the constraints of the incident."""
 
     def __init__(
-        self, *, workflows: WorkflowReader, visibility: Visibility, parsed: ParsedWorkflows, strict_keys: frozenset[str]
+        self,
+        *,
+        workflows: WorkflowReader,
+        nearest: NearestNames,
+        visibility: Visibility,
+        parsed: ParsedWorkflows,
+        strict_keys: frozenset[str],
     ) -> None:
+        self._nearest = nearest
         self._workflows = workflows
         self._visibility = visibility
         self._parsed = parsed
@@ -65,6 +94,16 @@ class WorkflowFinder:
         """
         wanted = parse_reference(workflow_id, version=version)
         scope = await self._visibility.of(reference, caller=caller, record=record, browsing=browsing)
+        return await self.find_within(wanted, scope=scope)
+
+    async def find_within(self, wanted: WorkflowReference, *, scope: CallScope) -> FoundWorkflow:
+        """The workflow that is meant, within the scope of a call.
+
+        Raises:
+            NotFound: no visible, allowed workflow has that name; the error has the nearest names.
+            InvalidInput: it needs a namespace.
+            Unavailable: the database does not answer.
+        """
         constraints = self.constraints(scope)
         found = [
             FoundWorkflow(
@@ -73,35 +112,37 @@ class WorkflowFinder:
                 history=tuple(each for each in history if self.allowed(each, constraints) is not None),
                 scope=scope,
             )
-            for stored, history in await self._workflows.find(wanted, namespaces=scope.namespaces)
+            for stored, history in await self._workflows.find(
+                wanted, namespaces=scope.namespaces, constraints=constraints
+            )
             if (parsed := self.allowed(stored, constraints)) is not None
         ]
         if not found:
-            raise _not_found(wanted)
+            raise UnknownWorkflow(str(wanted), nearest=await self.nearest(wanted.name, scope=scope))
         if len(found) > 1:
             names = ", ".join(f"{each.stored.namespace}/{each.stored.name}" for each in found)
             raise InvalidInput(
-                f"workflow_id {workflow_id!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
+                f"workflow_id {str(wanted)!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
             )
         return found[0]
+
+    async def nearest(self, name: str, *, scope: CallScope) -> list[str]:
+        """The names nearest to one that nothing has; none for an empty one."""
+        if not name:
+            return []
+        return await self._nearest.of(name, constraints=self.constraints(scope), namespaces=scope.namespaces)
 
     def constraints(self, scope: CallScope) -> Constraints:
         """What the incident of a call demands."""
         context = scope.context
         return constraints_of(context, strict_keys=self._strict_keys) if context is not None else Constraints()
 
-    def allowed(self, stored: StoredVersion | HistoryLine, constraints: Constraints) -> ParsedWorkflow | None:
+    def allowed(
+        self, stored: StoredVersion | HistoryLine | Invocation, constraints: Constraints
+    ) -> ParsedWorkflow | None:
         """The workflow, if it can be read and the constraints allow it."""
         parsed = self._parsed.get(stored.version_id, stored.document)
         return parsed if parsed is not None and allowed(parsed.labels, constraints) else None
-
-
-def _not_found(reference: WorkflowReference) -> NotFound:
-    return NotFound(
-        f"workflow {str(reference)!r} is not found among the workflows allowed here; take workflow_id from a search "
-        "result, retrying unchanged will fail again",
-        reference=str(reference),
-    )
 
 
 async def own_search(traces: TraceStore, search_id: str, *, caller: str, remediation_id: str) -> UUID | None:

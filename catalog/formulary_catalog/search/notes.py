@@ -60,11 +60,11 @@ def _on_ranking(candidates: Candidates, *, request: SearchRequest, mode: SearchM
 
 
 def _on_emptiness(plan: SearchPlan) -> Iterator[str]:
-    if plan.constraints == Constraints(strict_keys=plan.constraints.strict_keys):
+    if plan.constraints == Constraints(strict_keys=plan.constraints.strict_keys) and not plan.narrowing:
         yield "the catalog holds no workflow that you may see; load some before searching"
         return
     yield (
-        "nothing is allowed under these labels and the incident's constraints; drop label arguments or "
+        "nothing is allowed under these labels and the incident's constraints; drop label arguments, filters or "
         "exclude_keywords to widen, and do not run a workflow that was not returned"
     )
 

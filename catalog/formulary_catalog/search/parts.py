@@ -12,12 +12,14 @@ from formulary_catalog.search.audit import Trail
 from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflows
+from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.notes import Halted
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextReader
+from formulary_catalog.store.workflows.names import NameReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 
 
@@ -57,6 +59,7 @@ class CatalogParts:
             parsed=parsed,
             finder=WorkflowFinder(
                 workflows=workflows,
+                nearest=NearestNames(NameReader(database)),
                 visibility=visibility,
                 parsed=parsed,
                 strict_keys=settings.strict_custom_labels,

@@ -100,6 +100,7 @@ class Searcher:
         Raises:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
+        started = time.perf_counter()
         with self._phase("context"):
             scope = await self._visibility.of(request.context, caller=caller, record=record)
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
@@ -135,6 +136,7 @@ class Searcher:
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),
+            time_ms=round((time.perf_counter() - started) * 1000),
             **({"inferred": dict(ranked.inferred)} if ranked.inferred else {}),
         )
         if request.max_bytes is not None:
@@ -159,6 +161,8 @@ class Searcher:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
         question = CandidateQuery(
             constraints=plan.constraints,
+            imposed=plan.imposed,
+            narrowing=plan.narrowing,
             words=[term.word for term in plan.terms],
             vectors=vectors,
             signal=fold(plan.parsed.signal),
@@ -174,7 +178,7 @@ class Searcher:
             known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
             rows = candidates.rows
             if not rows or len(known) < len(ids):
-                rows = await self._pages.read(ids, known=known, namespaces=namespaces)
+                rows = await self._pages.read(ids, known=known, namespaces=namespaces, imposed=plan.imposed)
             if candidates.whole and rows.keys() >= set(ids):
                 break
         workflows = self._workflows(ranked.first, rows=rows, known=known)

@@ -1,13 +1,13 @@
 """What one search asks for, by the labels of the request and the incident, and what of them the answer shows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.query import ParsedQuery, parse_query
-from formulary_catalog.domain.search.request import SearchRequest, wire_name
+from formulary_catalog.domain.search.request import NOT_NARROWED, Narrowing, SearchRequest, wire_name
 from formulary_catalog.domain.search.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints, fold_all
@@ -21,13 +21,15 @@ class SearchPlan:
     """A request with its context.
 
     `constraints` are all that restricts the search, `imposed` those among them that are not labels or words of the
-    call. `asked` are the folded label values of the caller; `notes` are for the answer.
+    call; `narrowing` has its keywords as phrases. `asked` are the folded label values of the caller; `notes` are for
+    the answer.
     """
 
     parsed: ParsedQuery
     terms: tuple[Term, ...]
     constraints: Constraints
     imposed: Constraints = field(default_factory=Constraints)
+    narrowing: Narrowing = NOT_NARROWED
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -59,6 +61,8 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         for keyword, phrase in phrases.items()
         if not phrase
     ]
+    wanted = {keyword: exclusion_phrase(keyword) for keyword in request.narrowing.keywords}
+    notes += [f"keywords entry {keyword!r} holds no word" for keyword, phrase in wanted.items() if not phrase]
     parsed = parse_query(request.query)
     imposed = replace(appended, custom={**given_custom, **appended.custom})
     return SearchPlan(
@@ -70,6 +74,7 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
             excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),
         ),
         imposed=imposed,
+        narrowing=replace(request.narrowing, keywords=tuple(filter(None, wanted.values()))),
         asked={
             dimension: values
             for dimension, values in asked.items()
@@ -101,6 +106,7 @@ def applied_constraints(
         "incident": {name: value for name, value in incident.items() if value},
         "detected": dict(constraints.detected),
         "excluded": list(constraints.excluded_phrases),
+        "narrowed": {name: value for name, value in asdict(request.narrowing).items() if value},
         "custom_labels": digest.of_labels(custom) if custom else "",
         "strict_keys": digest.of_labels({key: frozenset() for key in strict}) if strict else "",
         "inferred": {name: value for name, value in inferred.items() if value},

@@ -5,6 +5,7 @@ and returns an answer of `domain/answers`. `search/pipeline` does the searching.
 """
 
 import time
+from dataclasses import asdict
 from typing import Any
 from uuid import uuid4
 
@@ -13,17 +14,14 @@ from formulary_catalog.domain.answers import (
     SearchAnswer,
     SelectionReceipt,
     WorkflowDetails,
-    WorkflowList,
-    WorkflowVersion,
 )
 from formulary_catalog.domain.search.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
-from formulary_catalog.domain.search.results import not_invocable_notes, workflow_details, workflow_summary
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError, InvalidInput
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import OK
-from formulary_catalog.search.lookup import own_search
+from formulary_catalog.search.lookup import details_of, own_search
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.search.vectors import QueryVectors
@@ -210,57 +208,8 @@ class CatalogService:
             found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record, browsing=browsing
             )
-            stored = found.stored
-            record.result = {"version_id": stored.version_id}
-            return workflow_details(
-                found.parsed.workflow,
-                namespace=stored.namespace,
-                version_id=stored.version_id,
-                ambiguous=stored.ambiguous,
-                status=stored.status,
-                outcome=stored.outcome,
-                not_invocable_because=found.parsed.not_invocable_because,
-                versions=[
-                    WorkflowVersion(version=line.version, version_id=line.version_id, status=line.status)
-                    for line in found.history
-                ],
-            )
-
-    async def list_workflows(
-        self,
-        *,
-        context: ContextReference,
-        caller: Caller,
-        limit: int = 100,
-        offset: int = 0,
-        browsing: bool = False,
-    ) -> WorkflowList:
-        """The workflows that the caller may see and the incident allows, in name order; `browsing` as in `details`.
-
-        Raises:
-            ContextError, NotAllowed, Unavailable: as `search`.
-        """
-        arguments = {"limit": limit, "offset": offset}
-        async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
-            scope = await self.parts.visibility.of(context, caller=caller, record=record, browsing=browsing)
-            constraints = self._finder.constraints(scope)
-            served, total = await self.parts.workflows.served(
-                constraints=constraints, namespaces=scope.namespaces, limit=limit, offset=offset
-            )
-            listed = [(stored, parsed) for stored in served if (parsed := self._finder.allowed(stored, constraints))]
-            record.result = {"total": total}
-            workflows = [
-                workflow_summary(
-                    parsed.workflow,
-                    namespace=stored.namespace,
-                    version_id=stored.version_id,
-                    ambiguous=stored.ambiguous,
-                    invocable=not parsed.not_invocable_because,
-                )
-                for stored, parsed in listed
-            ]
-            unrunnable = [summary.workflow_id for summary in workflows if not summary.invocable]
-            return WorkflowList(workflows=workflows, total_results=total, notes=not_invocable_notes(unrunnable))
+            record.result = {"version_id": found.stored.version_id}
+            return details_of(found)
 
     async def record_selection(
         self,
@@ -329,6 +278,7 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
         "query": request.query,
         "labels": {wire_name(dimension): list(values) for dimension, values in request.labels.items()},
         "exclude_keywords": list(request.exclude_keywords),
+        **{name: value for name, value in asdict(request.narrowing).items() if value},
         "min_confidence": request.min_confidence,
         "top_k": request.top_k,
         "own_embedding": request.embedding is not None,

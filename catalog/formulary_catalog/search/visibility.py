@@ -7,7 +7,7 @@ row-level security in the store enforces the same namespaces again.
 import asyncio
 from dataclasses import dataclass
 
-from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
+from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller, Right
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotAllowed
@@ -17,10 +17,14 @@ from formulary_catalog.search.incidents import ContextResolver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallScope:
-    """The incident of a call, if it has one, and the namespaces whose workflows are visible; None for all."""
+    """The incident of a call, if it has one, and the namespaces whose workflows are visible; None for all.
+
+    `concerned` are the namespaces that the call is about, whatever is visible of them.
+    """
 
     context: RequestContext | None
     namespaces: frozenset[str] | None
+    concerned: frozenset[str] = frozenset()
 
 
 class Visibility:
@@ -45,7 +49,9 @@ class Visibility:
         relevant = {self._shared_namespace}
         if context is not None:
             relevant |= {context.namespace, context.target_namespace}
-        return CallScope(context=context, namespaces=await visible_namespaces(caller, among=frozenset(relevant - {""})))
+        concerned = frozenset(relevant - {""})
+        namespaces = await visible_namespaces(caller, among=concerned)
+        return CallScope(context=context, namespaces=namespaces, concerned=concerned)
 
 
 async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozenset[str] | None:
@@ -55,16 +61,24 @@ async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozen
         NotAllowed: there is none, so that the answer could only be empty.
         Unavailable: the rights cannot be checked.
     """
-    names = sorted(among)
-    everywhere, *allowed = await asyncio.gather(
-        *(caller.access.allows(SEE_WORKFLOWS, namespace=name) for name in (None, *names))
-    )
-    if everywhere:
-        return None
-    visible = frozenset(name for name, may in zip(names, allowed, strict=True) if may)
-    if not visible:
+    visible = await namespaces_with(caller, SEE_WORKFLOWS, among=among)
+    if visible is not None and not visible:
+        names = ", ".join(sorted(among))
         raise NotAllowed(
-            f"{caller.name} may not {SEE_WORKFLOWS} in any namespace that this call could see ({', '.join(names)}); "
+            f"{caller.name} may not {SEE_WORKFLOWS} in any namespace that this call could see ({names}); "
             "ask an administrator of one of them for a RoleBinding that allows it; retrying unchanged will fail again"
         )
     return visible
+
+
+async def namespaces_with(caller: Caller, right: Right, *, among: frozenset[str]) -> frozenset[str] | None:
+    """Those in which the caller has the right; None if it has it everywhere.
+
+    Raises:
+        Unavailable: the rights cannot be checked.
+    """
+    names = sorted(among)
+    everywhere, *allowed = await asyncio.gather(
+        *(caller.access.allows(right, namespace=name) for name in (None, *names))
+    )
+    return None if everywhere else frozenset(name for name, may in zip(names, allowed, strict=True) if may)

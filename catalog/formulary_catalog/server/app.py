@@ -23,10 +23,12 @@ from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.rest import invocations, workflows
+from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
+from formulary_catalog.server.rest import browsing, invocations, workflows
+from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
 
-OPENAPI_PATH = f"{workflows.PREFIX}/openapi.json"
+OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _NOT_FOUND = -32001
 _INVALID = -32002
 
@@ -68,7 +70,7 @@ def create_app(
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
     app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
     return Edge(
-        _split(mcp=StreamableHTTPASGIApp(sessions), api=app),
+        _split(mcp=ToolsetsChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
         admission=Admission(settings, metrics=metrics),
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
         authenticator=Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody(),
@@ -120,6 +122,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
         lifespan=lifespan,
         exception_handlers={HTTPException: _http_error},
     )
+    app.include_router(browsing.router)  # before what takes any path of workflows
     app.include_router(workflows.router)
     app.include_router(invocations.router)
     app.include_router(invocations.rpc_router)

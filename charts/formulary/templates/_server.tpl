@@ -27,6 +27,8 @@
       value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
     - name: FORMULARY_LABEL_PARAMETERS
       value: {{ .Values.search.labelParameters | quote }}
+    - name: FORMULARY_TOOLSETS
+      value: {{ .Values.search.toolsets | join "," | quote }}
     - name: FORMULARY_INVOCATIONS_PER_HOUR
       value: {{ .Values.execution.limits.perHour | int64 | quote }}
     - name: FORMULARY_DRY_RUNS_PER_HOUR

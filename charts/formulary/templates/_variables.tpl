@@ -14,6 +14,7 @@ server:
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
+  FORMULARY_TOOLSETS: search.toolsets
   FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_ARGO_TEMPLATES: execution.argoTemplates

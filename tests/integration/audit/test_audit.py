@@ -9,6 +9,7 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import (
     ContextError,
@@ -17,6 +18,7 @@ from formulary_catalog.errors import (
     NotFound,
     Unavailable,
 )
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database
@@ -115,7 +117,7 @@ async def test_details_listings_and_selections_are_recorded(
 ) -> None:
     answer = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
     found = await service.details("mine", context=INCIDENT, caller=CALLER, version="1.0.0")
-    await service.list_workflows(context=INCIDENT, caller=CALLER, limit=7)
+    await Listing(service.parts).page(ListingRequest(limit=7), context=INCIDENT, caller=CALLER)
     await service.record_selection(
         workflow_id="mine",
         reasoning="fits",
@@ -134,7 +136,7 @@ async def test_details_listings_and_selections_are_recorded(
     _, details, listing, selection = rows
     assert details["arguments"] == {"workflow_id": "mine", "version": "1.0.0"}
     assert details["result"] == {"version_id": found.version_id}
-    assert (listing["arguments"], listing["result"]) == ({"limit": 7, "offset": 0}, {"total": 1})
+    assert (listing["arguments"], listing["result"]) == ({"limit": 7, "status": "Active"}, {"total": 1})
     assert str(selection["search_id"]) == answer.search_id
     assert selection["arguments"]["reasoning"] == "fits"
     assert selection["result"] == {"version_id": found.version_id, "namespace": "formulary", "supported": True}
@@ -177,7 +179,7 @@ async def test_a_failed_call_leaves_one_row_that_says_why(
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "search": lambda: service.search(search_request(query="OOMKilled", **arguments), caller=CALLER),
         "details": lambda: service.details(**arguments, caller=CALLER),
-        "list": lambda: service.list_workflows(**arguments, caller=CALLER),
+        "list": lambda: Listing(service.parts).page(**arguments, caller=CALLER),
         "selection": lambda: service.record_selection(**arguments, caller=CALLER),
     }
     with pytest.raises(error) as refusal:
@@ -226,7 +228,7 @@ async def test_without_its_row_no_answer_leaves(
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: service.search(search_request(query="OOMKilled"), caller=CALLER),
         lambda: service.details("mine", context=NOWHERE, caller=CALLER),
-        lambda: service.list_workflows(context=NOWHERE, caller=CALLER),
+        lambda: Listing(service.parts).page(context=NOWHERE, caller=CALLER),
         lambda: service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER),
     ]
     for call in calls:
@@ -387,9 +389,9 @@ async def test_no_call_gets_into_the_trace_of_a_search_that_is_not_its_own(
             workflow_id="mine", reasoning="r", search_id=answer.search_id, context=NOWHERE, caller=stranger
         )
     with pytest.raises(ContextError):
-        await service.list_workflows(context=ContextReference(remediation_id=own), caller=stranger)
+        await Listing(service.parts).page(context=ContextReference(remediation_id=own), caller=stranger)
     with pytest.raises(ContextError):
-        await service.list_workflows(context=ContextReference(remediation_id="r" * 300), caller=stranger)
+        await Listing(service.parts).page(context=ContextReference(remediation_id="r" * 300), caller=stranger)
     first, *others = await audit.rows()
     assert first["trace_id"] == own
     assert len({row["trace_id"] for row in others} - {own}) == 3

@@ -117,14 +117,16 @@ def summary(name: str, *, namespace: str = "formulary") -> WorkflowSummary:
         action_type="RestartPod",
         signal_types=["OOMKilled", "Evicted"],
         risk_level="low",
+        status="Active",
         invocable=True,
+        indexed_at="2026-11-01T12:00:00Z",
         uri=f"workflow://{namespace}/{name}",
     )
 
 
 LISTING = WorkflowList(
     workflows=[summary("cordon"), summary("restart"), summary("restart", namespace="shop")],
-    total_results=3,
+    total=3,
     notes=["not invocable: cordon; get_workflow_details says why"],
 )
 
@@ -165,7 +167,7 @@ def test_a_list_is_a_table_that_programs_can_read_whole(monkeypatch: pytest.Monk
 def test_an_empty_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     page, stream = printed(monkeypatch, columns=80)
     show_search(SEARCH.model_copy(update={"workflows": [], "notes": [], "search_mode": "hybrid"}), query="x", page=page)
-    show_list(WorkflowList(workflows=[], total_results=0, notes=[]), page=page)
+    show_list(WorkflowList(workflows=[], total=0, notes=[]), page=page)
     assert stream.getvalue() == "No workflow is allowed and fits 'x'.\nNo workflow is visible here.\n"
 
 

@@ -17,7 +17,8 @@ from mcp_types import CallToolResult, RequestParamsMeta
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.server.calls.incident import META_KEY
-from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import ERAS, refused
@@ -145,7 +146,7 @@ async def test_it_reads_a_named_database(database: str) -> None:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_tools_are_listed_before_there_is_a_database(silent_database: str, mode: str) -> None:
     async with Client(command("--database-url", silent_database), mode=mode) as client:
-        assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
+        assert len((await client.list_tools()).tools) == len(tools_of(LISTED_TOOLSETS))
 
 
 def test_a_client_that_leaves_before_the_catalog_is_open_ends_the_process(silent_database: str) -> None:

@@ -17,11 +17,13 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -323,8 +325,8 @@ async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedd
             listed: list[str] = []
             total = 1
             while len(listed) < total:
-                page = await service.list_workflows(
-                    context=reference(case), caller=agent_of(case), limit=20, offset=len(listed)
+                page = await Listing(service.parts).page(
+                    ListingRequest(offset=len(listed)), context=reference(case), caller=agent_of(case)
                 )
                 listed, total = [*listed, *(line.version_id for line in page.workflows)], page.total_results
             nothing_asked = search_request(query=NO_WORD, context=reference(case))

@@ -14,6 +14,7 @@ from formulary_catalog.domain.search.request import ContextReference, SearchRequ
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
@@ -77,7 +78,7 @@ async def _refusal(service: CatalogService, context: ContextReference) -> str:
     outcomes = await asyncio.gather(
         service.search(_request(context), caller=CALLER),
         service.details("generic", context=context, caller=CALLER),
-        service.list_workflows(context=context, caller=CALLER),
+        Listing(service.parts).page(context=context, caller=CALLER),
         service.record_selection(workflow_id="generic", reasoning="r", context=context, caller=CALLER),
         return_exceptions=True,
     )
@@ -269,7 +270,8 @@ async def test_a_key_is_strict_by_the_setting(catalog: None, database: str, cont
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
     assert await _found(strict, _header("rr-1")) == ["mine", "anyones"]
     assert [
-        line.workflow_id for line in (await strict.list_workflows(context=_header("rr-1"), caller=CALLER)).workflows
+        line.workflow_id
+        for line in (await Listing(strict.parts).page(context=_header("rr-1"), caller=CALLER)).workflows
     ] == [
         "anyones",
         "mine",
@@ -381,7 +383,7 @@ async def test_nothing_that_leaves_the_catalog_holds_a_custom_label(
         (await service.search(_request(context, exclude_keywords=["restart"]), caller=CALLER)).model_dump_json(),
         (await service.search(_request(context, min_confidence=1), caller=CALLER)).model_dump_json(),
         (await service.details("mine", context=context, caller=CALLER)).model_dump_json(),
-        (await service.list_workflows(context=context, caller=CALLER)).model_dump_json(),
+        (await Listing(service.parts).page(context=context, caller=CALLER)).model_dump_json(),
     ]
     for failing in (
         service.details("theirs", context=context, caller=CALLER),

@@ -16,6 +16,7 @@ from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
@@ -171,7 +172,7 @@ async def test_a_trace_has_one_copy_for_each_content(
     await search(service)
     await search(service)
     await service.details("mine", context=INCIDENT, caller=CALLER)
-    await service.list_workflows(context=INCIDENT, caller=CALLER)
+    await Listing(service.parts).page(context=INCIDENT, caller=CALLER)
     await service.record_selection(workflow_id="mine", reasoning="r", context=INCIDENT, caller=CALLER)
     with pytest.raises(NotFound):
         await service.details("theirs", context=INCIDENT, caller=CALLER)

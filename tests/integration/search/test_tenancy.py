@@ -13,11 +13,13 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
+from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
@@ -55,6 +57,7 @@ TABLES = (
     "word_revision",
     "workflow_author",
     "workflow_outcome",
+    "workflow_relation",
     "workflow_search",
     "workflow_version",
 )
@@ -68,10 +71,19 @@ FILLED = {
     "trace_head",
     "trace_month",
     "word_revision",
+    "workflow_relation",
     "workflow_search",
     "workflow_version",
 }
-SECURED = {"request_context", "sealed_constraints", "trace_event", "trace_head", "workflow_search", "workflow_version"}
+SECURED = {
+    "request_context",
+    "sealed_constraints",
+    "trace_event",
+    "trace_head",
+    "workflow_relation",
+    "workflow_search",
+    "workflow_version",
+}
 RUNS = {"governance_contract", "halt", "invocation", "invocation_approval", "executor", "workflow_outcome"}
 """What the server reads of runs."""
 RUNS_OF_NAMESPACES = ("governance_contract", "halt", "invocation", "invocation_approval")
@@ -83,7 +95,8 @@ async def tenants(workflows: CatalogWriter, contexts: ContextWriter) -> dict[str
     ids = {}
     for namespace in ("alpha", "beta"):
         versions = [manifest.workflow("restart", version="1.0.0"), manifest.workflow("restart", version="2.0.0")]
-        own = manifest.workflow(f"only-{namespace}", keywords=[f"{namespace}word"])
+        linked = [{"name": "restart", "relation": "requires"}]
+        own = manifest.workflow(f"only-{namespace}", keywords=[f"{namespace}word"], related=linked)
         entries = await fill(workflows, [*versions, own], namespace=namespace)
         ids[namespace] = entries[1].version_id
         await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
@@ -144,7 +157,7 @@ async def test_searches_and_listings_hold_only_visible_namespaces(
     answer = await service.search(request, caller=ALICE)
     assert {hit.namespace for hit in answer.workflows} == {"alpha"}
     assert answer.total_results == 2
-    listed = await service.list_workflows(context=IN_ALPHA, caller=ALICE)
+    listed = await Listing(service.parts).page(context=IN_ALPHA, caller=ALICE)
     assert {line.namespace for line in listed.workflows} == {"alpha"}
     assert listed.total_results == 2
 
@@ -183,7 +196,8 @@ async def test_a_caller_without_a_known_namespace_sees_nothing(
     unfamiliar = await candidates.unfamiliar(asked, constraints=Constraints(), namespaces=namespaces)
     assert unfamiliar == ("cluster",)
     assert await PageReader(reading).read([*tenants.values()], known=(), namespaces=namespaces) == {}
-    assert await workflows.served(constraints=Constraints(), namespaces=namespaces, limit=10) == ([], 0)
+    everything = ListingQuestion(constraints=Constraints())
+    assert await ListingReader(reading).read(everything, namespaces=namespaces, limit=10) == ([], 0)
     for form in ("restart", "beta/restart", "restart@1.0.0", *tenants.values()):
         assert await workflows.find(parse_reference(form), namespaces=namespaces) == []
 
@@ -239,7 +253,8 @@ async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
     tenants: dict[str, str], reading: Database
 ) -> None:
     for _ in range(2):
-        served = WorkflowReader(reading).served(constraints=Constraints(), namespaces=frozenset({"alpha"}), limit=10)
+        everything = ListingQuestion(constraints=Constraints())
+        served = ListingReader(reading).read(everything, namespaces=frozenset({"alpha"}), limit=10)
         assert (await served)[1] == 2
         assert await _rows(reading, "select * from workflow_version") == []
         await ContextReader(reading).find(remediation_ids=frozenset({"rr-alpha"}), analysis="beta/oom")
@@ -267,7 +282,10 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
         """
     )
-    names = ("workflow_version", "workflow_search", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
+    names = (
+        *("workflow_version", "workflow_search", "workflow_relation", "request_context", "sealed_constraints"),
+        *RUNS_OF_NAMESPACES,
+    )
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(

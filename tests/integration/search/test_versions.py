@@ -11,6 +11,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound, VersionImmutable
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from support import manifest
@@ -27,7 +28,7 @@ def _version(version: str, *, what: str = "Restarts it.", **spec: Any) -> Any:
 
 async def _served(service: CatalogService) -> list[str]:
     answer = await service.search(search_request(query="OOMKilled restart"), caller=CALLER)
-    listed = await service.list_workflows(context=NOWHERE, caller=CALLER)
+    listed = await Listing(service.parts).page(context=NOWHERE, caller=CALLER)
     found = sorted(hit.version for hit in answer.workflows)
     assert found == sorted(line.version for line in listed.workflows)
     assert answer.total_results == listed.total_results == len(found)
@@ -312,7 +313,7 @@ async def test_a_stored_workflow_that_this_version_cannot_read_hides_itself_alon
     answer = await service.search(search_request(query="OOMKilled restart"), caller=CALLER)
     assert [hit.workflow_id for hit in answer.workflows] == ["good"]
     assert answer.total_results == 1
-    listed = await service.list_workflows(context=NOWHERE, caller=CALLER)
+    listed = await Listing(service.parts).page(context=NOWHERE, caller=CALLER)
     assert [line.workflow_id for line in listed.workflows] == ["good"]
     with pytest.raises(NotFound):
         await service.details("bad", context=NOWHERE, caller=CALLER)

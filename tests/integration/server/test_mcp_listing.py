@@ -74,6 +74,8 @@ async def test_every_hint_is_set_and_true(url: str) -> None:
         "record_workflow_selection": writing,
         "invoke_workflow": running,
         "get_invocation_status": reading,
+        "list_workflows": reading,
+        "related_workflows": reading,
         "governance_gate": reading,
         "governance_enforce": reading,
         "governance_verdict": reading,

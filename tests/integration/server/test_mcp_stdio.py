@@ -9,7 +9,8 @@ from mcp_types import RequestParamsMeta
 
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.server.calls.incident import META_KEY
-from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import answer_of, refused
 from support.manifest import workflow
@@ -41,7 +42,7 @@ async def test_a_client_that_starts_the_server_gets_the_same_answers(database: s
 
     for mode in ("auto", "legacy"):
         async with Client(server, mode=mode) as client:
-            assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
+            assert len((await client.list_tools()).tools) == len(tools_of(LISTED_TOOLSETS))
             answer = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}))
             nowhere = cast(RequestParamsMeta, {META_KEY: "rr-nobody"})
             unknown = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled"}, meta=nowhere)

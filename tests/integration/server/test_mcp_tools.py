@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.calls.incident import META_KEY
 from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
-from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
-from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.settings import LISTED_TOOLSETS, ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, call, found, protocol_error, refused, text_of
 from support.manifest import analysis, text, workflow
@@ -312,7 +312,7 @@ async def test_a_database_that_is_gone_is_an_error_to_retry_and_the_tools_stay_l
     async with catalog([], postgres=postgres, embedder=None) as service, serving(service) as at:
         await service.close()
         async with agent(at) as client:
-            assert len((await client.list_tools()).tools) == len(LISTED_TOOLS)
+            assert len((await client.list_tools()).tools) == len(tools_of(LISTED_TOOLSETS))
             assert "retry in a few seconds" in refused(await client.call_tool(SEARCH, {"query": "OOMKilled"}))
 
 

@@ -15,11 +15,13 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
@@ -362,7 +364,8 @@ async def test_the_pages_of_the_list_are_the_allowed_workflows_in_name_order(
     loaded = await world.load(catalog, incident=incident)
     caller, listed = loaded.caller(see), []
     for offset in range(0, len(catalog) + limit, limit):
-        page = await world.service.list_workflows(context=loaded.context, caller=caller, limit=limit, offset=offset)
+        request = ListingRequest(limit=limit, offset=offset)
+        page = await Listing(world.service.parts).page(request, context=loaded.context, caller=caller)
         listed += page.workflows
         assert len(page.workflows) == min(limit, max(page.total_results - offset, 0))
     nothing_asked = Asked(query="anything")

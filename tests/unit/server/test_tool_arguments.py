@@ -18,10 +18,10 @@ from formulary_catalog.server.calls.incident import META_KEY, context_reference
 from formulary_catalog.server.calls.input_schema import input_schema
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
 from formulary_catalog.server.calls.run_arguments import RpcRunArguments, RunArguments
-from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS
+from formulary_catalog.server.mcp.tool_list import tools_of
 from formulary_catalog.server.mcp.tools import CatalogTool
 from formulary_catalog.server.rest.search import SearchBody, read_search
-from formulary_catalog.settings import LabelSpelling
+from formulary_catalog.settings import LabelSpelling, Toolset
 from support.access import Rights
 
 NOWHERE = ContextReference()
@@ -190,7 +190,7 @@ def test_labels_are_listed_in_snake_case_on_request() -> None:
     assert not any("." in name or "-" in name for name in names)
 
 
-@pytest.mark.parametrize("tool", LISTED_TOOLS, ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", tools_of(tuple(Toolset)), ids=lambda tool: tool.name)
 @pytest.mark.parametrize("spelling", LabelSpelling)
 def test_every_listed_example_is_accepted(tool: CatalogTool[Any], spelling: LabelSpelling) -> None:
     listed = tool.listed(spelling=spelling, with_clusters=True).input_schema["properties"]

@@ -68,6 +68,25 @@ def matched_rules(contracts: Iterable[Contract], subject: Subject, *, now: datet
     return tuple(sorted(found, key=_place))
 
 
+def rules_naming(
+    contracts: Iterable[Contract], *, namespace: str, name: str, action_type: str
+) -> tuple[MatchedRule, ...]:
+    """The rules that name a workflow, its path or its action type, the strongest first. Those for all do not."""
+    workflow = f"{namespace}/{name}"
+    path = _segments(f"/workflows/{workflow}")
+    found = [
+        MatchedRule(contract=str(each), id=rule.id, effect=rule.effect, rationale=rule.rationale)
+        for each in contracts
+        for rule in each.rules
+        if not _names_of(workflow, restricts=rule.effect.restricts, home=each.namespace).isdisjoint(
+            rule.match.workflows
+        )
+        or fold(action_type) in map(fold, rule.match.action_types)
+        or (rule.match.path_prefix != WILDCARD and _segments(rule.match.path_prefix) == path)
+    ]
+    return tuple(sorted(found, key=_place))
+
+
 def _place(rule: MatchedRule) -> tuple[int, str, str, str, bool]:
     """The strongest first; complete, so that the order in which rules were written cannot show."""
     return -rule.effect.strength, rule.contract, rule.id, rule.rationale, rule.temporary

@@ -33,6 +33,22 @@ class ContextReference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """What a caller narrows a search to beside labels: an action type in whatever case, a namespace, and words of which
+    a workflow must contain one. Empty parts do not narrow."""
+
+    action_type: str = ""
+    namespace: str = ""
+    keywords: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.action_type or self.namespace or self.keywords)
+
+
+NOT_NARROWED = Narrowing()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRequest:
     """A checked search. `labels` maps a dimension to the values as given, any of which satisfies.
 
@@ -43,6 +59,7 @@ class SearchRequest:
     query: str
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     exclude_keywords: tuple[str, ...] = ()
+    narrowing: Narrowing = NOT_NARROWED
     min_confidence: float = 0.0
     top_k: int | None = None
     max_bytes: int | None = None
@@ -56,6 +73,9 @@ def search_request(
     query: str,
     labels: Mapping[str, Iterable[str]] | None = None,
     exclude_keywords: Iterable[str] = (),
+    action_type: str = "",
+    namespace: str = "",
+    keywords: Iterable[str] = (),
     min_confidence: float = 0.0,
     top_k: int | None = None,
     max_bytes: int | None = None,
@@ -80,7 +100,12 @@ def search_request(
     return SearchRequest(
         query=query,
         labels=_labels(labels or {}),
-        exclude_keywords=_keywords(exclude_keywords),
+        exclude_keywords=_keywords(exclude_keywords, name="exclude_keywords"),
+        narrowing=Narrowing(
+            action_type=_text(action_type, field_name="action_type", limit=MAX_LABEL_LENGTH).strip(),
+            namespace=_text(namespace, field_name="namespace", limit=MAX_LABEL_LENGTH).strip(),
+            keywords=_keywords(keywords, name="keywords"),
+        ),
         min_confidence=min_confidence,
         top_k=top_k,
         max_bytes=max_bytes,
@@ -112,16 +137,14 @@ def _labels(labels: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
     return checked
 
 
-def _keywords(keywords: Iterable[str]) -> tuple[str, ...]:
+def _keywords(keywords: Iterable[str], *, name: str) -> tuple[str, ...]:
     given = tuple(
         stripped
         for keyword in keywords
-        if (stripped := _text(keyword, field_name="exclude_keywords", limit=MAX_LABEL_LENGTH).strip())
+        if (stripped := _text(keyword, field_name=name, limit=MAX_LABEL_LENGTH).strip())
     )
     if len(given) > MAX_EXCLUDED_KEYWORDS:
-        raise InvalidInput(
-            f"exclude_keywords has {len(given)} entries; give at most {MAX_EXCLUDED_KEYWORDS}", field="exclude_keywords"
-        )
+        raise InvalidInput(f"{name} has {len(given)} entries; give at most {MAX_EXCLUDED_KEYWORDS}", field=name)
     return given
 
 

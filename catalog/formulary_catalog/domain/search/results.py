@@ -5,6 +5,7 @@ without keys or values.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.domain.answers import (
@@ -18,6 +19,7 @@ from formulary_catalog.domain.runs.run import WorkflowOutcome
 from formulary_catalog.domain.search.rarity import rarity
 from formulary_catalog.domain.search.request import wire_name
 from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
 from formulary_catalog.domain.workflows.inputs import input_schema
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold
@@ -219,20 +221,23 @@ def workflow_details(
 
 
 def workflow_summary(
-    workflow: RemediationWorkflow, *, namespace: str, version_id: str, ambiguous: bool, invocable: bool
+    workflow: RemediationWorkflow, *, stored: StoredVersion, indexed_at: datetime, invocable: bool
 ) -> WorkflowSummary:
     """One line of a listing."""
+    name, served = workflow.metadata.name, stored.status == "Active"
     return WorkflowSummary(
-        workflow_id=workflow_id(namespace=namespace, name=workflow.metadata.name, ambiguous=ambiguous),
-        namespace=namespace,
+        workflow_id=workflow_id(namespace=stored.namespace, name=name, ambiguous=stored.ambiguous),
+        namespace=stored.namespace,
         version=workflow.spec.version,
-        version_id=version_id,
+        version_id=stored.version_id,
         title=title_of(workflow),
         action_type=workflow.spec.action_type,
         signal_types=list(workflow.spec.labels.signal_type),
         risk_level=workflow.spec.risk_level or "unknown",
-        invocable=invocable,
-        uri=workflow_uri(namespace=namespace, name=workflow.metadata.name),
+        status=stored.status,
+        invocable=invocable and served,
+        indexed_at=moment(indexed_at),
+        uri=workflow_uri(namespace=stored.namespace, name=name, version="" if served else stored.version),
     )
 
 
@@ -250,6 +255,11 @@ def shortened(text: str, *, limit: int) -> str:
     if len(flat) <= limit:
         return flat
     return flat[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + "…"
+
+
+def moment(at: datetime) -> str:
+    """A time in UTC to the second, RFC 3339."""
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:

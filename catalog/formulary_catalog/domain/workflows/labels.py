@@ -57,21 +57,21 @@ LABEL_DIMENSIONS = (
     ),
     Dimension(
         name="priority",
-        description="Business priority of the incident; leave out if unknown.",
+        description="Business priority; leave out if unknown.",
         examples=("P0",),
         suggested=("P0", "P1", "P2", "P3"),
         weight=0.1,
     ),
     Dimension(
         name="risk_tolerance",
-        description="Risk that is acceptable here; leave out if unknown.",
+        description="Acceptable risk; leave out if unknown.",
         examples=("low",),
         suggested=("low", "medium", "high"),
         weight=0.1,
     ),
     Dimension(
         name="business_category",
-        description="Business category of the workload; leave out if unknown.",
+        description="Business category; leave out if unknown.",
         examples=("payments",),
         weight=0.2,
     ),
@@ -129,3 +129,7 @@ class Constraints:
     strict_keys: frozenset[str] = frozenset()
     detected: Mapping[str, str] = field(default_factory=dict)
     excluded_phrases: tuple[str, ...] = ()
+
+
+UNCONSTRAINED = Constraints()
+"""What demands nothing."""

@@ -16,6 +16,7 @@ from formulary_catalog.errors import (
     RateLimited,
     RunFailed,
     RunRefused,
+    UnknownWorkflow,
 )
 
 CALL_SECONDS = 15.0
@@ -96,6 +97,8 @@ def _details(error: FormularyError) -> dict[str, Any]:
             return {"invocation_id": error.invocation_id}
         case RateLimited():
             return {"retry_after_seconds": error.retry_after}
+        case UnknownWorkflow():
+            return {"reference": error.reference, "nearest": list(error.nearest)}
         case NotFound():
             return {"reference": error.reference}
     return {}

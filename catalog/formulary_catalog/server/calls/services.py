@@ -9,8 +9,12 @@ from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
     from formulary_catalog.governance.service import GovernanceService
+    from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.service import InvocationService
+    from formulary_catalog.search.browsing import Browsing
+    from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
+    from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
 
 OPENING_SECONDS = 45.0
@@ -23,6 +27,10 @@ class Services:
 
     parts: "CatalogParts"
     catalog: "CatalogService"
+    listing: "Listing"
+    browsing: "Browsing"
+    relations: "Relations"
+    approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
 
@@ -31,12 +39,20 @@ class Services:
         """All services, on the database of the catalog."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.governance.service import GovernanceService
+        from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.service import InvocationService
+        from formulary_catalog.search.browsing import Browsing
+        from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
 
         parts = catalog.parts
         return cls(
             parts=parts,
             catalog=catalog,
+            listing=Listing(parts),
+            browsing=Browsing(parts),
+            relations=Relations(parts),
+            approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
                 trail=parts.trail,

@@ -45,13 +45,16 @@ def error_reply(
     code: int,
     message: str,
     field: str | None = None,
+    data: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    """A JSON-RPC error without an id where JSON-RPC is spoken, `{"error": {"code", "message", "field"}}` elsewhere."""
+    """A JSON-RPC error without an id where JSON-RPC is spoken, `{"error": {"code", "message", "field"}}` elsewhere.
+
+    `data` says more to programs; without it there is no such member.
+    """
     if path in _RPC_PATHS:
-        data = {"retry": status in _WORTH_RETRYING}
-        error = {"code": code, "message": message, "data": data}
+        error = {"code": code, "message": message, "data": {"retry": status in _WORTH_RETRYING}}
         body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": error}
     else:
-        body = {"error": {"code": code, "message": message, "field": field}}
+        body = {"error": {"code": code, "message": message, "field": field} | ({"data": data} if data else {})}
     return JSONResponse(body, status_code=status, headers=headers)

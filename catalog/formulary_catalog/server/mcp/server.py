@@ -7,7 +7,7 @@ answer any call.
 import asyncio
 import difflib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -43,9 +43,10 @@ from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
 from formulary_catalog.server.mcp.resources import TEMPLATES, refusal, resource, workflow_of
 from formulary_catalog.server.mcp.size import Json, compact
-from formulary_catalog.server.mcp.tool_list import LISTED_TOOLS, TOOLS_BY_NAME, ListedOnce
+from formulary_catalog.server.mcp.tool_list import ListedOnce, answered_names, tools_of
 from formulary_catalog.server.mcp.tools import DETAILS_TOOL, Call, CatalogTool
-from formulary_catalog.settings import LabelSpelling, Settings
+from formulary_catalog.server.mcp.toolsets import ChosenToolsets
+from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 
 NAME = "formulary"
 INSTRUCTIONS = (
@@ -74,8 +75,11 @@ def mcp_server(
     metrics: Metrics,
     caller_of: CallerOf,
     own_headers: Headers | None = None,
+    toolsets: Collection[Toolset] = (),
 ) -> Server[Any]:
     """The server, ready to be run on a transport. `own_headers` stand for those of requests that have none.
+
+    `toolsets` are listed where a request does not choose; none are those of the settings.
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
@@ -86,6 +90,7 @@ def mcp_server(
         metrics=metrics,
         caller_of=caller_of,
         own_headers=own_headers,
+        chosen=ChosenToolsets(settings, chosen=toolsets),
     )
     server: Server[Any] = Server(
         NAME,
@@ -102,7 +107,7 @@ def mcp_server(
         on_list_prompts=handlers.list_prompts,
         get_tool_input_schema=_declares_no_headers,
     )
-    server.middleware.append(ListedOnce(handlers.uses_clusters))
+    server.middleware.append(ListedOnce(handlers.list_depends_on))
     return server
 
 
@@ -122,28 +127,35 @@ class _Handlers:
         metrics: Metrics,
         caller_of: CallerOf,
         own_headers: Headers | None,
+        chosen: ChosenToolsets,
     ) -> None:
+        self._chosen = chosen
+        self._answered = answered_names(chosen.offered)
         self._opening = opening
         self._own_headers = own_headers
         self._readiness = readiness
         self._spelling = spelling
         self._metrics = metrics
         self._caller_of = caller_of
-        self._tools = {
-            with_clusters: [tool.listed(spelling=spelling, with_clusters=with_clusters) for tool in LISTED_TOOLS]
-            for with_clusters in (False, True)
-        }
         self._with_clusters = False
         self._cluster_use_known_until = float("-inf")
         self._asking_cluster_use = asyncio.Lock()
 
     async def list_tools(self, ctx: _Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        return ListToolsResult(tools=self._tools[await self.uses_clusters()])
+        with_clusters = await self.uses_clusters()
+        tools = tools_of(self._chosen.of(ctx.request))
+        return ListToolsResult(
+            tools=[tool.listed(spelling=self._spelling, with_clusters=with_clusters) for tool in tools]
+        )
+
+    async def list_depends_on(self, ctx: _Context) -> Hashable:
+        """What the answer to `tools/list` depends on beside the protocol."""
+        return await self.uses_clusters(), self._chosen.of(ctx.request)
 
     async def call_tool(self, ctx: _Context, params: CallToolRequestParams) -> CallToolResult:
-        tool = TOOLS_BY_NAME.get(params.name)
+        tool = self._answered.get(params.name)
         if tool is None:
-            raise _unknown_tool(params.name)
+            raise _unknown_tool(params.name, known=self._answered, listed=tools_of(self._chosen.of(ctx.request)))
         given = params.arguments or {}
         started = time.perf_counter()
         try:
@@ -246,10 +258,8 @@ def _progress(ctx: _Context) -> Progress:
     return told
 
 
-def _unknown_tool(name: str) -> MCPError:
-    nearest = difflib.get_close_matches(name[:64], TOOLS_BY_NAME, n=1)
+def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool[Any]]) -> MCPError:
+    nearest = difflib.get_close_matches(name[:64], known, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    known = [tool.name for tool in LISTED_TOOLS]
-    return MCPError(
-        code=INVALID_PARAMS, message=f"unknown tool {name[:64]!r}{hint}", data={"tools": known, "retry": False}
-    )
+    data = {"tools": [tool.name for tool in listed], "retry": False}
+    return MCPError(code=INVALID_PARAMS, message=f"unknown tool {name[:64]!r}{hint}", data=data)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from io import TextIOWrapper
 from typing import Any
 
@@ -22,12 +22,20 @@ from formulary_catalog.server.calls.json_text import parsed
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.settings import Settings
+from formulary_catalog.settings import Settings, Toolset
 
 
-async def run_stdio(*, opening: Opening, settings: Settings, metrics: Metrics, remediation_id: str = "") -> None:
+async def run_stdio(
+    *,
+    opening: Opening,
+    settings: Settings,
+    metrics: Metrics,
+    remediation_id: str = "",
+    toolsets: Collection[Toolset] = (),
+) -> None:
     """Serve one client until it closes standard input. Nothing else may read or write the two streams meanwhile.
 
+    `toolsets` are those to list; none are those of the settings.
     All calls belong to the incident of `remediation_id`, as if each sent it in the header; without it, to that of
     their `_meta`.
     """
@@ -38,6 +46,7 @@ async def run_stdio(*, opening: Opening, settings: Settings, metrics: Metrics, r
         metrics=metrics,
         caller_of=lambda _: LOCAL,
         own_headers=Headers({REMEDIATION_HEADER: remediation_id}),
+        toolsets=toolsets,
     )
     lines = _Lines(_standard_input())
     async with stdio_server(stdin=lines) as (incoming, outgoing):

@@ -22,6 +22,7 @@ from formulary_catalog.server.calls.refusals import unknown_argument
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
 
+PREFIX = "/api/v1"
 A = TypeVar("A", bound=Arguments)
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
@@ -158,6 +159,7 @@ def _refusal(request: Request, failure: Failure) -> Response:
         code=failure.code,
         message=failure.message,
         field=failure.field,
+        data=failure.details if "nearest" in failure.details else None,
         headers=retry_headers(failure),
     )
 

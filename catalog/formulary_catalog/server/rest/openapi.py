@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, PageArguments, SelectionArguments
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
 from formulary_catalog.server.calls.input_schema import Schema, input_schema, listed_name, model_in
 from formulary_catalog.server.rest.search import REFERENCE, SearchBody
@@ -13,11 +13,12 @@ from formulary_catalog.settings import LabelSpelling
 
 
 class ErrorDetail(BaseModel):
-    """What went wrong. `field` names the part of the request at fault, where there is one."""
+    """What went wrong. `field` names the part of the request at fault, where there is one; `data` says more."""
 
     code: Annotated[int, Field(examples=[-32001])]
     message: Annotated[str, Field(examples=["workflow 'oom-fix' is not known here; search for one that is"])]
     field: Annotated[str | None, Field(examples=["workflow_id"])]
+    data: Annotated[dict[str, Any], Field(default={}, examples=[{"reference": "oom-fix", "nearest": ["oom-raise"]}])]
 
 
 class ErrorAnswer(BaseModel):
@@ -98,10 +99,17 @@ def _nullable(member: Schema) -> Schema:
 
 def query_parameters(model: type[BaseModel], *, in_path: str = "") -> list[Schema]:
     """Arguments as parameters of a query string, without the one that is `in_path`."""
-    listed = {name: schema for name, schema in input_schema(model)["properties"].items() if name != in_path}
+    schema = input_schema(model)
+    listed = {name: member for name, member in schema["properties"].items() if name != in_path}
     return [
-        {"name": name, "in": "query", "required": False, "description": schema["description"], "schema": schema}
-        for name, schema in listed.items()
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema["required"],
+            "description": member["description"],
+            "schema": member,
+        }
+        for name, member in listed.items()
     ]
 
 
@@ -113,7 +121,6 @@ def operation(*, query: Sequence[Schema] = (), body: Schema | None = None, examp
     return added
 
 
-LIST_OPERATION = operation(query=query_parameters(PageArguments))
 DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path="workflow_id"))
 SEARCH_OPERATION = operation(
     body=body_schema(SearchBody), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}

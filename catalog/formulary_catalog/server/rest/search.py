@@ -21,6 +21,7 @@ from formulary_catalog.server.calls.catalog_arguments import (
     Keywords,
     Labels,
     SearchArguments,
+    Words,
     as_list,
     labelled,
     list_schema,
@@ -87,6 +88,9 @@ class SearchBody(SearchArguments):
     """What is searched for, as a program says it."""
 
     exclude_keywords: Annotated[Keywords, WithJsonSchema(list_schema(maxLength=MAX_KEYWORDS_LENGTH))] = ()
+    keywords: Annotated[Words, WithJsonSchema(list_schema(maxLength=MAX_KEYWORDS_LENGTH))] = Field(
+        (), description="Only workflows with one of these words.", examples=["memory, limit"]
+    )
     filters: ProgramFilters = Field(
         ProgramFilters(),
         description="The same labels without their prefix, for clients that nest them.",

@@ -4,20 +4,26 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, PageArguments, SelectionArguments
-from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, recorded_call, services_of
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
+from formulary_catalog.server.rest.calls import (
+    PREFIX,
+    Guarded,
+    answered,
+    checked_call,
+    object_body,
+    recorded_call,
+    services_of,
+)
 from formulary_catalog.server.rest.openapi import (
     DETAILS_OPERATION,
-    LIST_OPERATION,
     SEARCH_OPERATION,
     SELECTION_OPERATION,
     error_responses,
 )
 from formulary_catalog.server.rest.search import SearchBody, read_search
 
-PREFIX = "/api/v1"
 router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
 
 
@@ -40,23 +46,6 @@ async def search(request: Request) -> Response:
         read=lambda context: read_search(body, context=context, caller=caller),
     )
     return answered(await services_of(request).catalog.search(wanted, caller=caller))
-
-
-@router.get(
-    "/workflows",
-    operation_id="list_workflows",
-    summary="List workflows",
-    response_model=WorkflowList,
-    responses=error_responses(),
-    openapi_extra=LIST_OPERATION,
-)
-async def list_workflows(request: Request) -> Response:
-    """The visible workflows in name order."""
-    context, page = await checked_call(request, "list", PageArguments)
-    listed = await services_of(request).catalog.list_workflows(
-        context=context, caller=caller_of(request), browsing=True, **dict(page)
-    )
-    return answered(listed)
 
 
 @router.get(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, DETECTED_WEIGHT
+from formulary_catalog.domain.search.request import Narrowing
 from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
 from formulary_catalog.domain.workflows.matching import FALSY_DETECTED
 from formulary_catalog.store.database.tenancy import Arguments
@@ -85,6 +86,23 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelCon
             f"not exists (select from unnest({phrases}) as phrase where strpos(exclusion_text, phrase) > 0)"
         )
     return rules
+
+
+def narrowing_conditions(narrowing: Narrowing, arguments: Arguments) -> list[str]:
+    """What else a caller narrows a search to; keywords are phrases that `text.exclusion_phrase` made."""
+    conditions = []
+    if narrowing.action_type:
+        action = arguments.add(narrowing.action_type, "text")
+        conditions.append(
+            "version_id in (select version_id from workflow_version "
+            f"where status = 'Active' and action_key = lower({action}))"
+        )
+    if narrowing.namespace:
+        conditions.append(f"namespace = {arguments.add(narrowing.namespace, 'text')}")
+    if narrowing.keywords:
+        phrases = arguments.add(list(narrowing.keywords), "text[]")
+        conditions.append(f"exists (select from unnest({phrases}) as phrase where strpos(exclusion_text, phrase) > 0)")
+    return conditions
 
 
 def counted(exact: str, *, any_: str, weight: float) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.runs.run import WorkflowOutcome
+from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
+from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 
 def outcome_column(version_id: str) -> str:
@@ -34,7 +36,7 @@ def outcome_of(column: Sequence[float | None] | None) -> WorkflowOutcome:
 class PageRow:
     """What an answer needs of one workflow in addition to its rank; `document` is None where the caller knows it.
 
-    `ambiguous`: another namespace that the caller may see has an active workflow of that name.
+    `ambiguous`: another namespace that the caller may see has a workflow of that name which its incident allows.
     """
 
     document: Mapping[str, Any] | None = field(repr=False)
@@ -47,13 +49,13 @@ class PageRow:
         return cls(document=document, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"]))
 
 
-def page_columns(row: str) -> str:
-    """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name."""
+def page_columns(row: str, *, allowed: AllowedVersions) -> str:
+    """The columns of a `PageRow` but for its document, for a row with version_id, namespace and name.
+
+    `allowed` is what the incident allows, whatever labels the caller gives.
+    """
     return f"""
-        exists (
-            select from workflow_version other
-            where other.name = {row}.name and other.namespace <> {row}.namespace and other.status = 'Active'
-        ) as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
+        {allowed.ambiguous(row)} as ambiguous, {outcome_column(f"{row}.version_id")} as outcome"""
 
 
 class PageReader:
@@ -63,11 +65,16 @@ class PageReader:
         self._database = database
 
     async def read(
-        self, version_ids: Sequence[str], *, known: Container[str], namespaces: frozenset[str] | None
+        self,
+        version_ids: Sequence[str],
+        *,
+        known: Container[str],
+        namespaces: frozenset[str] | None,
+        imposed: Constraints = UNCONSTRAINED,
     ) -> dict[str, PageRow]:
         """The rows of these workflows by version id, with the documents of those that are not `known`.
 
-        There is no row of a workflow that is no longer served.
+        There is no row of a workflow that is no longer served. `imposed` are the constraints of the incident.
 
         Raises:
             Unavailable: the database does not answer in time.
@@ -83,7 +90,7 @@ class PageReader:
             with {entering}
             select page.* from entered, lateral (
                 select version_id, case when version_id = any ({unknown}) then document end as document,
-                       {page_columns("version")}
+                       {page_columns("version", allowed=AllowedVersions(imposed, arguments))}
                 from workflow_version version
                 where version_id = any ({wanted}) and status = 'Active' and entered.word_in_use is not null
                 offset 0

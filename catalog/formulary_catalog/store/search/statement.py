@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence, places
-from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
+from formulary_catalog.domain.search.request import NOT_NARROWED, Narrowing
+from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, UNCONSTRAINED, WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
 from formulary_catalog.store.search.candidates import Allowed, by_words, nearest, nearest_of_visible
 from formulary_catalog.store.search.distances import Distances, Vectors
-from formulary_catalog.store.search.filters import column_of, label_conditions
+from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
 from formulary_catalog.store.search.page import PageRow, page_columns
+from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 FEW = 24
 """Up to so many allowed workflows, the statement reads the rows of the page too: that saves a round trip."""
@@ -31,10 +33,13 @@ class CandidateQuery:
 
     `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
     them: two while the catalog changes its model. `signal` and `severity` are folded words of the query that may name
-    one; empty where none can. `asked` are those values of the constraints that the caller gave, folded.
+    one; empty where none can. `asked` are those values of the constraints that the caller gave, folded; `imposed` are
+    those of the incident. `narrowing` has keywords as phrases that `text.exclusion_phrase` made.
     """
 
     constraints: Constraints
+    imposed: Constraints = UNCONSTRAINED
+    narrowing: Narrowing = NOT_NARROWED
     words: Sequence[str] = ()
     vectors: Vectors = field(default_factory=dict, repr=False)
     signal: str = ""
@@ -172,8 +177,10 @@ def candidates_statement(
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
     severities = question.constraints.values.get("severity")
+    rules = label_conditions(question.constraints, arguments)
+    rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))
     allowed = Allowed(
-        rules=label_conditions(question.constraints, arguments),
+        rules=rules,
         distances=Distances(question.vectors, arguments),
         signal=arguments.add(question.signal, "text") if question.signal else None,
         # Whether it is declared counts nothing where a severity was asked for.
@@ -192,7 +199,7 @@ select (select revision from word_revision), summary.*, pool.version_id, pool.la
        1 - pool.distance as cosine, page.*
 from summary left join pool on true left join lateral (
     -- OFFSET makes it one look-up for each row of the pool, whatever the planner thinks of how many there are.
-    select {page_columns("version")} from workflow_version version
+    select {page_columns("version", allowed=AllowedVersions(question.imposed, arguments))} from workflow_version version
     where version_id = pool.version_id and status = 'Active' and summary.total <= {FEW} offset 0
 ) as page on true
 """

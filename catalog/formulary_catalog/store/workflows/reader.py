@@ -1,18 +1,19 @@
-"""Reading workflows by name or id, and listing them, under row-level security."""
+"""Reading workflows by name or id, under row-level security."""
 
+from collections.abc import Collection
 from dataclasses import fields
 
 import asyncpg
 
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.identity import WorkflowReference, precedence
-from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.page import outcome_of, page_columns
+from formulary_catalog.store.workflows.allowed import AllowedVersions
 
-_COLUMNS = f"version_id, namespace, name, version, status, document, {page_columns('workflow_version')}"
+_COLUMNS = "version_id, namespace, name, version, status, document"
 _READABLE = "status <> 'Deleted'"
 _SUSPENDED = """exists (
     select from workflow_version as current
@@ -29,65 +30,61 @@ class WorkflowReader:
         self._database = database
 
     async def find(
-        self, reference: WorkflowReference, *, namespaces: frozenset[str] | None, suspended: bool = False
+        self,
+        reference: WorkflowReference,
+        *,
+        namespaces: frozenset[str] | None,
+        constraints: Constraints = UNCONSTRAINED,
+        suspended: bool = False,
     ) -> list[tuple[StoredVersion, list[HistoryLine]]]:
         """What a reference may mean, at most one version for each namespace, each with its history, newest first.
 
         A name alone means the active version; with a version or a pinned id history is readable too. Of a workflow that
         is suspended no version is found, unless `suspended` asks for those as well: to say why it is not run.
+        `constraints` say which workflows of other namespaces make a name ambiguous; what is found need not hold them.
         """
+        arguments = Arguments()
+        namespace, version = arguments.add(reference.namespace, "text"), arguments.add(reference.version, "text")
+        if reference.version_id:
+            named = f"version_id = {arguments.add(reference.version_id, 'text')}"
+        else:
+            named = f"name = {arguments.add(reference.name, 'text')}"
+        served = "true" if reference.version or reference.version_id else "status = 'Active'"
+        also_suspended = arguments.add(suspended, "boolean")
+        columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
         async def read(connection: Connection) -> list[tuple[StoredVersion, list[HistoryLine]]]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
-                select distinct on (namespace) {_COLUMNS}, {_SUSPENDED} as suspended from workflow_version
-                where {_READABLE} and ($5 or not {_SUSPENDED})
-                  and case when $4 <> '' then version_id = $4 else name = $1 end
-                  and ($2 = '' or namespace = $2) and ($3 = '' or version = $3)
-                  and (status = 'Active' or $3 <> '' or $4 <> '')
+                select distinct on (namespace) {_COLUMNS}, {columns}, {_SUSPENDED} as suspended from workflow_version
+                where {_READABLE} and ({also_suspended} or not {_SUSPENDED})
+                  and {named} and {served}
+                  and ({namespace} = '' or namespace = {namespace}) and ({version} = '' or version = {version})
                 order by namespace, status, changed_at desc
                 """,
-                reference.name,
-                reference.namespace,
-                reference.version,
-                reference.version_id,
-                suspended,
+                *arguments.values,
             )
             found = [_stored(row) for row in rows]
             return [(version, await _history(connection, version)) for version in found]
 
         return await self._database.read(read)
 
-    async def served(
-        self, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int, offset: int = 0
-    ) -> tuple[list[StoredVersion], int]:
-        """A page of the active workflows that are visible and allowed, by name and namespace; and how many there are.
+    async def readable(self, version_ids: Collection[str], *, namespaces: frozenset[str] | None) -> frozenset[str]:
+        """Those of these versions that `find` would find: visible, not deleted, of a workflow that is not suspended.
 
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
-        where = " and ".join(label_conditions(constraints, arguments).allowed)
-        page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
 
-        async def read(connection: Connection) -> tuple[list[StoredVersion], int]:
+        async def read(connection: Connection) -> frozenset[str]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
-                f"""
-                with allowed as materialized (
-                    select version_id, namespace, name from workflow_search where {where}
-                ), page as (
-                    select version_id from allowed order by name, namespace {page}
-                )
-                select (select count(*) from allowed) as total, false as suspended, {_COLUMNS}
-                from (select) as always left join page on true left join workflow_version using (version_id)
-                order by name, namespace
-                """,
-                *arguments.values,
+                f"select version_id from workflow_version where version_id = any ($1) and {_READABLE} "
+                f"and not {_SUSPENDED}",
+                list(version_ids),
             )
-            total = rows[0]["total"]
-            return [_stored(row) for row in rows if row["version_id"] is not None], total
+            return frozenset(row["version_id"] for row in rows)
 
         return await self._database.read(read)
 

@@ -1,0 +1,84 @@
+"""Which runs wait for a person, for agents that are to tell somebody. Nothing here approves anything.
+
+A caller reads its own runs, and those of the namespaces in which it may `get workflowinvocations`. Runs of workflows
+that it does not see, or that the incident of the call excludes, are not among them.
+"""
+
+from datetime import timedelta
+
+from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
+from formulary_catalog.domain.browsing import PendingApproval, PendingApprovals
+from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.search.browsing import ApprovalsRequest
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import moment, shortened
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.visibility import namespaces_with
+from formulary_catalog.store.runs.reviewing import ReviewReader
+
+_SHOWN_REASON = 150
+_HOW = "a person decides, with `formulary approve INVOCATION_ID --reason …`; tell them, and do not ask again"
+
+
+class WaitingRuns:
+    """Lists them; every call leaves an event in the trail."""
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._review = ReviewReader(parts.database)
+        self._workflows = parts.workflows
+        self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
+
+    async def pending(
+        self,
+        request: ApprovalsRequest,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        browsing: bool = False,
+    ) -> PendingApprovals:
+        """The runs that wait, the oldest first.
+
+        Raises:
+            ContextError, NotAllowed, Unavailable: as `Visibility.of`.
+        """
+        namespace = request.namespace
+        arguments = {"namespace": namespace} if namespace else {}
+        async with self._trail.record(
+            "read.approvals", caller=caller, reference=context, arguments=arguments
+        ) as record:
+            scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
+            reviewed = await namespaces_with(
+                caller, READ_INVOCATIONS, among=scope.concerned | frozenset(filter(None, [namespace]))
+            )
+            runs = await self._review.waiting(caller=caller.name, namespaces=reviewed)
+            constraints = self._finder.constraints(scope)
+            readable = await self._workflows.readable({run.version_id for run in runs}, namespaces=scope.namespaces)
+            waiting = [
+                run
+                for run in runs
+                if run.version_id in readable
+                and namespace in ("", run.namespace)
+                and self._finder.allowed(run, constraints) is not None
+            ]
+            record.result = {"total": len(waiting)}
+            return PendingApprovals(
+                approvals=[_pending(run) for run in waiting[: request.limit]],
+                total=len(waiting),
+                notes=[_HOW] if waiting else [],
+            )
+
+
+def _pending(run: Invocation) -> PendingApproval:
+    return PendingApproval(
+        invocation_id=run.id,
+        workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
+        version=run.workflow_version,
+        namespace=run.namespace,
+        target=visible(str(run.target)),
+        requester=visible(run.shown_requester),
+        reason=shortened(visible(run.message), limit=_SHOWN_REASON),
+        asked_at=moment(run.created_at),
+        waits_until=moment(run.created_at + timedelta(hours=APPROVAL_HOURS)),
+    )

@@ -1,0 +1,146 @@
+"""Browsing over REST: pages, relations, names, impact, sections, numbers and what waits for a person.
+
+People and the command line read it; a call needs no incident, and one that it names still constrains the answer.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from formulary_catalog.domain.answers import WorkflowList
+from formulary_catalog.domain.browsing import (
+    ImpactAnswer,
+    NamesAnswer,
+    PendingApprovals,
+    RelatedAnswer,
+    SectionAnswer,
+    StatisticsAnswer,
+)
+from formulary_catalog.server.calls.browsing_arguments import (
+    ApprovalsArguments,
+    ImpactArguments,
+    NameArguments,
+    NoArguments,
+    PageArguments,
+    RelatedArguments,
+    SectionArguments,
+)
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
+from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
+
+_WorkflowId = Annotated[str, Path(description="`name`, `namespace/name`, `name@version` or a version id.")]
+
+router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
+
+
+@router.get(
+    "/workflows",
+    operation_id="list_workflows",
+    summary="List workflows",
+    response_model=WorkflowList,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(PageArguments)),
+)
+async def list_workflows(request: Request) -> Response:
+    """The visible workflows in name order."""
+    context, asked = await checked_call(request, "list", PageArguments)
+    listing = services_of(request).listing
+    return answered(await listing.page(asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/workflows/{entity:path}/related",
+    operation_id="get_related",
+    summary="Read what is connected with a workflow, a signal type or an action type",
+    response_model=RelatedAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(query=query_parameters(RelatedArguments, in_path="entity")),
+)
+async def get_related(
+    request: Request,
+    entity: Annotated[str, Path(description="A workflow in any form of its name, a signal type or an action type.")],
+) -> Response:
+    """Neighbours, the near ones first."""
+    context, asked = await checked_call(request, "read.related", RelatedArguments)
+    relations = services_of(request).relations
+    return answered(await relations.related(asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/workflows/{workflow_id:path}/impact",
+    operation_id="get_impact",
+    summary="Read what would be missed without a workflow",
+    response_model=ImpactAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(),
+)
+async def get_impact(request: Request, workflow_id: _WorkflowId) -> Response:
+    """What leads to it, what only it answers, contracts, runs and searches."""
+    context, asked = await checked_call(request, "read.impact", ImpactArguments)
+    relations = services_of(request).relations
+    return answered(await relations.impact(asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/workflows/{workflow_id:path}/sections/{section}",
+    operation_id="get_section",
+    summary="Read one section of a workflow",
+    response_model=SectionAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(),
+)
+async def get_section(
+    request: Request,
+    workflow_id: _WorkflowId,
+    section: Annotated[str, Path(description="Such as `steps` or `when-not-to-use`.")],
+) -> Response:
+    """A text, or items."""
+    context, asked = await checked_call(request, "read.section", SectionArguments)
+    browsing = services_of(request).browsing
+    return answered(await browsing.section(*asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/names",
+    operation_id="find_names",
+    summary="Find workflows by name",
+    response_model=NamesAnswer,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(NameArguments)),
+)
+async def find_names(request: Request) -> Response:
+    """Exact ones first, else the nearest names."""
+    context, asked = await checked_call(request, "read.names", NameArguments)
+    browsing = services_of(request).browsing
+    return answered(await browsing.find(asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/stats",
+    operation_id="get_statistics",
+    summary="Read the catalog in numbers",
+    response_model=StatisticsAnswer,
+    responses=error_responses(),
+    openapi_extra=operation(),
+)
+async def get_statistics(request: Request) -> Response:
+    """Counts of workflows and searches, as far as the caller may see them."""
+    context, _ = await checked_call(request, "read.statistics", NoArguments)
+    browsing = services_of(request).browsing
+    return answered(await browsing.statistics(context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/approvals",
+    operation_id="list_approvals",
+    summary="List runs that wait for a person",
+    response_model=PendingApprovals,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(ApprovalsArguments)),
+)
+async def list_approvals(request: Request) -> Response:
+    """The oldest first; reading approves nothing."""
+    context, asked = await checked_call(request, "read.approvals", ApprovalsArguments)
+    approvals = services_of(request).approvals
+    return answered(await approvals.pending(asked.request, context=context, caller=caller_of(request), browsing=True))

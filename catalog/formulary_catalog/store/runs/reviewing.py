@@ -1,0 +1,75 @@
+"""Runs that are not over and contracts, as somebody reads them who may read those of some namespaces."""
+
+from formulary_catalog.domain.governance.contract import Contract, contract
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
+
+_ALL = "*"
+_MOST = 1000
+"""Runs that are looked through for those that wait."""
+
+
+class ReviewReader:
+    """Reads under row-level security: what belongs to these namespaces, None for all, and the caller's own runs."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def waiting(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Invocation]:
+        """The runs that wait for an approval, the oldest first.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[Invocation]:
+            await _enter(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch(
+                f"select {COLUMNS} from invocation where phase = 'AwaitingApproval' order by created_at, id limit $1",
+                _MOST,
+            )
+            return [invocation_of(row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def not_over(
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None
+    ) -> dict[str, int]:
+        """How many runs of these versions there are in each phase but the last ones.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> dict[str, int]:
+            await _enter(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch(
+                f"select phase, count(*) from invocation where version_id = any ($1) and {ACTIVE} group by phase",
+                version_ids,
+            )
+            return {row["phase"]: row["count"] for row in rows}
+
+        return await self._database.read(read)
+
+    async def contracts(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Contract]:
+        """The contracts in force.
+
+        Raises:
+            InvalidInput: a newer release wrote one, and this one does not know its rules.
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[Contract]:
+            await _enter(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2")
+            return [contract(row["spec"], name=row["name"], namespace=row["namespace"]) for row in rows]
+
+        return await self._database.read(read)
+
+
+async def _enter(connection: Connection, *, caller: str, namespaces: frozenset[str] | None) -> None:
+    reviewed = _ALL if namespaces is None else ",".join(sorted(namespaces))
+    await connection.execute(
+        "select set_config('formulary.caller', $1, true), set_config('formulary.reviewed', $2, true)", caller, reviewed
+    )

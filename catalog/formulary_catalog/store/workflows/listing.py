@@ -1,0 +1,128 @@
+"""Pages of workflows in name order, as `search/listing` shows them."""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+import asyncpg
+
+from formulary_catalog.domain.search.cursor import Place
+from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.search.page import outcome_column, outcome_of
+from formulary_catalog.store.workflows.allowed import AllowedVersions
+
+ACTIVE = "Active"
+PENDING = "Pending"
+_STORED = tuple(
+    field.name for field in fields(StoredVersion) if field.name not in ("ambiguous", "outcome", "suspended")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListingQuestion:
+    """What to list. Empty parts do not narrow. `signal_type` is folded; `action_type` is compared without case.
+
+    Constraints hold for what is served alone; of another `status` all is listed that is visible. `Pending` is served
+    and has no vector yet.
+    """
+
+    constraints: Constraints
+    status: str = ACTIVE
+    signal_type: str = ""
+    action_type: str = ""
+    namespace: str = ""
+    risk_level: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedVersion:
+    """A row of a listing; `changed_at` is when it came to its status."""
+
+    stored: StoredVersion
+    changed_at: datetime
+
+
+class ListingReader:
+    """Reads pages under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def read(
+        self,
+        question: ListingQuestion,
+        *,
+        namespaces: frozenset[str] | None,
+        limit: int,
+        after: Place | None = None,
+        offset: int = 0,
+    ) -> tuple[list[ListedVersion], int]:
+        """A page of what follows a place, by name, namespace and version id; and how many there are in all.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(question.constraints, arguments)
+        where = " and ".join(_conditions(question, allowed, arguments))
+        follows = "true"
+        if after is not None:
+            place = ", ".join(arguments.add(part, "text") for part in after)
+            follows = f"(name, namespace, version_id) > ({place})"
+        page = f"limit {arguments.add(limit, 'integer')} offset {arguments.add(offset, 'integer')}"
+
+        async def read(connection: Connection) -> tuple[list[ListedVersion], int]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(
+                f"""
+                with listed as materialized (
+                    select version_id, name, namespace from workflow_version as version where {where}
+                ), page as (
+                    select version_id from listed where {follows}
+                    order by name, namespace, version_id {page}
+                )
+                select (select count(*) from listed) as total, {", ".join(f"version.{each}" for each in _STORED)},
+                       version.changed_at, {allowed.ambiguous("version")} as ambiguous,
+                       {outcome_column("version.version_id")} as outcome
+                from (select) as always left join page on true left join workflow_version as version using (version_id)
+                order by version.name, version.namespace, version.version_id
+                """,
+                *arguments.values,
+            )
+            return [_listed(row) for row in rows if row["version_id"] is not None], rows[0]["total"]
+
+        return await self._database.read(read)
+
+
+def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> list[str]:
+    served = question.status in (ACTIVE, PENDING)
+    if served:
+        # An action narrows to few: then each is looked up.
+        conditions = [allowed.looked_up("version") if question.action_type else allowed.condition("version")]
+    else:
+        conditions = [f"status = {arguments.add(question.status, 'text')}"]
+    searched = "version_id in (select version_id from workflow_search where leading_row and {})"
+    if question.status == PENDING:
+        conditions.append(searched.format("emb is null"))
+    if question.signal_type:
+        asked = arguments.add([question.signal_type, WILDCARD], "text[]")
+        conditions.append(searched.format(f"signal_types && {asked}"))
+    if question.action_type:
+        conditions.append(f"action_key = lower({arguments.add(question.action_type, 'text')})")
+    if question.namespace:
+        conditions.append(f"namespace = {arguments.add(question.namespace, 'text')}")
+    if question.risk_level:
+        conditions.append(
+            f"case risk_level when '' then 'unknown' else risk_level end = {arguments.add(question.risk_level, 'text')}"
+        )
+    return conditions
+
+
+def _listed(row: asyncpg.Record) -> ListedVersion:
+    stored = {name: row[name] for name in _STORED}
+    return ListedVersion(
+        stored=StoredVersion(**stored, ambiguous=row["ambiguous"], outcome=outcome_of(row["outcome"])),
+        changed_at=row["changed_at"],
+    )

@@ -1,0 +1,139 @@
+"""Workflows by their names: exact ones, parts of names, and the nearest to a misspelt one."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.workflows.allowed import AllowedVersions
+
+MATCHES = ("name", "version id", "signal", "title", "part of the name", "similar name")
+"""How a workflow may match a name, the closest first."""
+EXACT = 4
+"""So many of these are exact."""
+_TITLE = 120
+"""Characters of a title that the index holds."""
+_BEGINNING = 3
+_MAX_PARTS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameQuestion:
+    """A name in the forms that are compared: as a workflow's name within a namespace or any, as a version id, as a
+    folded signal, as a title in lower case, as a part of a name. Empty forms are compared with nothing."""
+
+    name: str = ""
+    namespace: str = ""
+    version_id: str = ""
+    signal: str = ""
+    title: str = ""
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedVersion:
+    """A served version whose name was asked for; `matched` is one of `MATCHES`."""
+
+    version_id: str
+    namespace: str
+    name: str
+    version: str
+    title: str
+    matched: str
+    ambiguous: bool
+
+
+class NameReader:
+    """Looks names up under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(
+        self, question: NameQuestion, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
+    ) -> tuple[list[NamedVersion], int]:
+        """The allowed workflows that match, the closest first, at most `limit`; and how many there are.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        namespace = arguments.add(question.namespace, "text")
+        signal = arguments.add(question.signal, "text")
+        forms = (
+            f"name = {arguments.add(question.name, 'text')}",
+            f"version_id = {arguments.add(question.version_id, 'text')}",
+            f"{signal} <> '' and version_id in (select version_id from workflow_search where signal_type = {signal})",
+            f"title_key = nullif(lower(left({arguments.add(question.title, 'text')}, {_TITLE})), '')",
+            f"strpos(name, nullif({arguments.add(question.part, 'text')}, '')) > 0",
+        )
+        few, many = allowed.looked_up("version"), allowed.condition("version")
+        matching = " union all ".join(
+            f"select version_id, name, namespace, {rank} as rank from workflow_version as version "
+            f"where {few if rank <= EXACT else many} and ({namespace} = '' or namespace = {namespace}) and {form}"
+            for rank, form in enumerate(forms, start=1)
+        )
+        statement = f"""
+            with matching as (
+                select version_id, name, namespace, min(rank) as rank from ({matching}) as found
+                group by version_id, name, namespace
+            ), page as (
+                select *, count(*) over () as total from matching
+                order by rank, length(name), name, namespace limit {arguments.add(limit, "integer")}
+            )
+            select page.*, version, title, {allowed.ambiguous("page")} as ambiguous
+            from page join workflow_version using (version_id)
+            order by rank, length(page.name), page.name, page.namespace
+        """
+
+        async def read(connection: Connection) -> tuple[list[NamedVersion], int]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
+            found = [
+                NamedVersion(
+                    **{
+                        name: row[name] for name in ("version_id", "namespace", "name", "version", "title", "ambiguous")
+                    },
+                    matched=MATCHES[row["rank"] - 1],
+                )
+                for row in rows
+            ]
+            return found, rows[0]["total"] if rows else 0
+
+        return await self._database.read(read)
+
+    async def alike(
+        self, name: str, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
+    ) -> Sequence[tuple[str, str]]:
+        """Name and namespace of the allowed workflows that have most beginnings of parts in common with this name.
+
+        Parts stand between hyphens, and their first letters are seldom misspelt.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        beginnings = sorted({part[:_BEGINNING] for part in re.findall("[a-z0-9]+", name)})[:_MAX_PARTS]
+        if not beginnings:
+            return []
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        shared = " + ".join(
+            f"(strpos('-' || name, {arguments.add(f'-{each}', 'text')}) > 0)::integer" for each in beginnings
+        )
+        statement = f"""
+            select name, namespace from (
+                select name, namespace, {shared} as shared from workflow_version as version
+                where {allowed.condition("version")}
+            ) as counted
+            where shared > 0 order by shared desc, length(name), name, namespace limit {arguments.add(limit, "integer")}
+        """
+
+        async def read(connection: Connection) -> Sequence[tuple[str, str]]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
+            return [(row["name"], row["namespace"]) for row in rows]
+
+        return await self._database.read(read)

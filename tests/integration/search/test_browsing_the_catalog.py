@@ -1,0 +1,232 @@
+"""Browsing: listings, relations, names, impact, sections and numbers of what a caller may see."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.browsing import listing_request, related_request
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
+from formulary_catalog.search.browsing import Browsing
+from formulary_catalog.search.listing import Listing
+from formulary_catalog.search.relations import Relations
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support.filling import entry, fill
+from support.manifest import workflow
+from support.services import open_service
+
+CALLER = Caller(name="test", access=EVERYTHING)
+NO_CONTEXT = ContextReference()
+ASKED: dict[str, Any] = {"context": NO_CONTEXT, "caller": CALLER}
+
+
+def related(**relations: str) -> list[dict[str, str]]:
+    return [{"relation": relation, "name": name.replace("_", "-")} for name, relation in relations.items()]
+
+
+DOCUMENTS = [
+    workflow(
+        "oom-raise-limit",
+        riskLevel="low",
+        title="Raise the memory limit",
+        actionType="IncreaseMemoryLimits",
+        description={
+            "what": "Raises it.",
+            "whenToUse": "When the limit is too low.",
+            "whenNotToUse": "Never where memory leaks; take oom-restart-leaking. Not for cron-jobs either.",
+        },
+        related=related(oom_scale_out="escalatesTo", oom_check_quota="requires"),
+        steps=[{"name": "raise", "command": "kubectl set resources"}],
+    ),
+    workflow("oom-scale-out", related=related(node_add="escalatesTo")),
+    workflow("oom-check-quota", actionType="CheckQuota"),
+    workflow("oom-restart-leaking", riskLevel="medium"),
+    workflow("oom-lower-limit", related=related(oom_raise_limit="rollbackOf"), actionType="IncreaseMemoryLimits"),
+    workflow("node-add", actionType="AddNode", labels=workflow("x")["spec"]["labels"] | {"signalType": ["PodPending"]}),
+]
+
+
+@pytest.fixture
+async def service(database: str, workflows: CatalogWriter) -> AsyncIterator[CatalogService]:
+    await fill(workflows, DOCUMENTS)
+    opened = await open_service(database)
+    yield opened
+    await opened.close()
+
+
+async def names(service: CatalogService, **asked: Any) -> list[str]:
+    return [
+        line.workflow_id for line in (await Listing(service.parts).page(listing_request(**asked), **ASKED)).workflows
+    ]
+
+
+async def test_a_listing_is_narrowed_by_each_filter(service: CatalogService) -> None:
+    assert len(await names(service)) == 6
+    assert await names(service, action_type="increasememorylimits") == ["oom-lower-limit", "oom-raise-limit"]
+    assert await names(service, signal_type="podpending") == ["node-add"]
+    assert await names(service, risk_level="medium") == ["oom-restart-leaking"]
+    assert await names(service, namespace="elsewhere") == []
+    assert len(await names(service, risk_level="unknown", namespace="formulary")) == 4
+
+
+async def test_pages_follow_each_other_and_a_cursor_belongs_to_its_question(service: CatalogService) -> None:
+    whole = await names(service)
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = await Listing(service.parts).page(listing_request(limit=2, cursor=cursor), **ASKED)
+        seen += [line.workflow_id for line in page.workflows]
+        assert page.total == 6
+        if not page.next_cursor:
+            break
+        cursor = page.next_cursor
+        with pytest.raises(InvalidInput, match="belongs to another question"):
+            await Listing(service.parts).page(listing_request(limit=2, cursor=cursor, risk_level="low"), **ASKED)
+    assert seen == whole
+    for broken in ("x", "W10", "ü", "W1siYSIsICJiIiwgImMiLCAxXV0"):
+        with pytest.raises(InvalidInput, match="no cursor of a listing"):
+            await Listing(service.parts).page(listing_request(cursor=broken), **ASKED)
+
+
+async def test_a_listing_for_a_model_stays_short_and_goes_on_where_it_stopped(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [workflow(f"more-{number:02}", title="A long title " * 9) for number in range(30)])
+    seen: list[str] = []
+    cursor = ""
+    while len(seen) < 36:
+        page = await Listing(service.parts).page(listing_request(cursor=cursor), **ASKED, max_bytes=4000)
+        assert len(page.model_dump_json(exclude_unset=True)) <= 4000
+        seen += [line.workflow_id for line in page.workflows]
+        cursor = page.next_cursor
+    assert cursor == ""
+    assert seen == sorted(seen)
+
+
+async def test_what_is_not_served_is_listed_for_people_alone(service: CatalogService, workflows: CatalogWriter) -> None:
+    await workflows.suspend(namespace="formulary", name="node-add")
+    await workflows.apply(entry(workflow("oom-scale-out", version="2.0.0")))
+    with pytest.raises(InvalidInput, match="for people who browse"):
+        await names(service, status="Disabled")
+    for status, expected in (("disabled", ["node-add"]), ("Superseded", ["oom-scale-out"]), ("Invalid", [])):
+        page = await Listing(service.parts).page(listing_request(status=status), **ASKED, browsing=True)
+        assert [line.workflow_id for line in page.workflows] == expected
+        assert page.total == len(expected)
+
+
+async def edges(service: CatalogService, entity: str, **asked: Any) -> list[tuple[str, str, str]]:
+    answer = await Relations(service.parts).related(related_request(entity=entity, **asked), **ASKED)
+    assert answer.total >= len(answer.related)
+    return [(each.relation, each.direction, each.name) for each in answer.related]
+
+
+async def test_neighbours_of_a_workflow_say_what_comes_before_and_after(service: CatalogService) -> None:
+    assert await edges(service, "oom-raise-limit") == [
+        ("requires", "outgoing", "oom-check-quota"),
+        ("escalatesTo", "outgoing", "oom-scale-out"),
+        ("rollbackOf", "incoming", "oom-lower-limit"),
+        ("mentions", "outgoing", "oom-restart-leaking"),
+        ("answersSignal", "outgoing", "OOMKilled"),
+        ("sameAction", "outgoing", "oom-lower-limit"),
+    ]
+    assert ("escalatesTo", "outgoing", "node-add") in await edges(service, "oom-raise-limit", depth=2)
+    assert await edges(service, "formulary/oom-check-quota", relations=["requires"]) == [
+        ("requires", "incoming", "oom-raise-limit")
+    ]
+    assert await edges(service, "PodPending") == [("answersSignal", "incoming", "node-add")]
+    assert await edges(service, "checkquota") == [("sameAction", "incoming", "oom-check-quota")]
+    assert await edges(service, "Evicted") == []
+
+
+async def test_no_way_leads_through_a_workflow_that_is_suspended(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await workflows.suspend(namespace="formulary", name="oom-scale-out")
+    found = await edges(service, "oom-raise-limit", depth=3)
+    assert not {"oom-scale-out", "node-add"} & {name for _, _, name in found}
+
+
+async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incident_excludes_that(
+    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+) -> None:
+    staging = {**workflow("x")["spec"]["labels"], "environment": ["staging"]}
+    await fill(workflows, [workflow("node-add", labels=staging)], namespace="shop")
+    await fill(workflows, [workflow("node-first", related=related(node_add="escalatesTo"))], namespace="shop")
+    await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="production"))
+    request = related_request(entity="shop/node-first", relations=["escalatesTo"])
+    for incident, expected in (("", "workflow://shop/node-add"), ("rr-1", "workflow://formulary/node-add")):
+        context = ContextReference(remediation_id=incident)
+        found = await Relations(service.parts).related(request, context=context, caller=CALLER)
+        assert [each.uri for each in found.related] == [expected]
+
+
+async def test_versions_of_a_workflow_are_related(service: CatalogService, workflows: CatalogWriter) -> None:
+    await workflows.apply(entry(workflow("node-add", version="2.0.0")))
+    assert ("previousVersion", "outgoing", "node-add@1.0.0") in await edges(service, "node-add")
+    assert ("previousVersion", "incoming", "node-add@2.0.0") in await edges(service, "node-add@1.0.0")
+
+
+async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: CatalogService) -> None:
+    with pytest.raises(UnknownWorkflow, match="nearest names: oom-raise-limit") as refused:
+        await edges(service, "oom-rais-limit")
+    assert refused.value.nearest[0] == "oom-raise-limit"
+    with pytest.raises(NotFound):
+        await edges(service, "NoSuchSignal")
+
+
+async def test_workflows_are_found_by_all_that_names_them(service: CatalogService) -> None:
+    async def found(name: str) -> tuple[bool, list[tuple[str, str]]]:
+        answer = await Browsing(service.parts).find(name, **ASKED)
+        return answer.exact, [(each.workflow_id, each.matched) for each in answer.workflows]
+
+    assert (await found("node-add"))[1] == [("node-add", "name")]
+    assert (await found("raise the memory limit"))[1] == [("oom-raise-limit", "title")]
+    assert (await found("podpending"))[1] == [("node-add", "signal")]
+    exact, parts = await found("limit")
+    assert (exact, parts) == (False, [("oom-lower-limit", "part of the name"), ("oom-raise-limit", "part of the name")])
+    pinned = (await Browsing(service.parts).find("node-add", **ASKED)).workflows[0].version_id
+    assert await found(pinned) == (True, [("node-add", "version id")])
+    assert (await found("nodeadd"))[1][0] == ("node-add", "similar name")
+    assert await found("zzzzzz") == (False, [])
+
+
+async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: CatalogService) -> None:
+    searched = await service.search(search_request(query="node add pending"), caller=CALLER)
+    first = searched.workflows[0]
+    await service.record_selection(
+        workflow_id=first.workflow_id, reasoning="r", search_id=searched.search_id, context=NO_CONTEXT, caller=CALLER
+    )
+    impact = await Relations(service.parts).impact("node-add", **ASKED)
+    assert [each.name for each in impact.incoming] == ["oom-scale-out", "oom-raise-limit", "oom-lower-limit"]
+    assert impact.only_answer_to == ["PodPending"]
+    assert first.workflow_id == "node-add"
+    assert (impact.first_in_searches, impact.selected, impact.success_rate) == (1, 1, None)
+
+
+async def test_a_section_is_read_alone(service: CatalogService) -> None:
+    section = await Browsing(service.parts).section("oom-raise-limit", "when_not_to_use", **ASKED)
+    assert section.text.startswith("Never where memory leaks")
+    assert section.uri == "workflow://formulary/oom-raise-limit@1.0.0#when_not_to_use"
+    steps = await Browsing(service.parts).section("oom-raise-limit", "steps", **ASKED)
+    assert steps.items == [{"name": "raise", "command": "kubectl set resources"}]
+
+
+async def test_the_catalog_is_told_in_numbers(service: CatalogService, workflows: CatalogWriter) -> None:
+    await workflows.suspend(namespace="formulary", name="oom-scale-out")
+    await service.search(search_request(query="bake bread in an oven"), caller=CALLER)
+    await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
+    told = await Browsing(service.parts).statistics(**ASKED, browsing=True)
+    assert (told.total, told.by_status) == (5, {"Active": 5, "Disabled": 1})
+    assert told.by_namespace == {"formulary": 5}
+    assert told.by_risk == {"unknown": 3, "low": 1, "medium": 1}
+    assert told.signals_with_one_workflow == ["PodPending"]
+    assert "Evicted" in told.signals_without_workflow
+    assert told.searches.by_mode == {"lexical": 2}
+    assert [each.query for each in told.searches.unanswered_queries] == ["bake bread in an oven"]
+    hidden = await Browsing(service.parts).statistics(**ASKED)
+    assert hidden.by_status == {"Active": 5}
