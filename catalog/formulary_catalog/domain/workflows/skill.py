@@ -134,7 +134,10 @@ def _parts(details: WorkflowDetails, *, title: str) -> Iterator[str]:
     texts = (
         ("When to use", details.when_to_use),
         ("When not to use", details.when_not_to_use),
-        ("Preconditions", "\n".join([*filter(None, [details.preconditions]), *details.prerequisites])),
+        (
+            "Preconditions",
+            "\n".join([details.preconditions, *(f"- {one_line(each)}" for each in details.prerequisites)]),
+        ),
     )
     for heading, text in texts:
         if text.strip():
