@@ -54,10 +54,7 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
     """
     from formulary_catalog.domain.workflows.skill import GUIDE, workflow_skill
 
-    wanted = workflow_ids
-    if not wanted:
-        listing = await catalog.list_workflows(remediation_id=remediation_id)
-        wanted = tuple(workflow.version_id for workflow in listing.workflows)
+    wanted = workflow_ids or await _served(catalog, remediation_id=remediation_id)
     skills = {GUIDE.name: GUIDE}
     for workflow_id in wanted:
         skill = workflow_skill(await catalog.details(workflow_id, version="", remediation_id=remediation_id))
@@ -69,3 +66,10 @@ async def _skills(catalog: "Catalog", workflow_ids: tuple[str, ...], *, remediat
             )
         skills[skill.name] = skill
     return skills
+
+
+async def _served(catalog: "Catalog", *, remediation_id: str) -> tuple[str, ...]:
+    from formulary_catalog.cli.browsing import listed
+
+    listing = await listed(catalog, {}, limit=None, remediation_id=remediation_id)
+    return tuple(workflow.version_id for workflow in listing.workflows)

@@ -12,7 +12,7 @@ from formulary_catalog.domain.workflows.skill import GUIDE, Skill, skill_name, w
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 OBJECT_NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,80}[a-z0-9])?", fullmatch=True)
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0", exclude_categories=("Cs",)), max_size=200)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=200)
 
 
 def details(*, name: str = "restart", namespace: str = "shop", **texts: object) -> WorkflowDetails:

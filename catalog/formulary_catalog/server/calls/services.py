@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.skills import SkillService
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -28,6 +29,7 @@ class Services:
     catalog: "CatalogService"
     listing: "Listing"
     browsing: "Browsing"
+    skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -41,6 +43,7 @@ class Services:
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.skills import SkillService
 
         parts = catalog.parts
         return cls(
@@ -48,6 +51,7 @@ class Services:
             catalog=catalog,
             listing=Listing(parts),
             browsing=Browsing(parts),
+            skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
