@@ -32,6 +32,7 @@ _MODULES = {
     "halt": "halt",
     "resume": "halt",
     "validate": "workflows",
+    "export": "skills",
     "trace": "audit.commands",
     "reembed": "database",
     "doctor": "doctor",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.skills import SkillService
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -30,6 +31,7 @@ class Services:
     listing: "Listing"
     browsing: "Browsing"
     relations: "Relations"
+    skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -44,6 +46,7 @@ class Services:
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.listing import Listing
         from formulary_catalog.search.relations import Relations
+        from formulary_catalog.search.skills import SkillService
 
         parts = catalog.parts
         return cls(
@@ -52,6 +55,7 @@ class Services:
             listing=Listing(parts),
             browsing=Browsing(parts),
             relations=Relations(parts),
+            skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
