@@ -88,6 +88,22 @@ class WorkflowReader:
 
         return await self._database.read(read)
 
+    async def allowed_versions(self, *, constraints: Constraints, namespaces: frozenset[str] | None) -> frozenset[str]:
+        """The ids of the served versions that are visible and allowed.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        where = " and ".join(label_conditions(constraints, arguments).allowed)
+
+        async def read(connection: Connection) -> frozenset[str]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(f"select version_id from workflow_search where {where}", *arguments.values)
+            return frozenset(row["version_id"] for row in rows)
+
+        return await self._database.read(read)
+
     async def counts(self) -> dict[str, int]:
         """How many workflow versions there are by status, over all namespaces; empty for an empty catalog."""
 
