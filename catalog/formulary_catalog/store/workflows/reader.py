@@ -95,11 +95,12 @@ class WorkflowReader:
             Unavailable: the database does not answer.
         """
         arguments = Arguments()
-        where = " and ".join(label_conditions(constraints, arguments).allowed)
+        allowed = AllowedVersions(constraints, arguments)
+        statement = f"select version_id from workflow_version as version where {allowed.condition('version')}"
 
         async def read(connection: Connection) -> frozenset[str]:
             await enter(connection, namespaces=namespaces)
-            rows = await connection.fetch(f"select version_id from workflow_search where {where}", *arguments.values)
+            rows = await connection.fetch(statement, *arguments.values)
             return frozenset(row["version_id"] for row in rows)
 
         return await self._database.read(read)
