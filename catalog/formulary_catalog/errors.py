@@ -173,6 +173,12 @@ class Overloaded(Unavailable):
         self.retry_after = retry_after
 
 
+class NotSetUp(Unavailable):
+    """What was asked for needs a setting that this process does not have; the message says which."""
+
+    retryable = False
+
+
 class EmbedderUnavailable(Unavailable):
     """The embedding model cannot be loaded or run; searches go on in `lexical` mode."""
 

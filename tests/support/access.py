@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from formulary_catalog.domain.access import (
+    ANALYSE,
     APPROVE,
     INVOKE,
     READ_INVOCATIONS,
@@ -27,6 +28,7 @@ class Rights:
         invoke: Iterable[str] = (),
         approve: Iterable[str] = (),
         read: Iterable[str] = (),
+        analyse: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -34,6 +36,7 @@ class Rights:
             INVOKE: invoke,
             APPROVE: approve,
             READ_INVOCATIONS: read,
+            ANALYSE: analyse,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 

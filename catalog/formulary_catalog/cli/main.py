@@ -25,6 +25,8 @@ _MODULES = {
     "find": "browsing",
     "impact": "browsing",
     "stats": "browsing",
+    "query": "analytics",
+    "tables": "analytics",
     "invoke": "runs",
     "invocation": "runs",
     "approve": "runs",

@@ -30,6 +30,9 @@ APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.
 READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
 """All runs of the namespace may be read, those of other requesters too."""
 
+ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
+"""SELECT statements of the caller's own may be run over what its other rights show."""
+
 
 class Access(Protocol):
     """The rights of one caller."""

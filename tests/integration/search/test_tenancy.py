@@ -39,6 +39,7 @@ TABLES = (
     "executor",
     "governance_contract",
     "halt",
+    "insight_key",
     "invocation",
     "invocation_approval",
     "invocation_secret",

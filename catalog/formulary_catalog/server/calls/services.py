@@ -8,6 +8,7 @@ from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
+    from formulary_catalog.analytics.service import AnalyticsService
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.service import InvocationService
@@ -35,11 +36,13 @@ class Services:
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
+    analytics: "AnalyticsService"
 
     @classmethod
     def on(cls, catalog: "CatalogService", *, settings: Settings) -> "Services":
         """All services, on the database of the catalog."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
+        from formulary_catalog.analytics.service import AnalyticsService
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.service import InvocationService
@@ -70,6 +73,7 @@ class Services:
                 contexts=parts.contexts,
                 harmless=settings.harmless_environments,
             ),
+            analytics=AnalyticsService.on(parts, settings=settings),
         )
 
 

@@ -16,7 +16,7 @@ from formulary_catalog.errors import FormularyError, NotMigrated, StartupError, 
 if TYPE_CHECKING:
     from alembic.script import Script
 
-HEAD = "0020"
+HEAD = "0021"
 """The newest revision; a test holds it equal to alembic's, so that starting need not import alembic.
 
 Revisions that begin with the same digit only add to what was there: programs of an older release work with them, so
@@ -116,7 +116,11 @@ def migration_scripts() -> "list[Script]":
 
 async def _migrate(dsn: str) -> None:
     async with _connected(dsn) as connection:
-        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        await _revision(connection)  # who may not look learns it here
+        try:
+            await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise _unprivileged(dsn, reason=str(error)) from error
         revision = await _revision(connection)
         if works_with(revision):
             return

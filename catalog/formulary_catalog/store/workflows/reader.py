@@ -88,6 +88,23 @@ class WorkflowReader:
 
         return await self._database.read(read)
 
+    async def allowed_versions(self, *, constraints: Constraints, namespaces: frozenset[str] | None) -> frozenset[str]:
+        """The ids of the served versions that are visible and allowed.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        statement = f"select version_id from workflow_version as version where {allowed.condition('version')}"
+
+        async def read(connection: Connection) -> frozenset[str]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
+            return frozenset(row["version_id"] for row in rows)
+
+        return await self._database.read(read)
+
     async def counts(self) -> dict[str, int]:
         """How many workflow versions there are by status, over all namespaces; empty for an empty catalog."""
 
