@@ -138,7 +138,7 @@ async def test_browsing_answers_people_from_a_server_and_from_a_database(
     assert saying in served.out
     told = json.loads((await formulary(*arguments, "--json", "--url", url)).out)
     if path:
-        async with httpx.AsyncClient() as client:
+        async with httpx2.AsyncClient() as client:
             assert (await client.get(f"{url}/api/v1{path}")).json() == told
 
 
