@@ -92,9 +92,9 @@ def main() -> None:
 def _report(error: FormularyError, *, ctx: click.Context) -> NoReturn:
     from formulary_catalog.runtime.terminal import plain
 
-    message = " ".join(plain(str(error)).split())
+    message = " ".join(plain(_for_people(error)).split())
     _print_json(message, code=error.rpc_code, ctx=ctx)
-    click.echo(f"formulary: {' '.join(plain(_for_people(error)).split())}", err=True)
+    click.echo(f"formulary: {message}", err=True)
     ctx.exit(error.exit_code)
 
 

@@ -17,6 +17,7 @@ from formulary_catalog.errors import (
     InvalidInput,
     NotFound,
     Unavailable,
+    UnknownWorkflow,
 )
 from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
@@ -150,11 +151,11 @@ UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
     [
         ("search", {"context": ContextReference(remediation_id="rr-1", meta_remediation_id="rr-2")}, ContextError),
         ("search", {"context": INCIDENT, "custom_labels": {KEY: ("x",)}}, InvalidInput),
-        ("details", {"workflow_id": "theirs", "context": INCIDENT}, NotFound),
+        ("details", {"workflow_id": "theirs", "context": INCIDENT}, UnknownWorkflow),
         ("details", {"workflow_id": "Not A Name", "context": INCIDENT}, InvalidInput),
         ("list", {"context": ContextReference(remediation_id="\0")}, ContextError),
         ("selection", {"workflow_id": "mine", "reasoning": " ", "context": INCIDENT}, InvalidInput),
-        ("selection", {"workflow_id": "theirs", "reasoning": "r", "context": INCIDENT}, NotFound),
+        ("selection", {"workflow_id": "theirs", "reasoning": "r", "context": INCIDENT}, UnknownWorkflow),
         ("selection", {"workflow_id": "mine", "reasoning": "r", "search_id": "odd", "context": INCIDENT}, InvalidInput),
         (
             "selection",

@@ -149,7 +149,7 @@ async def test_a_misspelt_name_is_answered_with_the_nearest_in_words_for_people(
     where = ["--url", url] if target == "url" else ["--database-url", dsn]
     for command in (["show"], ["related"], ["impact"]):
         done = await formulary(*command, "oom-scale-uot", *where)
-        assert_one_line(done, code=1, saying="did you mean oom-scale-out?")
+        assert_one_line(done, code=1, saying="did you mean oom-scale-out")
         assert "retry" not in done.err
     found = await formulary("find", "oom-scale-uot", *where)
     assert found.code == 1
@@ -213,7 +213,7 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
             "there is no workflow 'no-such-workflow' that may be used here; `formulary list` shows all",
         ),
         (["show", "Not A Name"], 2, "workflow_id 'Not A Name' is not a workflow name"),
-        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "that may be used here; did you mean oom-scale-out?"),
+        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "that may be used here; did you mean oom-scale-out"),
     ],
 )
 async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(

@@ -399,7 +399,10 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "search_recorded": server + writer,
         "sealed_namespaces": server,
         "search_returned": server,
+        "searches_by_mode": server,
         "selection_of": server + writer,
         "trace_marks": server + writer,
+        "unanswered_queries": server,
+        "use_of": server,
     }
     assert {tuple(row["proconfig"]) for row in rows} == {("search_path=formulary, pg_temp",)}
