@@ -33,6 +33,7 @@ from formulary_operator.audit.auditing import Auditing
 from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.health import OperatorHealth, StartPhase
 from formulary_operator.incidents import ContextReconciler
+from formulary_operator.knowledge.documents import Documents
 from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
@@ -195,6 +196,7 @@ class Operator:
                 client, events=events, namespace=settings.lease_namespace, name=settings.audit_config_map
             )
         self._auditing = Auditing(settings, database=database, metrics=metrics, config_map=config_map)
+        self._documents = Documents(settings, client=client, database=database, embedding=embedding)
         self._executor = RunWiring(
             settings,
             name=self._name,
@@ -247,6 +249,7 @@ class Operator:
                 self._resync.notice_allowance(),
                 self._until_superseded(),
                 *self._auditing.works(),
+                *self._documents.works(),
                 *self._execution(executes),
             )
         finally:

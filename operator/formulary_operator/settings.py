@@ -35,6 +35,10 @@ class OperatorSettings(ConnectionSettings):
     watch_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
         default=(), description="Namespaces to watch; empty: all of them."
     )
+    runbook_namespaces: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description='Namespaces whose ConfigMaps labelled `formulary.dev/runbooks: "true"` are runbooks; empty: none.',
+    )
     workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
     execution: bool = Field(default=True, description="Run what is asked for, as far as the rules allow.")
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
@@ -179,6 +183,7 @@ class OperatorSettings(ConnectionSettings):
 
     @field_validator(
         "watch_namespaces",
+        "runbook_namespaces",
         "engines",
         "allowed_images",
         "trusted_authors",

@@ -92,6 +92,16 @@ def test_each_namespace_that_lets_it_gives_the_operator_what_runs_need_and_no_ot
     assert charts.only(objects, "Namespace", "formulary-runs")["metadata"]["annotations"]["helm.sh/resource-policy"]
 
 
+def test_runbooks_are_read_where_a_value_says_so_and_nowhere_else() -> None:
+    objects = charts.render({**charts.EXTERNAL, "knowledge": {"runbooks": {"namespaces": ["shop", "shop", "docs"]}}})
+
+    reading = ("", "configmaps", (), ("list",))
+    assert {place for place, rules in granted(objects).items() if reading in rules} == {
+        ("formulary-operator", "shop"),
+        ("formulary-operator", "docs"),
+    }
+
+
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 

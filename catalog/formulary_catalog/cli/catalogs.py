@@ -17,6 +17,12 @@ from formulary_catalog.domain.browsing import (
 )
 from formulary_catalog.domain.search.browsing import ListingRequest, RelatedRequest
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
+from formulary_catalog.knowledge.answers import (
+    CollectionsAnswer,
+    DocumentAnswer,
+    DocumentSearchAnswer,
+    SimilarDocumentsAnswer,
+)
 
 if TYPE_CHECKING:
     from formulary_catalog.search.service import CatalogService
@@ -53,11 +59,28 @@ class Catalog(Protocol):
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         """The catalog in numbers."""
 
+    async def search_documents(
+        self, query: str, *, collection: str, top_k: int, remediation_id: str
+    ) -> DocumentSearchAnswer:
+        """The documents that fit best."""
+
+    async def similar_documents(
+        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+    ) -> SimilarDocumentsAnswer:
+        """The documents that resemble one, or a draft."""
+
+    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
+        """One document."""
+
+    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
+        """The collections of documents."""
+
 
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
 
     def __init__(self, service: "CatalogService") -> None:
+        from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.listing import Listing
         from formulary_catalog.search.relations import Relations
@@ -65,6 +88,7 @@ class StoredCatalog:
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
         self._relations = Relations(service.parts)
+        self._knowledge = KnowledgeService(service.parts)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._service.search(request, caller=_CALLER)
@@ -90,6 +114,22 @@ class StoredCatalog:
 
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         return await self._browsing.statistics(**_asked(remediation_id))
+
+    async def search_documents(
+        self, query: str, *, collection: str, top_k: int, remediation_id: str
+    ) -> DocumentSearchAnswer:
+        return await self._knowledge.search(query, collection=collection, top_k=top_k, **_asked(remediation_id))
+
+    async def similar_documents(
+        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+    ) -> SimilarDocumentsAnswer:
+        return await self._knowledge.similar(doc_id, text=text, top_k=top_k, **_asked(remediation_id))
+
+    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
+        return await self._knowledge.document(doc_id, **_asked(remediation_id))
+
+    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
+        return await self._knowledge.collections(**_asked(remediation_id))
 
 
 class ServedCatalog:
@@ -140,6 +180,25 @@ class ServedCatalog:
 
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         return await self._read(StatisticsAnswer, "/stats", remediation_id=remediation_id)
+
+    async def search_documents(
+        self, query: str, *, collection: str, top_k: int, remediation_id: str
+    ) -> DocumentSearchAnswer:
+        asked = {"query": query, "top_k": top_k, "collection": collection}
+        return await self._read(DocumentSearchAnswer, "/documents", remediation_id=remediation_id, **asked)
+
+    async def similar_documents(
+        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+    ) -> SimilarDocumentsAnswer:
+        asked = {"doc_id": doc_id, "text": text, "top_k": top_k}
+        return await self._read(SimilarDocumentsAnswer, "/documents/similar", remediation_id=remediation_id, **asked)
+
+    async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
+        path = f"/documents/{quote(doc_id, safe='')}"
+        return await self._read(DocumentAnswer, path, remediation_id=remediation_id)
+
+    async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
+        return await self._read(CollectionsAnswer, "/collections", remediation_id=remediation_id)
 
     async def _read(self, kind: type[_A], path: str, *, remediation_id: str, **parameters: Any) -> _A:
         headers = incident_headers(remediation_id)

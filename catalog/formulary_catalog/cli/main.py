@@ -27,6 +27,8 @@ _MODULES = {
     "stats": "browsing",
     "query": "analytics",
     "tables": "analytics",
+    "docs": "documents",
+    "runbooks": "documents",
     "invoke": "runs",
     "invocation": "runs",
     "approve": "runs",

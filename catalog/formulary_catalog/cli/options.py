@@ -47,6 +47,17 @@ def manifests_option(command: _F) -> _F:
     )(command)
 
 
+def runbooks_option(command: _F) -> _F:
+    """`--runbooks`, any number of times."""
+    return click.option(
+        "--runbooks",
+        type=DIRECTORY,
+        multiple=True,
+        metavar="DIR",
+        help="Directory of runbooks in Markdown to load; may be repeated.",
+    )(command)
+
+
 def listening_options(command: _F) -> _F:
     """`--host`, `--port` and `--insecure`."""
     command = click.option(

@@ -34,6 +34,7 @@ _BEHIND = (
     "formulary_catalog.runtime.serving_process",
     "formulary_catalog.runtime.standalone",
     "formulary_catalog.governance.service",
+    "formulary_catalog.knowledge.service",
     "formulary_catalog.runs.approvals",
     "formulary_catalog.runs.service",
     "formulary_catalog.search.browsing",

@@ -13,6 +13,7 @@ from formulary_catalog.cli.options import (
     listening_options,
     log_level_option,
     manifests_option,
+    runbooks_option,
     settings_of,
 )
 from formulary_catalog.errors import StartupError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 @click.command("up")
 @manifests_option
+@runbooks_option
 @data_dir_option
 @database_option
 @listening_options
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 def up_command(
     *,
     manifests: tuple[Path, ...],
+    runbooks: tuple[Path, ...],
     data_dir: Path | None,
     database_url: str | None,
     host: str | None,
@@ -49,6 +52,7 @@ def up_command(
     Examples:
       formulary up
       formulary up --manifests ./workflows --manifests ./incidents --watch
+      formulary up --runbooks ./runbooks
       formulary up --port 0 --data-dir /tmp/formulary
     """
     from formulary_catalog.log import configure_logging
@@ -61,10 +65,10 @@ def up_command(
     if is_authenticated(settings):
         raise StartupError("`formulary up` asks nobody who calls; unset FORMULARY_AUTHENTICATION, or run `serve`")
     check_listening(settings)
-    run_until_stopped(lambda: _up(settings, manifests=manifests, watching=watch))
+    run_until_stopped(lambda: _up(settings, manifests=manifests, runbooks=runbooks, watching=watch))
 
 
-async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bool) -> None:
+async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tuple[Path, ...], watching: bool) -> None:
     from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
@@ -77,7 +81,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
 
     with Display() as display:
         async with (
-            standalone(settings, manifests=manifests, display=display) as catalog,
+            standalone(settings, manifests=manifests, runbooks=runbooks, display=display) as catalog,
             AsyncExitStack() as following,
         ):
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)

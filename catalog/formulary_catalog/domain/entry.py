@@ -15,6 +15,8 @@ from pydantic import ValidationError
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
+from formulary_catalog.domain.knowledge.documents import DOCUMENTS_REVISION, Document
+from formulary_catalog.domain.knowledge.sections import workflow_documents
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.annotated import with_annotated_spec
 from formulary_catalog.domain.workflows.identity import content_hash, version_id
@@ -64,6 +66,11 @@ class CatalogEntry:
         return hashlib.sha256(self.embedding_text.encode()).hexdigest()
 
     @property
+    def documents(self) -> list[Document]:
+        """Its sections, as documents of the collection `workflows`."""
+        return workflow_documents(self.workflow, namespace=self.namespace, version_id=self.version_id)
+
+    @property
     def index_hash(self) -> str:
         labels = self.labels
         derived = {
@@ -73,6 +80,7 @@ class CatalogEntry:
             "exclusion_text": labels.exclusion_text,
             "lexical_texts": {place.name: text for place, text in self.lexical_texts.items()},
             "text_hash": self.text_hash,
+            "documents": DOCUMENTS_REVISION,
         }
         # Not canonical: rows hold hashes of this spelling, and another one would index every version again.
         return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()

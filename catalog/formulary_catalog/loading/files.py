@@ -1,4 +1,4 @@
-"""Which files are manifests: the starter catalog, or those with the right ending under the given directories."""
+"""Which files are manifests, or runbooks: those with the right ending under the given directories."""
 
 import os
 from collections.abc import Iterable
@@ -9,7 +9,8 @@ from pathlib import Path
 from formulary_catalog.errors import StartupError
 from formulary_catalog.loading.documents import Rejection, rejected
 
-_ENDINGS = (".yaml", ".yml", ".json")
+_MANIFESTS = (".yaml", ".yml", ".json")
+_RUNBOOKS = (".md", ".markdown")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +38,37 @@ def find_manifests(roots: Iterable[Path]) -> FoundFiles:
     Raises:
         StartupError: a root is missing or cannot be listed.
     """
+    return _find(roots, kind="manifests", endings=_MANIFESTS)
+
+
+def find_runbooks(roots: Iterable[Path]) -> FoundFiles:
+    """The runbooks, as `find_manifests` finds manifests.
+
+    Raises:
+        StartupError: a root is missing or cannot be listed.
+    """
+    return _find(roots, kind="runbooks", endings=_RUNBOOKS)
+
+
+def _find(roots: Iterable[Path], *, kind: str, endings: tuple[str, ...]) -> FoundFiles:
     found = FoundFiles()
     visited: set[tuple[int, int]] = set()
     for root in roots:
         if root.is_file():
             found.files.append(ManifestFile(path=root, name=_readable(root.name)))
         else:
-            _search(root, found=found, visited=visited)
+            _search(root, kind=kind, endings=endings, found=found, visited=visited)
     return found
 
 
-def _search(root: Path, *, found: FoundFiles, visited: set[tuple[int, int]]) -> None:
+def _search(
+    root: Path, *, kind: str, endings: tuple[str, ...], found: FoundFiles, visited: set[tuple[int, int]]
+) -> None:
     try:
-        pending = _entries(root, prefix="", visited=visited)
+        pending = _entries(root, prefix="", endings=endings, visited=visited)
     except OSError as error:
         raise StartupError(
-            f"manifests directory {root} cannot be read: {error.strerror}; correct the path or its permissions"
+            f"{kind} directory {root} cannot be read: {error.strerror}; correct the path or its permissions"
         ) from error
     while pending:
         path, name, is_directory = pending.pop()
@@ -60,14 +76,16 @@ def _search(root: Path, *, found: FoundFiles, visited: set[tuple[int, int]]) -> 
             found.files.append(ManifestFile(path=path, name=name))
             continue
         try:
-            pending += _entries(path, prefix=f"{name}/", visited=visited)
+            pending += _entries(path, prefix=f"{name}/", endings=endings, visited=visited)
         except OSError as error:
             found.incomplete = True
             problem = f"cannot be listed: {error.strerror}; check the directory's permissions"
             found.rejections.append(rejected(problem, file=name))
 
 
-def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> list[tuple[Path, str, bool]]:
+def _entries(
+    directory: Path, *, prefix: str, endings: tuple[str, ...], visited: set[tuple[int, int]]
+) -> list[tuple[Path, str, bool]]:
     """Path, name and whether it is a directory of each entry that matters, the last first; none on a second visit."""
     status = directory.stat()
     if (status.st_dev, status.st_ino) in visited:
@@ -78,7 +96,7 @@ def _entries(directory: Path, *, prefix: str, visited: set[tuple[int, int]]) -> 
             (Path(entry.path), prefix + _readable(entry.name), _is_directory(entry))
             for entry in sorted(entries, key=lambda entry: entry.name, reverse=True)
             if not entry.name.startswith(".")
-            and (_is_directory(entry) or (entry.name.endswith(_ENDINGS) and _is_file(entry)))
+            and (_is_directory(entry) or (entry.name.endswith(endings) and _is_file(entry)))
         ]
 
 

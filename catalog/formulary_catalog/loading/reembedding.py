@@ -26,15 +26,16 @@ may have to load it from a slow disk."""
 
 @dataclass(slots=True, kw_only=True)
 class ReembeddingReport:
-    """What was done. `embedded` counts texts; `unreadable` names, by version id, workflows that this release cannot
-    read, `refused` those that the model does not take, `refusal` says why: they are found by their words alone.
-    `purged` counts vectors of models that served earlier."""
+    """What was done. `embedded` counts texts of workflows, `documents` those of documents. `unreadable` names, by
+    version id, workflows that this release cannot read, `refused` those that the model does not take, `refusal` says
+    why: they are found by their words alone. `purged` counts vectors of models that served earlier."""
 
     model_id: str
     before: str = ""
     changed: bool = False
     workflows: int = 0
     embedded: int = 0
+    documents: int = 0
     unreadable: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     refusal: str = ""
@@ -122,6 +123,16 @@ class Reembedding:
             await self._embed(entries, done=done)
             if len(self._report.refused) > 1 and not (takes_some or self._report.embedded):
                 raise TextsRefused(self._report.refusal)
+        await self._embed_documents()
+
+    async def _embed_documents(self) -> None:
+        """One pass over the texts of documents; those that the model refuses are found by their words."""
+        after = ""
+        while texts := await self._store.documents.unembedded(self._model_id, after=after, limit=EMBEDDED_AT_ONCE):
+            after = max(texts)
+            vectors, _ = await vectors_of(texts, embedder=self._embedder)
+            await self._store.documents.save(self._model_id, vectors)
+            self._report.documents += len(vectors)
 
     def _entries(self, portion: Sequence[Unembedded]) -> dict[str, CatalogEntry]:
         """What can be read, by version id."""

@@ -1,6 +1,7 @@
-"""Vectors for workflows that were stored without one, made in the background as soon as the model works."""
+"""What is made in the background: vectors of workflows and documents that have none, documents of ended incidents."""
 
 import asyncio
+from contextlib import suppress
 
 import structlog
 
@@ -10,6 +11,7 @@ from formulary_catalog.loading.vectors import unembedded
 from formulary_catalog.runtime.model_registry import LOOK_SECONDS
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
 
@@ -19,7 +21,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Filling:
-    """Sees to it that no workflow stays without a vector of the model that serves.
+    """Sees to it that no workflow and no document stays without a vector of the model that serves.
 
     It takes them from the catalog, not from files: what is served changes only where somebody asks for it.
     """
@@ -28,6 +30,9 @@ class Filling:
         self._service = service
         self._models = ModelStore(writing)
         self._store = ReembeddingStore(writing)
+        self._incidents = IncidentDocuments(writing)
+        self._documents_left = 0
+        """How many documents have no vector after all was tried: the model may refuse some, which words still find."""
         self.problem = ""
         """How many workflows lack a vector, and why; empty if none, or without a model, which is reported elsewhere."""
 
@@ -36,11 +41,13 @@ class Filling:
         pause = LOOK_SECONDS
         while True:
             await asyncio.sleep(pause)
+            with suppress(Unavailable):  # which is reported elsewhere
+                await self._incidents.catch_up()
             problem = await self._fill()
             if problem not in ("", self.problem):
                 _log.warning("workflows_without_vector", reason=problem)
             self.problem = problem
-            pause = min(2 * pause, _MOST_SECONDS_BETWEEN) if problem else LOOK_SECONDS
+            pause = min(2 * pause, _MOST_SECONDS_BETWEEN) if problem or self._documents_left else LOOK_SECONDS
 
     async def _fill(self) -> str:
         """Embed what is missing; what is still missing then, and why."""
@@ -48,12 +55,14 @@ class Filling:
         if embedder is None:
             return ""
         try:
-            if not await self._store.unranked(embedder.model_id):
+            model_id = embedder.model_id
+            if not await self._store.unranked(model_id) and not await self._store.documents.unranked(model_id):
                 return ""
             reason = await self._complete(
                 Reembedding(models=self._models, store=self._store, embedder=embedder, source="")
             )
-            missing = await self._store.unranked(embedder.model_id)
+            missing = await self._store.unranked(model_id)
+            self._documents_left = await self._store.documents.unranked(model_id)
         except PreparationEnded:  # another model serves now, and its embedder comes with the next look at the models
             return ""
         except Unavailable:  # the database, which is reported elsewhere, or another process is at it
@@ -66,6 +75,6 @@ class Filling:
             report = await reembedding.complete()
         except EmbedderUnavailable as error:
             return str(error)
-        if report.embedded:
-            _log.info("embedded_later", texts=report.embedded)
+        if texts := report.embedded + report.documents:
+            _log.info("embedded_later", texts=texts)
         return report.refusal or (_UNREADABLE if report.unreadable else "")

@@ -12,9 +12,10 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.embedding.finding import source_to_keep
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
-from formulary_catalog.loading.files import find_manifests, starter_catalog
+from formulary_catalog.loading.files import find_manifests, find_runbooks, starter_catalog
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.report import LoadReport
+from formulary_catalog.loading.runbooks import RunbookLoader
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime import databases
 from formulary_catalog.runtime.backfill import Filling
@@ -31,6 +32,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.knowledge.documents import RunbookWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -50,6 +52,7 @@ class Standalone:
     service: CatalogService
     metrics: Metrics
     loader: Loader
+    runbooks: RunbookLoader
     filling: Filling
     model: Awaitable[Loaded]
     writing: Database
@@ -74,6 +77,8 @@ class Standalone:
             display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
         report = await self.loader.load(embedder=self.service.embedder, progress=display.progress)
         display.report(report)
+        for rejection in (await self.runbooks.load()).rejections:
+            display.problem(f"rejected: {rejection.message}")
         self.metrics.set_contexts(report.contexts)
         await self.background_work.enter_async_context(background(embedders.keep_fresh()))
         self.filling.problem = report.unembedded
@@ -125,7 +130,12 @@ class Standalone:
 
 @asynccontextmanager
 async def standalone(
-    settings: Settings, *, manifests: Sequence[Path], display: Display, metrics: Metrics | None = None
+    settings: Settings,
+    *,
+    manifests: Sequence[Path],
+    display: Display,
+    runbooks: Sequence[Path] = (),
+    metrics: Metrics | None = None,
 ) -> AsyncIterator[Standalone]:
     """Start everything up to the load of the manifests, and stop what was started.
 
@@ -134,6 +144,7 @@ async def standalone(
     """
     roots = list(manifests) or [starter_catalog()]
     await asyncio.to_thread(find_manifests, roots)  # a wrong path shall not cost a start
+    await asyncio.to_thread(find_runbooks, runbooks)
     key = signing_key(settings)
     async with AsyncExitStack() as stack:
         model = start_loading(settings)
@@ -168,6 +179,7 @@ async def standalone(
             service=service,
             metrics=metrics,
             loader=loader,
+            runbooks=RunbookLoader(runbooks, writer=RunbookWriter(writing), namespace=settings.catalog_namespace),
             filling=Filling(service, writing=writing),
             model=model,
             writing=writing,

@@ -14,6 +14,7 @@ from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.events import TraceStore
@@ -36,6 +37,7 @@ class CatalogParts:
     parsed: ParsedWorkflows
     finder: WorkflowFinder
     halted: Halted
+    vectors: QueryVectors
 
     @classmethod
     def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> Self:
@@ -65,4 +67,5 @@ class CatalogParts:
                 strict_keys=settings.strict_custom_labels,
             ),
             halted=Halted(database),
+            vectors=QueryVectors(metrics=metrics, at_once=settings.calls_at_once),
         )

@@ -24,7 +24,6 @@ from formulary_catalog.search.audit import OK
 from formulary_catalog.search.lookup import details_of, own_search
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Searcher
-from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.search.page import PageReader
@@ -44,7 +43,7 @@ class CatalogService:
         self.parts = parts
         """What the other services of this catalog share with this one."""
         self._trail, self._traces, self._finder = parts.trail, parts.traces, parts.finder
-        self._vectors = QueryVectors(metrics=metrics, at_once=settings.calls_at_once)
+        self._vectors = parts.vectors
         self._searcher = Searcher(
             candidates=CandidateReader(parts.database),
             pages=PageReader(parts.database),

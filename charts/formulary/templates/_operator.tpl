@@ -13,6 +13,8 @@
       value: {{ include "formulary.catalogNamespace" . | quote }}
     - name: FORMULARY_WATCH_NAMESPACES
       value: {{ include "formulary.watchedNamespaces" . | fromJsonArray | join "," | quote }}
+    - name: FORMULARY_RUNBOOK_NAMESPACES
+      value: {{ .Values.knowledge.runbooks.namespaces | join "," | quote }}
     - name: FORMULARY_WORKERS
       value: {{ .Values.operator.workers | int64 | quote }}
     - name: FORMULARY_RESYNC_SECONDS

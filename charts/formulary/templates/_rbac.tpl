@@ -50,6 +50,13 @@ rules:
 {{ include "formulary.binding" . }}
 {{- end -}}
 
+{{/* What it takes to read runbooks in a namespace. */}}
+{{- define "formulary.runbookRules" -}}
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list]
+{{- end -}}
+
 {{/* What the server does in the cluster: ask who calls, and what that caller may do. */}}
 {{- define "formulary.serverRules" -}}
 - apiGroups: [authentication.k8s.io]

@@ -43,6 +43,8 @@ TABLES = (
     "invocation",
     "invocation_approval",
     "invocation_secret",
+    "knowledge_document",
+    "knowledge_progress",
     "leadership",
     "request_context",
     "run_start",
@@ -65,6 +67,8 @@ TABLES = (
 FILLED = {
     "alembic_version",
     "digest_key",
+    "knowledge_document",
+    "knowledge_progress",
     "request_context",
     "sealed_constraints",
     "tenant",
@@ -77,6 +81,7 @@ FILLED = {
     "workflow_version",
 }
 SECURED = {
+    "knowledge_document",
     "request_context",
     "sealed_constraints",
     "trace_event",
@@ -262,7 +267,7 @@ async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
         assert await _rows(reading, "select * from request_context") == []
 
 
-@pytest.mark.parametrize("table", ["workflow_version", "workflow_search"])
+@pytest.mark.parametrize("table", ["workflow_version", "workflow_search", "knowledge_document"])
 async def test_inside_a_tenant_raw_sql_reads_its_rows_alone(
     tenants: dict[str, str], reading: Database, table: str
 ) -> None:
@@ -283,10 +288,8 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
         """
     )
-    names = (
-        *("workflow_version", "workflow_search", "workflow_relation", "request_context", "sealed_constraints"),
-        *RUNS_OF_NAMESPACES,
-    )
+    tenants = ("workflow_version", "workflow_search", "workflow_relation", "knowledge_document")
+    names = (*tenants, "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(
@@ -392,6 +395,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "begin_checkpoint": writer,
         "checkpoints_from": writer,
         "end_checkpoint": writer,
+        "ended_traces": writer,
         "may_append": [],
         "prepare_trace_months": writer,
         "recent_failures": server + writer,

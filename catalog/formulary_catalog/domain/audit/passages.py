@@ -1,12 +1,14 @@
 """One recorded event in words for people: the calls that read and choose.
 
-What governance says, and how a run goes, is described by `governance_passages` and `run_passages`.
+What governance says, how a run goes and what documents were read is described by `governance_passages`,
+`run_passages` and `knowledge_passages`.
 """
 
 from collections.abc import Callable, Iterator
 
 from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED
 from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_DESCRIPTIONS
+from formulary_catalog.domain.audit.knowledge_passages import KNOWLEDGE_ATTEMPTS, KNOWLEDGE_DESCRIPTIONS
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.run_passages import RUN_DESCRIPTIONS
 from formulary_catalog.domain.audit.wording import Description, Known, Line, Tone, lines
@@ -194,6 +196,7 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "governance.enforce": lambda payload, known: "contract",
     "governance.verdict": lambda payload, known: "verdict",
     "governance.replay": lambda payload, known: "verified the trace so far",
+    **KNOWLEDGE_ATTEMPTS,
 }
 _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     "search": _search,
@@ -209,6 +212,7 @@ _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     ),
     HOLD_RELEASED: lambda payload, known: Description(title="released from its hold"),
     **GOVERNANCE_DESCRIPTIONS,
+    **KNOWLEDGE_DESCRIPTIONS,
     **RUN_DESCRIPTIONS,
 }
 KINDS = _DESCRIPTIONS.keys()

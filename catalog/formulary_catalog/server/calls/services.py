@@ -10,6 +10,7 @@ from formulary_catalog.settings import Settings
 if TYPE_CHECKING:
     from formulary_catalog.analytics.service import AnalyticsService
     from formulary_catalog.governance.service import GovernanceService
+    from formulary_catalog.knowledge.service import KnowledgeService
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.service import InvocationService
     from formulary_catalog.search.browsing import Browsing
@@ -37,6 +38,7 @@ class Services:
     invocations: "InvocationService"
     governance: "GovernanceService"
     analytics: "AnalyticsService"
+    knowledge: "KnowledgeService"
 
     @classmethod
     def on(cls, catalog: "CatalogService", *, settings: Settings) -> "Services":
@@ -44,6 +46,7 @@ class Services:
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.analytics.service import AnalyticsService
         from formulary_catalog.governance.service import GovernanceService
+        from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
@@ -74,6 +77,7 @@ class Services:
                 harmless=settings.harmless_environments,
             ),
             analytics=AnalyticsService.on(parts, settings=settings),
+            knowledge=KnowledgeService(parts),
         )
 
 

@@ -13,6 +13,7 @@ from formulary_catalog.server.mcp.analytics_tools import ANALYTICS_TOOLS
 from formulary_catalog.server.mcp.browsing_tools import APPROVALS_TOOLS, BROWSING_TOOLS, FIRST_BROWSING_TOOLS
 from formulary_catalog.server.mcp.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.invocation_tools import INVOCATION_TOOLS
+from formulary_catalog.server.mcp.knowledge_tools import KNOWLEDGE_TOOLS
 from formulary_catalog.server.mcp.tools import CATALOG_TOOLS, CatalogTool
 from formulary_catalog.settings import Toolset
 
@@ -21,7 +22,7 @@ TOOLSETS: dict[Toolset, tuple[CatalogTool[Any], ...]] = {
     Toolset.RUNS: INVOCATION_TOOLS,
     Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
     Toolset.CATALOG: BROWSING_TOOLS,
-    Toolset.KNOWLEDGE: (),
+    Toolset.KNOWLEDGE: KNOWLEDGE_TOOLS,
     Toolset.ANALYTICS: ANALYTICS_TOOLS,
     Toolset.APPROVALS: APPROVALS_TOOLS,
 }

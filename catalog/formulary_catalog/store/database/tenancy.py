@@ -34,3 +34,13 @@ def entered_table(arguments: Arguments, *, namespaces: frozenset[str] | None) ->
 
 def _visible(namespaces: frozenset[str] | None) -> list[str] | None:
     return None if namespaces is None else sorted(namespaces)
+
+
+async def tenant_of(connection: Connection, *, namespace: str) -> int:
+    """The id of the tenant that a namespace is; a new one if it is none yet."""
+    known = "select id from tenant where namespace = $1"
+    if (tenant_id := await connection.fetchval(known, namespace)) is None:
+        # Asked first: an insert that finds a conflict still uses up a number of the sequence.
+        await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
+        tenant_id = await connection.fetchval(known, namespace)
+    return int(tenant_id)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.knowledge.vectors import DocumentVectors, use_document_vectors
 from formulary_catalog.store.workflows.models import begin_switch
 from formulary_catalog.store.workflows.writer import save_vectors
 
@@ -44,6 +45,7 @@ class ReembeddingStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.documents = DocumentVectors(database)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
@@ -181,6 +183,7 @@ class ReembeddingStore:
     async def switch(self, model_id: str, *, without: Sequence[str] = ()) -> bool:
         """Give all search rows the vectors of this model and serve with it, in one transaction; what serves now is the
         previous model then. False, and nothing is done, if a served workflow other than those `without` lacks one.
+        Documents get those that there are.
 
         Searches go on undisturbed meanwhile, writers of workflows wait.
 
@@ -210,7 +213,7 @@ class ReembeddingStore:
         return await self._database.write(write)
 
     async def use(self, model_id: str) -> None:
-        """Give search rows the vectors of this model, as far as there are any.
+        """Give search rows and documents the vectors of this model, as far as there are any.
 
         Raises:
             PreparationEnded: it is not the one that serves.
@@ -293,6 +296,7 @@ async def _write_search_rows(connection: Connection, *, model_id: str) -> None:
     )
     # What cannot be embedded is found by its words; a vector of another model would never be compared.
     await connection.execute("update workflow_search set model_id = null, emb = null where model_id <> $1", model_id)
+    await use_document_vectors(connection, model_id=model_id)
 
 
 def _require_known(status: str, *, model_id: str) -> None:

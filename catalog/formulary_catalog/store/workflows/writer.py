@@ -1,6 +1,6 @@
 """The writing side of the catalog: workflow versions, their search rows and their vectors, in one transaction each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,8 @@ from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
 from formulary_catalog.domain.workflows.manifest import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.store.knowledge.documents import save_documents
 from formulary_catalog.store.search.filters import column_of
 from formulary_catalog.store.search.lexemes import WEIGHTS
 from formulary_catalog.store.workflows.models import keep_serving_model, serving_model
@@ -132,7 +134,7 @@ class CatalogWriter:
         """
 
         async def write(connection: Connection) -> ApplyOutcome:
-            tenant_id = await _tenant(connection, namespace=entry.namespace)
+            tenant_id = await tenant_of(connection, namespace=entry.namespace)
             await _lock(connection, namespace=entry.namespace, name=entry.name)
             if owner:
                 await _remove(connection, namespace=entry.namespace, name=entry.name, unless_owned_by=owner)
@@ -180,7 +182,7 @@ class CatalogWriter:
                 namespace,
                 name,
             )
-            await connection.execute("delete from workflow_search where version_id = $1", version)
+            await _withdraw(connection, [version])
             return version is not None
 
         return await self._database.write(write)
@@ -205,15 +207,6 @@ class CatalogWriter:
         )
 
 
-async def _tenant(connection: Connection, *, namespace: str) -> int:
-    known = "select id from tenant where namespace = $1"
-    if (tenant_id := await connection.fetchval(known, namespace)) is None:
-        # Asked first: an insert that finds a conflict still uses up a number of the sequence.
-        await connection.execute("insert into tenant (namespace) values ($1) on conflict do nothing", namespace)
-        tenant_id = await connection.fetchval(known, namespace)
-    return int(tenant_id)
-
-
 async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
     """One writer at a time for each workflow, and none during a change of the model: what it reads must still hold
     when it writes."""
@@ -236,10 +229,14 @@ async def _remove(
         source,
         unless_owned_by,
     )
-    await connection.execute(
-        "delete from workflow_search where version_id = any ($1)", [row["version_id"] for row in rows]
-    )
+    await _withdraw(connection, [row["version_id"] for row in rows])
     return bool(rows)
+
+
+async def _withdraw(connection: Connection, version_ids: Sequence[str | None]) -> None:
+    """Let these be found no more, neither they nor their sections."""
+    for table in ("workflow_search", "knowledge_document"):
+        await connection.execute(f"delete from {table} where version_id = any ($1)", version_ids)
 
 
 async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
@@ -309,7 +306,7 @@ async def _supersede(connection: Connection, *, version_id: str) -> None:
     await connection.execute(
         "update workflow_version set status = 'Superseded', changed_at = now() where version_id = $1", version_id
     )
-    await connection.execute("delete from workflow_search where version_id = $1", version_id)
+    await _withdraw(connection, [version_id])
 
 
 async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant_id: int, status: str) -> bool:
@@ -342,9 +339,11 @@ async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant
 
 
 async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, tenant_id: int, model_id: str) -> None:
-    await connection.execute("delete from workflow_search where version_id = $1", entry.version_id)
     if entry.workflow.spec.suspend:
+        await _withdraw(connection, [entry.version_id])
         return
+    await connection.execute("delete from workflow_search where version_id = $1", entry.version_id)
+    await _write_documents(connection, entry=entry, tenant_id=tenant_id)
     labels = entry.labels
     vector = await _vector(connection, entry=entry, model_id=model_id)
     shared: tuple[Any, ...] = (
@@ -366,6 +365,16 @@ async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, ten
             for position, (folded, name) in enumerate(sorted(signal_names.items()))
         ],
     )
+
+
+async def _write_documents(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
+    documents = entry.documents
+    await connection.execute(
+        "delete from knowledge_document where version_id = $1 and doc_id <> all ($2)",
+        entry.version_id,
+        [document.doc_id for document in documents],
+    )
+    await save_documents(connection, documents, tenant_id=tenant_id, version_id=entry.version_id)
 
 
 async def _vector(connection: Connection, *, entry: CatalogEntry, model_id: str) -> Vector | None:

@@ -1,0 +1,1 @@
+"""Documents of the knowledge collections: sections of workflows, ended incidents and runbooks."""

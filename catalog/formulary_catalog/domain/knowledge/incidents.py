@@ -1,0 +1,163 @@
+"""What an ended incident teaches: what was chosen and how it ended, and in another document what was said meanwhile.
+
+`store/knowledge/incidents` calls it with the events of one trace. The two are apart because who may see the workflows
+of a namespace may know the first, while queries and reasoning are for who may use the incident. Neither holds custom
+labels: no event does.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from formulary_catalog.domain.audit.chain import StoredEvent, is_event
+from formulary_catalog.domain.audit.passages import is_ok, is_supported
+from formulary_catalog.domain.audit.payload import Recorded
+from formulary_catalog.domain.audit.wording import spell_duration
+from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents, source_id
+
+INCIDENT_ID = "inc_"
+OUTCOME, REASONING = "outcome", "reasoning"
+"""The names of the two sections."""
+_MAX_SAID = 20
+"""Queries of one incident that are kept, and reasons of one choice: the first ones, repetitions once."""
+_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)+")
+_LABEL = re.compile(r"[\w./-]{1,63}")
+"""What a label of the caller may say: more would be free text."""
+_ENDS = ("invocation.finished", "invocation.cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastIncident:
+    """An incident whose trace has ended. `mentioned` are words of its free text that may be names of workflows."""
+
+    outcome: tuple[Document, ...]
+    reasoning: tuple[Document, ...]
+    mentioned: frozenset[str]
+
+    def documents(self, *, known: frozenset[str]) -> list[Document]:
+        """Its documents, where of the mentioned names these are names of workflows."""
+        named = self.mentioned & known
+        return [
+            *self.outcome,
+            *(replace(each, workflows=each.workflows | named, free_text=True) for each in self.reasoning),
+        ]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the events of a trace say. `chosen` has for each workflow why it was chosen, `runs` which workflow a run is
+    of, `ends` how runs ended, by what they ran."""
+
+    namespace: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    facts: dict[str, str] = field(default_factory=dict)
+    queries: list[str] = field(default_factory=list)
+    chosen: dict[str, list[str]] = field(default_factory=dict)
+    runs: dict[str, str] = field(default_factory=dict)
+    ends: list[tuple[str, str]] = field(default_factory=list)
+
+
+def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident | None:
+    """The incident of a trace; None where nobody chose a workflow under an incident.
+
+    Only calls that were answered count: an incident that a refused call names may be made up.
+    """
+    told = _Told()
+    for event in events:
+        if is_event(event.content):
+            _learn(told, kind=event.kind, payload=Recorded(event.payload))
+    if not told.namespace or not told.chosen:
+        return None
+    title = " ".join(filter(None, (told.facts.get("signal"), told.facts.get("severity"), "incident")))
+    named = frozenset([*told.chosen, *(workflow for workflow, _ in told.ends)])
+
+    def document(name: str, title_: str, lines: Iterable[str]) -> tuple[Document, ...]:
+        made = documents(
+            [Section(name, title_, "\n".join(lines))],
+            source_id=source_id(INCIDENT_ID, trace_id),
+            collection=Collection.INCIDENTS,
+            namespace=told.namespace,
+            source_file=f"incident://{told.namespace}/{trace_id}",
+            title=title,
+        )
+        return tuple(replace(each, workflows=named) for each in made)
+
+    said = " ".join([*told.queries, *(reason for reasons in told.chosen.values() for reason in reasons)])
+    return PastIncident(
+        outcome=document(OUTCOME, "Choice and outcome", _outcome(told)),
+        reasoning=document(REASONING, "Queries and reasoning", _reasoning(told)),
+        mentioned=frozenset(_NAME.findall(said.casefold())),
+    )
+
+
+def _learn(told: _Told, *, kind: str, payload: Recorded) -> None:
+    invocation_id = payload.text("invocation_id")
+    if kind == "invocation.requested" and not payload.flag("dry_run"):
+        told.runs[invocation_id] = _bare(payload.text("workflow_id"), "")
+    elif kind in _ENDS and invocation_id in told.runs:
+        told.ends.append((told.runs[invocation_id], _end(payload)))
+    elif kind == "search" and is_ok(payload):
+        _learn_search(told, payload)
+    elif kind == "selection" and is_ok(payload) and is_supported(payload):
+        _learn_selection(told, payload)
+
+
+def _learn_search(told: _Told, payload: Recorded) -> None:
+    told.namespace = payload.text("analysis").partition("/")[0] or told.namespace
+    applied = payload.inner("constraints")
+    given, inferred = applied.inner("given"), applied.inner("inferred")
+    facts = {
+        "signal": inferred.text("signal_type") or next(iter(given.texts("signal-type")), ""),
+        "severity": inferred.text("severity") or next(iter(given.texts("severity")), ""),
+        "environment": applied.inner("incident").text("environment"),
+    }
+    told.facts |= {name: value for name, value in facts.items() if _LABEL.fullmatch(value) and name not in told.facts}
+    told.names |= {
+        each.text("version_id"): name
+        for each in payload.inner("result").each("candidates")
+        if (name := each.text("workflow"))
+    }
+    _add(told.queries, payload.inner("arguments").text("query"))
+
+
+def _learn_selection(told: _Told, payload: Recorded) -> None:
+    told.namespace = payload.text("analysis").partition("/")[0] or told.namespace
+    arguments, result = payload.inner("arguments"), payload.inner("result")
+    name = told.names.get(result.text("version_id")) or arguments.text("workflow_id")
+    _add(told.chosen.setdefault(_bare(name, result.text("namespace")), []), arguments.text("reasoning"))
+
+
+def _outcome(told: _Told) -> Iterator[str]:
+    for name, value in told.facts.items():
+        yield f"{name}: {value}"
+    for workflow in told.chosen:
+        yield f"chosen: {workflow}"
+    for workflow, end in told.ends:
+        yield f"run of {workflow}: {end}"
+    if not told.ends:
+        yield "no run ended"
+
+
+def _reasoning(told: _Told) -> Iterator[str]:
+    for query in told.queries:
+        yield f"searched for: {query}"
+    for workflow, reasons in told.chosen.items():
+        for reason in reasons:
+            yield f"chose {workflow} because: {reason}"
+
+
+def _end(payload: Recorded) -> str:
+    seconds = payload.number("duration_seconds")
+    phase = payload.text("phase") or "Cancelled"
+    return f"{phase} after {spell_duration(seconds)}" if seconds is not None else phase
+
+
+def _bare(name: str, namespace: str) -> str:
+    """`namespace/name`, without a version: which one it was does not matter for the next time."""
+    bare = name.partition("@")[0]
+    return bare if "/" in bare or not namespace else f"{namespace}/{bare}"
+
+
+def _add(said: list[str], text: str) -> None:
+    if text and text not in said and len(said) < _MAX_SAID:
+        said.append(text)

@@ -1,0 +1,1 @@
+"""What is known beside the workflows to run: sections, past incidents, runbooks."""

@@ -1,0 +1,75 @@
+"""The answers of the knowledge tools, in the shapes of the seed."""
+
+from pydantic import Field
+
+from formulary_catalog.domain.answers import Answer
+
+MAX_PREVIEW = 150
+
+
+class DocumentHit(Answer):
+    """One document of a search."""
+
+    id: str
+    score: float = Field(description="0..1, orders this answer; no probability.")
+    source_file: str
+    section_title: str
+    text_preview: str
+
+
+class DocumentSearchAnswer(Answer):
+    """The documents that fit best. `total_results` counts those that may be read, not the page."""
+
+    query: str
+    collection: str
+    total_results: int
+    results: list[DocumentHit]
+    notes: list[str]
+
+
+class SimilarDocument(Answer):
+    """One document that resembles another."""
+
+    id: str
+    score: float = Field(description="0..1, orders this answer; no probability.")
+    source_file: str
+
+
+class SimilarDocumentsAnswer(Answer):
+    """The documents that resemble one, or a draft: then `source_doc_id` is empty."""
+
+    source_doc_id: str
+    collection: str
+    similar_docs: list[SimilarDocument]
+    notes: list[str]
+
+
+class DocumentText(Answer):
+    """What a document says."""
+
+    source_file: str
+    section_title: str
+    text: str
+
+
+class DocumentAnswer(Answer):
+    """One document in full."""
+
+    id: str
+    collection: str
+    document: DocumentText
+
+
+class CollectionSize(Answer):
+    """One collection: how many of its documents may be read here, and how many of those rank by meaning."""
+
+    name: str
+    vectors_count: int
+    documents: int
+
+
+class CollectionsAnswer(Answer):
+    """All collections."""
+
+    collections: list[CollectionSize]
+    total: int

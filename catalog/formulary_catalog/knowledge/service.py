@@ -1,0 +1,314 @@
+"""Semantic search over documents: sections of workflows, past incidents, runbooks.
+
+The edges call it as they call the catalog. What a call may see is found in the same place as for a search, and what
+the incident excludes is neither found, nor counted, nor compared. Every call leaves an event in the trail.
+"""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any, NamedTuple, TypeVar
+
+from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.answers import Answer, SearchMode
+from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
+from formulary_catalog.domain.knowledge.ranking import RankedDocument, rank_documents
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH, parse_query
+from formulary_catalog.domain.search.request import MAX_TOP_K, ContextReference
+from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.text import one_line, storable
+from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.knowledge.answers import (
+    MAX_PREVIEW,
+    CollectionsAnswer,
+    CollectionSize,
+    DocumentAnswer,
+    DocumentHit,
+    DocumentSearchAnswer,
+    DocumentText,
+    SimilarDocument,
+    SimilarDocumentsAnswer,
+)
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.vectors import VectorsByModel
+from formulary_catalog.search.visibility import namespaces_with
+from formulary_catalog.store.knowledge.reader import (
+    DocumentCandidates,
+    DocumentQuery,
+    DocumentReader,
+    DocumentScope,
+    FoundDocument,
+    StoredDocument,
+)
+
+ALL_COLLECTIONS = "all"
+DEFAULT_TOP_K = 5
+_MAX_SHOWN = 80
+_NEAREST_IDS = 5
+_ALIKE = 0.4
+_ENVELOPE = 700
+"""Bytes of an answer that are not its hits: the query, the notes, names."""
+_LEXICAL = "ranked by words alone: there are no vectors to compare"
+_SHORTENED = "shortened to fit; give a smaller top_k or a collection"
+_DRAFT_WORDS = 600
+"""Characters of a document whose words are looked for in others: those of all of it would tell little apart."""
+_H = TypeVar("_H", bound=Answer)
+
+
+class _Draft(NamedTuple):
+    """What others are compared with: its id if it is a document, the collection to look in, text and vectors."""
+
+    doc_id: str
+    collection: str
+    text: str
+    vectors: VectorsByModel
+
+
+class KnowledgeService:
+    """Finds and reads documents.
+
+    All methods raise `ContextError` and `NotAllowed` as a search does, `InvalidInput` for arguments that are out of
+    bounds, and `Unavailable` for a database that does not answer. `browsing` is reading by a person, who needs no
+    incident where agents do. `max_bytes` is what the answer may take as JSON.
+    """
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._documents = DocumentReader(parts.database)
+        self._trail = parts.trail
+        self._visibility = parts.visibility
+        self._finder = parts.finder
+        self._vectors = parts.vectors
+
+    async def search(
+        self,
+        query: str,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        top_k: int | None = None,
+        collection: str = "",
+        browsing: bool = False,
+        max_bytes: int | None = None,
+    ) -> DocumentSearchAnswer:
+        """The documents that fit a query best, of one collection or of all."""
+        arguments = {"query": query, "top_k": top_k, "collection": collection}
+        async with self._recorded("documents", arguments, context=context, caller=caller) as record:
+            limit, searched, within = _limit(top_k), _text(query, name="query"), _collection(collection)
+            scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
+            text = parse_query(searched).text
+            question = _Draft("", within, text, await self._vectors.of(text))
+            candidates, ranked = await self._ranked(question, scope=scope, record=record)
+            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
+            kept, notes = _fitting(hits, max_bytes=max_bytes, compared=candidates.compared)
+            record.result = _audited(ranked[: len(kept)], total=candidates.total)
+            return DocumentSearchAnswer(
+                query=_preview(query),
+                collection=within or ALL_COLLECTIONS,
+                total_results=candidates.total,
+                results=kept,
+                notes=notes,
+            )
+
+    async def similar(
+        self,
+        doc_id: str = "",
+        *,
+        context: ContextReference,
+        caller: Caller,
+        text: str = "",
+        top_k: int | None = None,
+        browsing: bool = False,
+        max_bytes: int | None = None,
+    ) -> SimilarDocumentsAnswer:
+        """The documents of other sources that resemble one, in its collection; or a draft `text`, in all.
+
+        Raises:
+            NotFound: there is no such document that may be read here; the message names the nearest ids.
+        """
+        arguments = {"doc_id": doc_id, "text": text, "top_k": top_k}
+        async with self._recorded("similar", arguments, context=context, caller=caller) as record:
+            limit = _limit(top_k)
+            if bool(doc_id.strip()) == bool(text.strip()):
+                raise InvalidInput("give one of doc_id, the id of a document, and text, a draft", field="doc_id")
+            scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
+            draft = await self._draft_of(doc_id, scope=scope) if doc_id.strip() else await self._draft(text)
+            candidates, ranked = await self._ranked(draft, scope=scope, record=record)
+            hits = [
+                SimilarDocument(id=each.doc_id, score=each.score, source_file=candidates.shown[each.doc_id].source_file)
+                for each in ranked[:limit]
+            ]
+            kept, notes = _fitting(hits, max_bytes=max_bytes, compared=candidates.compared)
+            record.result = _audited(ranked[: len(kept)], total=candidates.total)
+            return SimilarDocumentsAnswer(
+                source_doc_id=draft.doc_id,
+                collection=draft.collection or ALL_COLLECTIONS,
+                similar_docs=kept,
+                notes=notes,
+            )
+
+    async def document(
+        self, doc_id: str, *, context: ContextReference, caller: Caller, browsing: bool = False
+    ) -> DocumentAnswer:
+        """One document by its id, or by the URI of a section: `workflow://namespace/name@version#steps`.
+
+        Raises:
+            NotFound: there is no such document that may be read here; the message names the nearest ids.
+        """
+        async with self._recorded("document", {"doc_id": doc_id}, context=context, caller=caller) as record:
+            scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
+            found = (await self._stored(doc_id, scope=scope)).found
+            record.result = {"doc_id": found.doc_id}
+            return DocumentAnswer(
+                id=found.doc_id,
+                collection=found.collection,
+                document=DocumentText(
+                    source_file=found.source_file, section_title=found.section_title, text=found.text
+                ),
+            )
+
+    async def collections(
+        self, *, context: ContextReference, caller: Caller, browsing: bool = False
+    ) -> CollectionsAnswer:
+        """The collections, and how much of each may be read here."""
+        async with self._recorded("collections", {}, context=context, caller=caller) as record:
+            scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
+            sizes = [
+                CollectionSize(name=each.name, vectors_count=each.vectors, documents=each.documents)
+                for each in await self._documents.collections(scope=scope)
+            ]
+            record.result = {each.name: each.documents for each in sizes}
+            return CollectionsAnswer(collections=sizes, total=len(sizes))
+
+    @asynccontextmanager
+    async def _recorded(
+        self, what: str, given: Mapping[str, Any], *, context: ContextReference, caller: Caller
+    ) -> AsyncIterator[Record]:
+        arguments = {name: value for name, value in given.items() if value not in ("", None)}
+        async with self._trail.record(f"read.{what}", caller=caller, reference=context, arguments=arguments) as record:
+            yield record
+
+    async def _scope(
+        self, context: ContextReference, *, caller: Caller, record: Record, browsing: bool
+    ) -> DocumentScope:
+        """What the call may read, and of which namespaces the free text of incidents as well."""
+        call = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
+        return DocumentScope(
+            namespaces=call.namespaces,
+            incidents=await namespaces_with(caller, USE_CONTEXTS, among=call.concerned),
+            constraints=self._finder.constraints(call),
+        )
+
+    async def _ranked(
+        self, draft: _Draft, *, scope: DocumentScope, record: Record
+    ) -> tuple[DocumentCandidates, Sequence[RankedDocument]]:
+        """The candidates, and their order; without those of the source of the draft."""
+        terms = query_terms(draft.text)
+        candidates = await self._documents.candidates(
+            DocumentQuery(
+                words=[term.word for term in terms],
+                vectors=draft.vectors,
+                other_than=draft.doc_id.partition("#")[0],
+            ),
+            scope=replace(scope, collection=draft.collection),
+        )
+        record.mode = SearchMode.HYBRID if candidates.compared else SearchMode.LEXICAL
+        ranked = rank_documents(
+            candidates.evidence, terms=terms, usable=candidates.usable, by_meaning=candidates.compared
+        )
+        return candidates, ranked
+
+    async def _draft(self, text: str) -> _Draft:
+        words = parse_query(_text(text, name="text")).text
+        return _Draft("", "", words, await self._vectors.of(words))
+
+    async def _draft_of(self, doc_id: str, *, scope: DocumentScope) -> _Draft:
+        stored = await self._stored(doc_id, scope=scope)
+        found = stored.found
+        text = f"{stored.title}. {found.section_title}. {found.text[:_DRAFT_WORDS]}"
+        return _Draft(found.doc_id, found.collection, text, stored.vectors)
+
+    async def _stored(self, doc_id: str, *, scope: DocumentScope) -> StoredDocument:
+        if not doc_id.strip() or len(doc_id) > MAX_ID_LENGTH or not storable(doc_id):
+            raise InvalidInput(
+                f"doc_id has {len(doc_id)} characters; give the id of a search result, 1 to {MAX_ID_LENGTH} characters",
+                field="doc_id",
+            )
+        stored = await self._documents.document(doc_id.strip(), scope=scope)
+        if stored is not None:
+            return stored
+        ids = await self._documents.ids(beginning=doc_id.strip().partition("#")[0], scope=scope)
+        nearest = get_close_matches(doc_id, ids, n=_NEAREST_IDS, cutoff=_ALIKE)
+        shown = doc_id if len(doc_id) <= _MAX_SHOWN else f"{doc_id[:_MAX_SHOWN]}…"
+        near = f"the nearest are {', '.join(nearest)}" if nearest else "semantic_search finds ids"
+        raise NotFound(
+            f"document {one_line(shown)!r} is not found among those that may be read here; {near}; retrying unchanged "
+            "will fail again",
+            reference=doc_id,
+        )
+
+
+def _limit(top_k: int | None) -> int:
+    if top_k is not None and not 1 <= top_k <= MAX_TOP_K:
+        raise InvalidInput(f"top_k {top_k} is out of bounds; give 1 to {MAX_TOP_K}", field="top_k")
+    return DEFAULT_TOP_K if top_k is None else top_k
+
+
+def _collection(name: str) -> str:
+    wanted = name.strip().casefold()
+    if wanted in ("", ALL_COLLECTIONS):
+        return ""
+    if wanted not in list(Collection):
+        shown = one_line(name)[:_MAX_SHOWN]
+        raise InvalidInput(
+            f"collection {shown!r} is unknown; give one of {', '.join(Collection)}, or leave it out for all",
+            field="collection",
+        )
+    return wanted
+
+
+def _text(text: str, *, name: str) -> str:
+    if not text.strip() or len(text) > MAX_QUERY_LENGTH:
+        raise InvalidInput(
+            f"{name} has {len(text.strip())} characters; give 1 to {MAX_QUERY_LENGTH}, the essential words first",
+            field=name,
+        )
+    if not storable(text):
+        raise InvalidInput(f"{name} contains a NUL or an unpaired surrogate character; send plain text", field=name)
+    return text
+
+
+def _hit(ranked: RankedDocument, found: FoundDocument) -> DocumentHit:
+    return DocumentHit(
+        id=ranked.doc_id,
+        score=ranked.score,
+        source_file=found.source_file,
+        section_title=found.section_title,
+        text_preview=_preview(found.text),
+    )
+
+
+def _preview(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= MAX_PREVIEW else f"{line[: MAX_PREVIEW - 1].rstrip()}…"
+
+
+def _fitting(hits: Sequence[_H], *, max_bytes: int | None, compared: bool) -> tuple[list[_H], list[str]]:
+    """The first hits that fit, at least one, and what the answer has to say about it."""
+    notes = [] if compared else [_LEXICAL]
+    if max_bytes is None:
+        return list(hits), notes
+    kept: list[_H] = []
+    room = max_bytes - _ENVELOPE
+    for hit in hits:
+        room -= len(json.dumps(hit.as_json(), ensure_ascii=False).encode())
+        if kept and room < 0:
+            return kept, [*notes, _SHORTENED]
+        kept.append(hit)
+    return kept, notes
+
+
+def _audited(ranked: Sequence[RankedDocument], *, total: int) -> dict[str, Any]:
+    return {"total": total, "documents": [{"doc_id": each.doc_id, "score": each.score} for each in ranked]}

@@ -1,0 +1,1 @@
+"""Documents of the knowledge collections: written, embedded, found."""

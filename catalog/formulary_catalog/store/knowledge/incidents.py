@@ -1,0 +1,73 @@
+"""Documents of ended incidents, read from the trail trace by trace.
+
+`up` and the operator call it every few seconds. A trace has ended when nothing was added to it for a while; if
+something is later, its documents are written again. They go with the trace.
+"""
+
+from formulary_catalog.domain.knowledge.incidents import past_incident
+from formulary_catalog.store.audit.reader import events_of, name_trace
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.store.knowledge.documents import save_documents
+from formulary_catalog.store.workflows.models import keep_serving_model
+
+QUIET_SECONDS = 900.0
+"""After so long without an event a trace counts as ended."""
+_AT_ONCE = 50
+
+
+class IncidentDocuments:
+    """Keeps documents of the incidents whose traces have ended."""
+
+    def __init__(self, database: Database, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+        self._database = database
+        self._quiet_seconds = quiet_seconds
+
+    async def catch_up(self) -> int:
+        """Read the next traces that have ended; how many there were. Does nothing where another process is at it.
+
+        Raises:
+            Unavailable: the database does not answer; nothing was changed.
+        """
+
+        async def write(connection: Connection) -> int:
+            await keep_serving_model(connection)
+            until = await connection.fetchval("select traces_until from knowledge_progress for update skip locked")
+            if until is None:
+                return 0
+            ended = await connection.fetch(
+                """
+                select trace_id, changed_at
+                from ended_traces($1, clock_timestamp() - make_interval(secs => $2), $3)
+                """,
+                until,
+                self._quiet_seconds,
+                _AT_ONCE,
+            )
+            for row in ended:
+                await _write(connection, row["trace_id"])
+            if ended:
+                await connection.execute("update knowledge_progress set traces_until = $1", ended[-1]["changed_at"])
+            return len(ended)
+
+        return await self._database.write(write)
+
+
+async def _write(connection: Connection, trace_id: str) -> None:
+    await name_trace(connection, trace_id)
+    past = past_incident(trace_id, await events_of(connection, trace_id))
+    documents = []
+    if past is not None:
+        rows = await connection.fetch(
+            "select distinct name from workflow_version where name = any ($1) and status <> 'Deleted'",
+            sorted(past.mentioned),
+        )
+        documents = past.documents(known=frozenset(row["name"] for row in rows))
+    await connection.execute(
+        "delete from knowledge_document where trace_id = $1 and doc_id <> all ($2)",
+        trace_id,
+        [document.doc_id for document in documents],
+    )
+    if documents:
+        tenant_id = await tenant_of(connection, namespace=documents[0].namespace)
+        await save_documents(connection, documents, tenant_id=tenant_id, trace_id=trace_id)

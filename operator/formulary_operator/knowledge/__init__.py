@@ -1,0 +1,1 @@
+"""Documents in a cluster: runbooks from ConfigMaps, past incidents, vectors."""

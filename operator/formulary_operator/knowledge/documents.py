@@ -1,0 +1,81 @@
+"""What the leading operator does for documents all the time: runbooks, past incidents, vectors.
+
+`runtime` runs it beside the reconcilers. Sections of workflows are written with their workflow.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import structlog
+
+from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.fencing import Superseded
+from formulary_catalog.store.knowledge.documents import RunbookWriter
+from formulary_catalog.store.knowledge.incidents import IncidentDocuments
+from formulary_catalog.store.knowledge.vectors import DocumentVectors
+from formulary_operator.knowledge.runbooks import Runbooks
+from formulary_operator.kube.client import KubeClient
+from formulary_operator.settings import OperatorSettings
+from formulary_operator.workflows.embedding import Embedding
+
+_RUNBOOK_SECONDS = 30.0
+_INCIDENT_SECONDS = 30.0
+_VECTOR_SECONDS = 10.0
+_AT_ONCE = 31
+_log = structlog.get_logger(__name__)
+
+
+class Documents:
+    """Keeps the collections in step with their sources. A failure is logged, and tried again at the next turn."""
+
+    def __init__(
+        self, settings: OperatorSettings, *, client: KubeClient, database: Database, embedding: Embedding
+    ) -> None:
+        self._embedding = embedding
+        self._vectors = DocumentVectors(database)
+        self._incidents = IncidentDocuments(database)
+        self._runbooks = Runbooks(namespaces=settings.runbook_namespaces, client=client, writer=RunbookWriter(database))
+
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to be done all the time."""
+        return [
+            _keep(self._runbooks.compare, every_seconds=_RUNBOOK_SECONDS, name="runbooks"),
+            _keep(self._read_incidents, every_seconds=_INCIDENT_SECONDS, name="incidents"),
+            _keep(self._embed, every_seconds=_VECTOR_SECONDS, name="vectors"),
+        ]
+
+    async def _read_incidents(self) -> None:
+        while await self._incidents.catch_up():
+            pass
+
+    async def _embed(self) -> None:
+        """Embed what has no vector, until there is nothing left or no embedder."""
+        model_id = await self._embedding.model_id()
+        after = ""
+        while model_id and (texts := await self._vectors.unembedded(model_id, after=after, limit=_AT_ONCE)):
+            vectors: dict[str, npt.NDArray[np.float32]] = {}
+            for text_hash, text in texts.items():
+                vector = await self._embedding.vector(text, model_id=model_id)
+                if vector is not None:
+                    vectors[text_hash] = vector
+            await self._vectors.save(model_id, vectors)
+            if not vectors:
+                return
+            after = max(texts)
+
+
+async def _keep(work: Callable[[], Awaitable[None]], *, every_seconds: float, name: str) -> None:
+    while True:
+        try:
+            await work()
+        except Superseded:
+            raise
+        except FormularyError as error:
+            _log.warning("documents_failed", work=name, reason=str(error))
+        except Exception as error:  # documents are never a reason not to serve workflows
+            _log.error("documents_crashed", work=name, exc_info=error)
+        await asyncio.sleep(every_seconds)

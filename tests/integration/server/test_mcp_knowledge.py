@@ -1,0 +1,135 @@
+"""The knowledge tools as MCP clients, programs and people reach them: the same answers, small enough for a model."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.commands import formulary
+from support.manifest import text, workflow
+from support.serving import catalog, serving
+from support.wire import Wire
+
+LONG = "What a long sentence about memory and limits. " * 40
+
+
+@pytest.fixture(scope="module")
+async def service(
+    postgres: EmbeddedPostgres, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[CatalogService]:
+    own = tmp_path_factory.mktemp("manifests") / "own.yaml"
+    own.write_text(text(*(workflow(f"w{number}", what=f"{LONG} {number}.") for number in range(30))))
+    async with catalog([own], postgres=postgres, embedder=embedder) as filled:
+        yield filled
+
+
+async def called(url: str, tool: str, **arguments: Any) -> dict[str, Any]:
+    async with Wire(url) as wire:
+        answer = (await wire.rpc("tools/call", {"name": tool, "arguments": arguments})).json()
+    result: dict[str, Any] = answer["result"]
+    return result
+
+
+async def test_the_tools_lead_from_a_question_to_a_text(service: CatalogService) -> None:
+    async with serving(service) as url:
+        search = (await called(url, "semantic_search", query="memory limits", collection="workflows"))[
+            "structuredContent"
+        ]
+        assert set(search) == {"query", "collection", "total_results", "results", "notes"}
+        assert (search["query"], search["collection"], search["total_results"]) == ("memory limits", "workflows", 60)
+        assert len(search["results"]) == 5
+        first = search["results"][0]
+        assert set(first) == {"id", "score", "source_file", "section_title", "text_preview"}
+        assert len(first["text_preview"]) <= 150
+        document = (await called(url, "get_document", doc_id=first["id"]))["structuredContent"]
+        assert (document["id"], document["collection"]) == (first["id"], "workflows")
+        assert document["document"]["text"].startswith("What a long sentence")
+        similar = (await called(url, "similar_docs", doc_id=first["id"], top_k=3))["structuredContent"]
+        assert (similar["source_doc_id"], len(similar["similar_docs"])) == (first["id"], 3)
+        assert first["source_file"] not in [each["source_file"] for each in similar["similar_docs"]]
+        collections = (await called(url, "list_collections"))["structuredContent"]
+        assert [each["name"] for each in collections["collections"]] == ["workflows", "incidents", "runbooks"]
+        assert collections["total"] == 3
+
+
+@pytest.mark.parametrize("query", ["memory", "x " * 2000, "語" * 4000])
+async def test_default_answers_stay_below_four_kilobytes(service: CatalogService, query: str) -> None:
+    async with serving(service) as url:
+        for tool, arguments in (("semantic_search", {"query": query}), ("similar_docs", {"text": query})):
+            result = await called(url, tool, **arguments)
+            assert len(result["content"][0]["text"].encode()) < 4096
+            assert not result.get("isError")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("semantic_search", {}, "query"),
+        ("semantic_search", {"query": "x", "top_k": 51}, "50"),
+        ("semantic_search", {"query": "x", "collections": "runbooks"}, "collection"),
+        ("semantic_search", {"query": "x" * 4001}, "4000"),
+        ("semantic_search", {"query": "x", "collection": "books"}, "runbooks"),
+        ("similar_docs", {}, "doc_id"),
+        ("similar_docs", {"doc_id": "wf_ver_0#steps", "text": "x"}, "give one of"),
+        ("get_document", {"doc_id": "wf_ver_0#steps"}, "not found"),
+        ("get_document", {"doc_id": "x" * 401}, "400"),
+        ("list_collections", {"namespace": "x"}, "namespace"),
+    ],
+)
+async def test_bad_input_is_answered_with_the_rule(
+    service: CatalogService, tool: str, arguments: dict[str, Any], said: str
+) -> None:
+    async with serving(service) as url:
+        result = await called(url, tool, **arguments)
+    assert result["isError"]
+    assert said in result["content"][0]["text"]
+
+
+async def test_rest_and_commands_answer_the_same(service: CatalogService) -> None:
+    async with serving(service) as url:
+        mcp = (await called(url, "semantic_search", query="memory limits", top_k=3))["structuredContent"]
+
+        async def run(*arguments: str) -> dict[str, Any]:
+            done = await formulary("docs", *arguments, "--url", url, "--json")
+            assert done.code == 0, done.err
+            said: dict[str, Any] = json.loads(done.out)
+            return said
+
+        search = await run("search", "memory limits", "--top-k", "3")
+        assert search == mcp
+        doc_id = search["results"][0]["id"]
+        document = await run("get", doc_id)
+        assert document["id"] == doc_id
+        similar = await run("similar", doc_id, "--top-k", "2")
+        assert len(similar["similar_docs"]) == 2
+        collections = await run("collections")
+        assert collections["total"] == 3
+
+
+async def test_runbooks_are_loaded_by_a_command_and_gone_with_their_file(database: str, tmp_path: Path) -> None:
+    runbooks = tmp_path / "runbooks"
+    runbooks.mkdir()
+    (runbooks / "disk.md").write_text("# Disk\n\nRemove unused images.\n")
+    (runbooks / "broken.md").write_bytes(b"\xff")
+
+    async def load() -> tuple[int, dict[str, Any]]:
+        done = await formulary("runbooks", "load", str(runbooks), "--database-url", database, "--json")
+        return done.code, json.loads(done.out)
+
+    async def found() -> int:
+        done = await formulary("docs", "search", "unused images", "--database-url", database, "--json")
+        return len(json.loads(done.out)["results"])
+
+    code, report = await load()
+    assert (code, report["files"], report["documents"]) == (1, 2, 1)
+    assert "broken.md: is not UTF-8" in report["rejections"][0]["message"]
+    assert await found() == 1
+    (runbooks / "disk.md").unlink()
+    (runbooks / "broken.md").unlink()
+    assert (await load())[0] == 0
+    assert await found() == 0
