@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.service import InvocationService
     from formulary_catalog.search.browsing import Browsing
+    from formulary_catalog.search.explaining import Explaining
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
@@ -28,6 +29,7 @@ class Services:
     catalog: "CatalogService"
     listing: "Listing"
     browsing: "Browsing"
+    explaining: "Explaining"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -40,6 +42,7 @@ class Services:
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
+        from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.search.listing import Listing
 
         parts = catalog.parts
@@ -48,6 +51,7 @@ class Services:
             catalog=catalog,
             listing=Listing(parts),
             browsing=Browsing(parts),
+            explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,

@@ -57,7 +57,8 @@ class WorkflowReader:
                 where {_READABLE} and ({also_suspended} or not {_SUSPENDED})
                   and case when {version_id} <> '' then version_id = {version_id} else name = {name} end
                   and ({namespace} = '' or namespace = {namespace}) and ({version} = '' or version = {version})
-                  and (status = 'Active' or {version} <> '' or {version_id} <> '')
+                  and (status = 'Active' or {version} <> '' or {version_id} <> ''
+                       or ({also_suspended} and status = 'Disabled'))
                 order by namespace, status, changed_at desc
                 """,
                 *arguments.values,
