@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from formulary_catalog.domain.access import (
     APPROVE,
     INVOKE,
+    READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
     USE_CONTEXTS,
@@ -27,6 +28,7 @@ class Rights:
         invoke: Iterable[str] = (),
         approve: Iterable[str] = (),
         read: Iterable[str] = (),
+        contracts: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -34,6 +36,7 @@ class Rights:
             INVOKE: invoke,
             APPROVE: approve,
             READ_INVOCATIONS: read,
+            READ_CONTRACTS: contracts,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 

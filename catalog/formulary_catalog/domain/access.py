@@ -29,6 +29,8 @@ APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.
 """Runs of the namespace that wait for somebody may be approved and rejected."""
 READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
 """Runs of the namespace may be read, whoever asked for them."""
+READ_CONTRACTS = Right(verb="get", resource="governancecontracts", group="formulary.dev")
+"""Contracts of the namespace may be read."""
 
 
 class Access(Protocol):

@@ -1,21 +1,17 @@
 """`formulary trace list` and `show`: which traces there are, and the story of one."""
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from formulary_catalog.cli.audit.source import TrailSource, read_trace, trail_options
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.errors import InvalidInput
+from formulary_catalog.domain.moments import moment_said
 
 if TYPE_CHECKING:
     from formulary_catalog.store.audit.reader import TraceSummary
-
-_AGO = re.compile(r"(\d{1,6})([mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.command("list")
@@ -35,7 +31,7 @@ def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -
       formulary trace list
       formulary trace list --since 7d --limit 500 --json
     """
-    after = _moment(since) if since else None
+    after = moment_said(since, now=datetime.now(UTC), name="--since") if since else None
     found = trail.ask(lambda reader: reader.summaries(limit=limit, since=after))
     if as_json:
         click.echo(json.dumps({"traces": [_summary(trace) for trace in found]}, ensure_ascii=False))
@@ -78,27 +74,6 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
         show_story(tell(trace_id, events), findings=replay.findings, page=Page())
     if not replay.passed:
         raise SystemExit(1)
-
-
-def _moment(text: str) -> datetime:
-    """A time as people say it: so long ago, or a date with or without a time, in UTC unless it says otherwise.
-
-    Raises:
-        InvalidInput: it is neither.
-    """
-    if (ago := _AGO.fullmatch(text)) is not None:
-        try:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        except OverflowError:
-            return datetime.fromtimestamp(0, UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--since {text!r} is no time; give 90m, 24h, 7d or 2w, or a date such as 2026-11-22 or 2026-11-22T10:00Z",
-            field="since",
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 def _show_list(found: "list[TraceSummary]", *, limit: int) -> None:

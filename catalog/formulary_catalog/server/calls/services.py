@@ -10,12 +10,15 @@ from formulary_catalog.settings import Settings
 if TYPE_CHECKING:
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.runs.approvals import WaitingRuns
+    from formulary_catalog.runs.reading import RunReading
     from formulary_catalog.runs.service import InvocationService
     from formulary_catalog.search.browsing import Browsing
     from formulary_catalog.search.explaining import Explaining
+    from formulary_catalog.search.incident_reading import IncidentReading
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.traces import TraceReading
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -30,6 +33,9 @@ class Services:
     listing: "Listing"
     browsing: "Browsing"
     explaining: "Explaining"
+    traces: "TraceReading"
+    incidents: "IncidentReading"
+    runs: "RunReading"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
@@ -40,10 +46,13 @@ class Services:
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.runs.approvals import WaitingRuns
+        from formulary_catalog.runs.reading import RunReading
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.explaining import Explaining
+        from formulary_catalog.search.incident_reading import IncidentReading
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.traces import TraceReading
 
         parts = catalog.parts
         return cls(
@@ -52,6 +61,9 @@ class Services:
             listing=Listing(parts),
             browsing=Browsing(parts),
             explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
+            traces=TraceReading(parts),
+            incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
+            runs=RunReading(parts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
