@@ -9,6 +9,7 @@ from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
+from formulary_catalog.server.calls.arguments import Arguments
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
 from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME, TOOLSETS
@@ -25,7 +26,7 @@ class Nothing(Answer):
     ok: bool = True
 
 
-async def _nothing(call: Call) -> Nothing:
+async def _nothing(call: Call[Arguments]) -> Nothing:
     return Nothing()
 
 
@@ -37,7 +38,7 @@ async def main(dsn: str) -> None:
         title="Nothing",
         description="Does nothing.",
         action="nothing",
-        parameters=(),
+        arguments=Arguments,
         answer=Nothing,
         run=_nothing,
         shrink=as_it_is,

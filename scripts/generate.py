@@ -9,15 +9,23 @@ from pydantic_settings import BaseSettings
 
 import chart
 import platforms
+import tools
 from formulary_catalog import metrics
 from formulary_catalog.server.app import openapi_document
-from formulary_catalog.settings import Settings
+from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 from formulary_operator import metrics as operator_metrics
 from formulary_operator.api.crds import CRDS, crd_text
 from formulary_operator.api.reference import reference_page
 from formulary_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[1]
+_BOUNDS = {
+    "minimum": "at least {}",
+    "maximum": "at most {}",
+    "maxLength": "up to {} characters",
+    "maxItems": "up to {} entries",
+}
 
 
 def configuration() -> str:
@@ -60,11 +68,42 @@ def openapi() -> str:
     return json.dumps(openapi_document(), indent=2, sort_keys=True) + "\n"
 
 
+def tools_page() -> str:
+    """The reference page of all MCP tools and their arguments, in Markdown."""
+    lines = ["# Tools", "", "The MCP tools as `tools/list` has them. [mcp.md](mcp.md) says how to call them.", ""]
+    for catalog_tool in tools_of(tuple(Toolset)):
+        tool = catalog_tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True)
+        lines += [f"## `{tool.name}`", "", f"{tool.description}", ""]
+        lines += ["| argument | type | meaning | example |", "|---|---|---|---|"]
+        for name, argument in tool.input_schema["properties"].items():
+            kind = [
+                argument["type"],
+                *(words.format(argument[key]) for key, words in _BOUNDS.items() if key in argument),
+            ]
+            choices = [f"such as {', '.join(argument['enum'])}"] if "enum" in argument else []
+            required = ["required"] if name in tool.input_schema["required"] else []
+            example = json.dumps(argument["examples"][0], ensure_ascii=False)
+            rule = ", ".join([*kind, *choices, *required])
+            lines.append(f"| `{name}` | {rule} | {argument['description']} | `{example}` |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def readme() -> str:
     """The README with the table of supported machines as `make platforms` found them."""
-    before, mark, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("<!-- platforms -->\n")
-    _, end, after = rest.partition("<!-- /platforms -->\n")
-    return f"{before}{mark}{platforms.table()}\n{end}{after}"
+    return _with_part("README.md", "platforms", f"{platforms.table()}\n")
+
+
+def mcp_page() -> str:
+    """The page on MCP with the table of all tools."""
+    return _with_part("docs/mcp.md", "tools", f"\n{tools.table()}\n")
+
+
+def _with_part(path: str, name: str, part: str) -> str:
+    """A page with a part between its marks put in anew."""
+    before, mark, rest = (ROOT / path).read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->\n")
+    return f"{before}{mark}{part}{end}{after}"
 
 
 def crd(name: str) -> Callable[[], str]:
@@ -78,8 +117,10 @@ FILES: Mapping[str, Callable[[], str]] = {
     "charts/formulary/values.schema.json": chart.schema,
     "docs/api.md": reference_page,
     "docs/configuration.md": configuration,
+    "docs/mcp.md": mcp_page,
     "docs/metrics.md": metrics_page,
     "docs/openapi.json": openapi,
+    "docs/tools.md": tools_page,
     # The chart carries copies: Helm packs only what lies in its own directory.
     **{f"{directory}/{name}": crd(name) for directory in ("crds", "charts/formulary/files/crds") for name in CRDS},
 }

@@ -33,7 +33,7 @@ async def answers(
         )
         async with places:
             found = await service.search(asked, caller=Caller(name="process", access=EVERYTHING))
-        return found.model_dump_json(exclude={"search_id"})
+        return found.model_dump_json(exclude={"search_id", "time_ms"})
 
     try:
         return list(await asyncio.gather(*map(answer, requests)))

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import Any
 
 _WORD = re.compile(r"\w+")
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
 _LONGEST_WORD = 2046
@@ -55,7 +56,7 @@ def _cut(word: str) -> str:
 
 def storable(text: str) -> bool:
     """Whether UTF-8 and PostgreSQL can hold the text: no NUL, no unpaired surrogate."""
-    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+    return _UNSTORABLE.search(text) is None
 
 
 def one_line(text: str) -> str:

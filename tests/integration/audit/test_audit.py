@@ -136,7 +136,7 @@ async def test_details_listings_and_selections_are_recorded(
     _, details, listing, selection = rows
     assert details["arguments"] == {"workflow_id": "mine", "version": "1.0.0"}
     assert details["result"] == {"version_id": found.version_id}
-    assert (listing["arguments"], listing["result"]) == ({"limit": 7, "offset": 0}, {"total": 1})
+    assert (listing["arguments"], listing["result"]) == ({"limit": 7, "status": "Active"}, {"total": 1})
     assert str(selection["search_id"]) == answer.search_id
     assert selection["arguments"]["reasoning"] == "fits"
     assert selection["result"] == {"version_id": found.version_id, "namespace": "formulary", "supported": True}

@@ -71,7 +71,7 @@ async def url(dsn: str, embedder: Embedder) -> AsyncIterator[str]:
 
 
 def without_search_id(answer: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in answer.items() if name != "search_id"}
+    return {name: value for name, value in answer.items() if name not in ("search_id", "time_ms")}
 
 
 async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -> None:
@@ -112,6 +112,54 @@ async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
     assert without_search_id(json.loads(stored.out)) == without_search_id(json.loads(served.out))
     for arguments in (["show", "oom-scale-out"], ["list"]):
         assert await formulary(*arguments, FORMULARY_DATABASE_URL=dsn) == await formulary(*arguments, "--url", url)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "saying"),
+    [
+        (["list", "--signal", "OOMKilled", "--limit", "1"], "", "for-red"),
+        (["related", "oom-scale-out"], "/workflows/oom-scale-out/related", "answersSignal"),
+        (["find", "scale", "out"], "/names?name=scale+out", "oom-scale-out"),
+        (["impact", "oom-scale-out"], "/workflows/oom-scale-out/impact", "none names it"),
+        (
+            ["show", "oom-scale-out", "--section", "when-to-use"],
+            "/workflows/oom-scale-out/sections/when_to_use",
+            "#when",
+        ),
+        (["stats"], "/stats", "workflows"),
+    ],
+)
+async def test_browsing_answers_people_from_a_server_and_from_a_database(
+    url: str, dsn: str, arguments: list[str], path: str, saying: str
+) -> None:
+    served = await formulary(*arguments, "--url", url)
+    stored = await formulary(*arguments, "--database-url", dsn)
+    assert (served.code, served.out) == (0, stored.out)
+    assert saying in served.out
+    told = json.loads((await formulary(*arguments, "--json", "--url", url)).out)
+    if path:
+        async with httpx.AsyncClient() as client:
+            assert (await client.get(f"{url}/api/v1{path}")).json() == told
+
+
+@pytest.mark.parametrize("target", ["url", "dsn"])
+async def test_a_misspelt_name_is_answered_with_the_nearest_in_words_for_people(
+    url: str, dsn: str, target: str
+) -> None:
+    where = ["--url", url] if target == "url" else ["--database-url", dsn]
+    for command in (["show"], ["related"], ["impact"]):
+        done = await formulary(*command, "oom-scale-uot", *where)
+        assert_one_line(done, code=1, saying="did you mean oom-scale-out?")
+        assert "retry" not in done.err
+    found = await formulary("find", "oom-scale-uot", *where)
+    assert found.code == 1
+    assert "oom-scale-out" in found.out
+
+
+async def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
+    done = await formulary("serch", "x")
+    assert done.code == 2
+    assert "There is no command 'serch'; did you mean search" in done.err
 
 
 async def test_a_person_waits_longer_for_a_slow_database_than_an_agent_would(dsn: str) -> None:
@@ -159,9 +207,13 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
         (["search", "x" * 4001], 2, "query has 4001 characters"),
         (["search", "x", "--remediation-id", "unknown"], 2, "unknown"),
         (["search", "x", "--remediation-id", "é"], 2, "--remediation-id holds characters"),
-        (["show", "no-such-workflow"], 1, "workflow 'no-such-workflow' is not found"),
+        (
+            ["show", "no-such-workflow"],
+            1,
+            "there is no workflow 'no-such-workflow' that may be used here; `formulary list` shows all",
+        ),
         (["show", "Not A Name"], 2, "workflow_id 'Not A Name' is not a workflow name"),
-        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "is not found"),
+        (["show", "oom-scale-out", "--version", "9.9.9"], 1, "that may be used here; did you mean oom-scale-out?"),
     ],
 )
 async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.browsing import listing_request, related_request
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.browsing import Browsing
 from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.manifest import workflow
@@ -146,6 +148,20 @@ async def test_no_way_leads_through_a_workflow_that_is_suspended(
     await workflows.suspend(namespace="formulary", name="oom-scale-out")
     found = await edges(service, "oom-raise-limit", depth=3)
     assert not {"oom-scale-out", "node-add"} & {name for _, _, name in found}
+
+
+async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incident_excludes_that(
+    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+) -> None:
+    staging = {**workflow("x")["spec"]["labels"], "environment": ["staging"]}
+    await fill(workflows, [workflow("node-add", labels=staging)], namespace="shop")
+    await fill(workflows, [workflow("node-first", related=related(node_add="escalatesTo"))], namespace="shop")
+    await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="production"))
+    request = related_request(entity="shop/node-first", relations=["escalatesTo"])
+    for incident, expected in (("", "workflow://shop/node-add"), ("rr-1", "workflow://formulary/node-add")):
+        context = ContextReference(remediation_id=incident)
+        found = await Browsing(service.parts).related(request, context=context, caller=CALLER)
+        assert [each.uri for each in found.related] == [expected]
 
 
 async def test_versions_of_a_workflow_are_related(service: CatalogService, workflows: CatalogWriter) -> None:

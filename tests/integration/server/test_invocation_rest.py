@@ -187,7 +187,7 @@ async def test_an_unknown_member_is_refused_with_the_nearest_name(
 async def test_a_timeout_out_of_bounds_is_refused(http: httpx.AsyncClient) -> None:
     for wrong in (0, 999, 43_200_001, "soon"):
         error = error_of(await invoke(http, options={"timeoutMs": wrong}), status=400, code=-32002)
-        assert "timeout_ms" in error["message"]
+        assert f"options.timeoutMs is {wrong!r}, which is not a whole number" in error["message"]
 
 
 @pytest.mark.parametrize("given", ["s3cr3t", ["s3cr3t"], '["s3cr3t"]'])

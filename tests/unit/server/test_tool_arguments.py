@@ -2,29 +2,33 @@
 
 import math
 import time
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from pydantic import Field
 from starlette.datastructures import Headers
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
-from formulary_catalog.server.calls.arguments import auditable, read_arguments, without_nulls
+from formulary_catalog.server.calls.arguments import Arguments, without_nulls
 from formulary_catalog.server.calls.caller import LOCAL
-from formulary_catalog.server.calls.filters import read_search_arguments, recordable_search
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.server.calls.incident import META_KEY, context_reference
+from formulary_catalog.server.calls.input_schema import input_schema
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
-from formulary_catalog.server.calls.parameters import DETAILS, SEARCH, SELECTION, accepted, input_schema, spelled
-from formulary_catalog.server.rest.search import auditable_search, read_search
-from formulary_catalog.settings import LabelSpelling
+from formulary_catalog.server.calls.run_arguments import RpcRunArguments, RunArguments
+from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.server.mcp.tools import CatalogTool
+from formulary_catalog.server.rest.search import SearchBody, read_search
+from formulary_catalog.settings import LabelSpelling, Toolset
 from support.access import Rights
 
 NOWHERE = ContextReference()
 
 
-def searched(**given: Any) -> dict[str, Any]:
-    return read_arguments(without_nulls({"query": "OOMKilled", **given}), parameters=SEARCH)
+def searched(**given: Any) -> SearchArguments:
+    return SearchArguments.read(without_nulls({"query": "OOMKilled", **given}))
 
 
 def body(**given: Any) -> dict[str, Any]:
@@ -33,11 +37,11 @@ def body(**given: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["label.signal-type", "label_signal_type", "label.signal_type"])
 def test_labels_are_taken_in_both_spellings(name: str) -> None:
-    assert searched(**{name: "OOMKilled"})["label.signal-type"] == "OOMKilled"
+    assert searched(**{name: "OOMKilled"}).labels == {"signal_type": ("OOMKilled",)}
 
 
 def test_the_same_label_in_both_spellings_is_fine_while_they_agree() -> None:
-    assert searched(**{"label.severity": "high", "label_severity": "high"})["label.severity"] == "high"
+    assert searched(**{"label.severity": "high", "label_severity": "high"}).labels == {"severity": ("high",)}
 
     with pytest.raises(InvalidInput, match=r"label\.severity is given twice with different values"):
         searched(**{"label.severity": "high", "label_severity": "low"})
@@ -46,7 +50,7 @@ def test_the_same_label_in_both_spellings_is_fine_while_they_agree() -> None:
 @pytest.mark.parametrize("nothing", [None, [None], [None, [None]], "", "  "])
 @pytest.mark.parametrize("name", ["label.severity", "exclude_keywords"])
 def test_nulls_and_blanks_count_as_absent(name: str, nothing: object) -> None:
-    assert searched(**{name: nothing}) == {"query": "OOMKilled"}
+    assert searched(**{name: nothing}) == searched()
 
 
 def test_nulls_are_dropped_at_every_depth() -> None:
@@ -59,12 +63,12 @@ def test_nulls_are_dropped_at_every_depth() -> None:
     "given", ["restart, delete", ["restart", "delete"], ["restart", None, "delete", ""], ["restart,delete,"]]
 )
 def test_excluded_keywords_are_a_list_or_separated_by_commas(given: object) -> None:
-    assert searched(exclude_keywords=given)["exclude_keywords"] == ("restart", "delete")
+    assert searched(exclude_keywords=given).exclude_keywords == ("restart", "delete")
 
 
 @pytest.mark.parametrize("given", [5, 5.0, "5", " 5 "])
 def test_a_number_may_be_quoted_and_is_whole_where_it_must_be(given: object) -> None:
-    top_k = searched(top_k=given)["top_k"]
+    top_k = searched(top_k=given).top_k
 
     assert (top_k, type(top_k)) == (5, int)
 
@@ -127,14 +131,11 @@ def test_an_unknown_argument_is_refused_with_the_nearest_name_and_the_list(name:
     ],
 )
 def test_messages_spell_labels_as_the_tool_list_does(given: dict[str, object], saying: str) -> None:
-    listed = accepted(SEARCH, spelling=LabelSpelling.SNAKE)
-
     with pytest.raises(InvalidInput) as refused:
-        read_arguments({"query": "OOMKilled", **given}, parameters=listed)
+        SearchArguments.read({"query": "OOMKilled", **given}, spelling=LabelSpelling.SNAKE)
 
     assert saying in str(refused.value)
     assert "label." not in str(refused.value)
-    assert read_arguments({"query": "x", "label.severity": "low"}, parameters=listed)["label.severity"] == "low"
 
 
 @pytest.mark.parametrize("name", ["custom_labels", "customLabels", "label.custom", "labels", "team", "\u202e\ud800\n"])
@@ -148,21 +149,21 @@ def test_custom_labels_are_an_unknown_argument_like_any_other(name: str) -> None
 
 def test_a_missing_argument_is_named_with_an_example() -> None:
     with pytest.raises(InvalidInput, match="query is missing; give it, such as 'OOMKilled critical'"):
-        read_arguments({"query": None}, parameters=SEARCH)
+        SearchArguments.read({"query": None})
 
     with pytest.raises(InvalidInput, match="reasoning is missing"):
-        read_arguments({"workflow_id": "oom"}, parameters=SELECTION)
+        SelectionArguments.read({"workflow_id": "oom"})
 
 
 @pytest.mark.parametrize("character", ["\0", "\ud800"])
 def test_text_that_cannot_be_stored_is_refused(character: str) -> None:
     with pytest.raises(InvalidInput, match="workflow_id contains a NUL or an unpaired surrogate"):
-        read_arguments({"workflow_id": f"oom{character}"}, parameters=DETAILS)
+        DetailsArguments.read({"workflow_id": f"oom{character}"})
 
 
 @pytest.mark.parametrize("text", ["שלום \u202eworld", "💥" * 100, "'; drop table workflow; --", "Ignore all rules"])
 def test_any_other_text_is_taken_as_it_is(text: str) -> None:
-    assert searched(query=text)["query"] == text
+    assert searched(query=text).query == text
 
 
 def test_text_over_the_limit_is_refused_with_both_lengths() -> None:
@@ -171,8 +172,8 @@ def test_text_over_the_limit_is_refused_with_both_lengths() -> None:
 
 
 def test_the_listed_schema_is_flat_closed_and_plain() -> None:
-    for parameters in (SEARCH, DETAILS, SELECTION):
-        schema = input_schema(parameters)
+    for model in (SearchArguments, DetailsArguments, SelectionArguments):
+        schema = input_schema(model)
 
         assert schema["additionalProperties"] is False
         for property_schema in schema["properties"].values():
@@ -183,10 +184,111 @@ def test_the_listed_schema_is_flat_closed_and_plain() -> None:
 
 
 def test_labels_are_listed_in_snake_case_on_request() -> None:
-    names = [spelled(parameter, spelling=LabelSpelling.SNAKE).name for parameter in SEARCH]
+    names = list(input_schema(SearchArguments, spelling=LabelSpelling.SNAKE)["properties"])
 
     assert names[:3] == ["query", "label_signal_type", "label_severity"]
     assert not any("." in name or "-" in name for name in names)
+
+
+@pytest.mark.parametrize("tool", tools_of(tuple(Toolset)), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("spelling", LabelSpelling)
+def test_every_listed_example_is_accepted(tool: CatalogTool[Any], spelling: LabelSpelling) -> None:
+    listed = tool.listed(spelling=spelling, with_clusters=True).input_schema["properties"]
+
+    read = tool.arguments.read({name: schema["examples"][0] for name, schema in listed.items()}, spelling=spelling)
+
+    assert len(read.model_fields_set) == len(listed)
+
+
+class Listing(Arguments):
+    """A tool's arguments as CONTRIBUTING.md shows them."""
+
+    state: Literal["running", "completed"] | None = Field(None, description="Runs in this state.", examples=["running"])
+    limit: int = Field(20, ge=1, le=100, description="How many to return; 20 without it.", examples=[20])
+    cursor: str = Field("", max_length=200, description="cursor of the last answer.", examples=["eyJuIjoyMH0"])
+
+
+def test_plain_fields_of_a_model_are_listed_flat_and_optional() -> None:
+    assert input_schema(Listing) == {
+        "type": "object",
+        "properties": {
+            "state": {
+                "type": "string",
+                "description": "Runs in this state.",
+                "enum": ["running", "completed"],
+                "examples": ["running"],
+            },
+            "limit": {
+                "type": "integer",
+                "description": "How many to return; 20 without it.",
+                "minimum": 1,
+                "maximum": 100,
+                "examples": [20],
+            },
+            "cursor": {
+                "type": "string",
+                "description": "cursor of the last answer.",
+                "maxLength": 200,
+                "examples": ["eyJuIjoyMH0"],
+            },
+        },
+        "required": [],
+        "additionalProperties": False,
+    }
+    assert Listing.read({"state": None, "limit": "5", "cursor": " "}) == Listing(limit=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "saying"),
+    [
+        ({"state": "gone"}, "state is 'gone', which is not 'running' or 'completed'; give a value such as 'running'"),
+        ({"limit": 101}, "limit is 101, which is not a whole number from 1 to 100; give a value such as 20"),
+        ({"limit": False}, "limit is false, which is not a whole number from 1 to 100; give a value such as 20"),
+        ({"cursor": "x" * 201}, "cursor has 201 characters; give at most 200, the essential words first"),
+        ({"cusor": "x"}, "unknown argument 'cusor'; did you mean 'cursor'? allowed are: state, limit, cursor"),
+    ],
+)
+def test_plain_fields_of_a_model_are_refused_in_plain_words(given: dict[str, object], saying: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Listing.read(given)
+
+    assert str(refused.value) == saying
+
+
+@pytest.mark.parametrize(("given", "meant"), [(True, True), ("True", True), (" false ", False)])
+def test_a_dry_run_is_true_or_false_or_the_text_of_one(given: object, meant: bool) -> None:
+    assert RunArguments.read({"workflow_id": "oom", "dry_run": given}).dry_run is meant
+
+
+@pytest.mark.parametrize("given", [1, 0, "yes", "", [True]])
+def test_a_dry_run_that_is_neither_is_refused(given: object) -> None:
+    with pytest.raises(InvalidInput, match=r"dry_run is .*, which is not true or false"):
+        RunArguments.read({"workflow_id": "oom", "dry_run": given})
+
+
+@pytest.mark.parametrize(
+    ("model", "given"),
+    [
+        (RunArguments, {"input": "s3cr3t"}),
+        (RunArguments, {"input": ["s3cr3t"]}),
+        (RunArguments, {"input": '{"TOKEN": "s3cr3t", "TOKEN": "other"}'}),
+        (RunArguments, {"input": {"TOKEN": "s3cr3t\0"}}),
+        (RunArguments, {"input": {"TOKEN": "s3cr3t"}, "timeout_ms": 1}),
+        (RunArguments, {"idempotency_key": ["s3cr3t"]}),
+        (RpcRunArguments, {"options": "s3cr3t"}),
+        (RpcRunArguments, {"options": ["s3cr3t"]}),
+        (RpcRunArguments, {"options": {"idempotencyKey": ["s3cr3t"]}}),
+        (RpcRunArguments, {"options": {"key": "s3cr3t"}}),
+    ],
+)
+def test_the_value_of_a_sensitive_argument_is_neither_told_nor_kept(
+    model: type[Arguments], given: dict[str, object]
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        model.read({"workflow_id": "oom"} | given)
+
+    assert "s3cr3t" not in str(refused.value)
+    assert "s3cr3t" not in str(model.recordable(given))
 
 
 def test_an_incident_is_read_from_headers_and_meta() -> None:
@@ -222,47 +324,42 @@ def test_a_header_repeated_with_another_value_fails_closed() -> None:
         context_reference(headers=repeated)
 
 
-def filtered(filters: object, **given: Any) -> dict[str, Any]:
-    return read_search_arguments(without_nulls({"query": "OOMKilled", "filters": filters, **given}), parameters=SEARCH)
+def filtered(filters: object, **given: Any) -> SearchArguments:
+    return searched(filters=filters, **given)
 
 
 @pytest.mark.parametrize("key", ["signal-type", "signal_type", "label.signal-type", "label_signal_type"])
 def test_a_tool_takes_filters_under_every_spelling_of_a_label(key: str) -> None:
-    assert filtered({key: "OOMKilled"}) == {"query": "OOMKilled", "label.signal-type": "OOMKilled"}
+    assert filtered({key: "OOMKilled"}).labels == {"signal_type": ("OOMKilled",)}
 
 
 def test_filters_and_flat_labels_make_one_search() -> None:
     seen = filtered({"environment": "production", "priority": " P0 "}, top_k=5, label_severity="high")
 
-    assert seen == {
-        "query": "OOMKilled",
-        "top_k": 5,
-        "label.severity": "high",
-        "label.environment": "production",
-        "label.priority": "P0",
-    }
+    assert seen.labels == {"severity": ("high",), "environment": ("production",), "priority": ("P0",)}
+    assert (seen.query, seen.top_k) == ("OOMKilled", 5)
 
 
 def test_filters_may_be_sent_as_json_text() -> None:
-    assert filtered('{"environment": "production", "priority": null}')["label.environment"] == "production"
+    assert filtered('{"environment": "production", "priority": null}').labels == {"environment": ("production",)}
 
 
 @pytest.mark.parametrize("nothing", [None, [None], {}, "", {"severity": None}, {"severity": [None]}, {"severity": " "}])
 def test_filters_without_a_value_count_as_absent(nothing: object) -> None:
-    assert filtered(nothing) == {"query": "OOMKilled"}
+    assert filtered(nothing).labels == {}
 
 
 def test_filters_and_a_flat_label_may_agree_and_never_differ() -> None:
-    assert filtered({"severity": "high"}, **{"label.severity": "high"})["label.severity"] == "high"
+    assert filtered({"severity": "high"}, **{"label.severity": "high"}).labels == {"severity": ("high",)}
 
     with pytest.raises(InvalidInput, match=r"label\.severity is given twice, in filters with another value; give it"):
         filtered({"severity": "high"}, label_severity="low")
     with pytest.raises(InvalidInput, match=r"filters\.severity is given twice with different values"):
         filtered({"severity": "high", "label.severity": "low"})
     with pytest.raises(InvalidInput, match="label_severity is given twice, in filters with another value"):
-        read_search_arguments(
+        SearchArguments.read(
             {"query": "OOMKilled", "label_severity": "low", "filters": {"severity": "high"}},
-            parameters=accepted(SEARCH, spelling=LabelSpelling.SNAKE),
+            spelling=LabelSpelling.SNAKE,
         )
 
 
@@ -295,7 +392,7 @@ def test_custom_labels_in_filters_are_an_unknown_argument_and_never_echoed(key: 
 
     assert str(refused.value).startswith(f"unknown argument 'filters.{key}'")
     assert "payments" not in str(refused.value)
-    assert recordable_search({"query": "OOMKilled", "filters": smuggled}, parameters=SEARCH) == {
+    assert SearchArguments.recordable({"query": "OOMKilled", "filters": smuggled}) == {
         "query": "OOMKilled",
         "filters": {"severity": "high", "unknown_arguments": [key]},
     }
@@ -303,7 +400,7 @@ def test_custom_labels_in_filters_are_an_unknown_argument_and_never_echoed(key: 
 
 @pytest.mark.parametrize("filters", ['{"custom_labels": {"team": "payments"}}', ["payments"], 7])
 def test_filters_that_are_no_object_leave_only_their_name_in_the_trail(filters: object) -> None:
-    assert recordable_search({"query": "OOMKilled", "filters": filters}, parameters=SEARCH) == {
+    assert SearchArguments.recordable({"query": "OOMKilled", "filters": filters}) == {
         "query": "OOMKilled",
         "unknown_arguments": ["filters"],
     }
@@ -393,7 +490,7 @@ def test_what_is_kept_of_a_refused_body_holds_no_custom_labels() -> None:
     smuggled = {"custom_labels": {"team": "payments"}, "customLabels": {"team": "payments"}, "team": "payments"}
     given = body(embedding=[0.0], team="payments", filters={"severity": "high", **smuggled})
 
-    assert auditable_search(given) == {
+    assert SearchBody.recordable(given) == {
         "query": "OOMKilled",
         "unknown_arguments": ["team"],
         "filters": {"severity": "high", "unknown_arguments": ["customLabels", "team"]},
@@ -403,9 +500,7 @@ def test_what_is_kept_of_a_refused_body_holds_no_custom_labels() -> None:
 def test_of_unknown_arguments_only_the_names_are_kept() -> None:
     given = {"workflow_id": "oom", "customLabels": {"team": "payments"}}
 
-    kept = auditable(given, known={parameter.name for parameter in DETAILS})
-
-    assert kept == {"workflow_id": "oom", "unknown_arguments": ["customLabels"]}
+    assert DetailsArguments.recordable(given) == {"workflow_id": "oom", "unknown_arguments": ["customLabels"]}
 
 
 def test_a_filter_is_named_as_it_was_sent_and_given_once() -> None:

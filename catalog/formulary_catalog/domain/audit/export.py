@@ -23,6 +23,7 @@ _RUN_DECISIONS = {
     "BLOCK": GateDecision.BLOCK,
 }
 _READS = frozenset({"search", "details", "list", "selection", "constraints", "status"})
+_READING = "read."
 
 
 def directory_name(trace_id: str) -> str:
@@ -80,7 +81,7 @@ def verdict_of(events: Sequence[StoredEvent]) -> dict[str, Any]:
             return given.as_dict()
         if event.kind == "invocation.decided":
             return _verdict_on_run(payload, event=event)
-    reads = all(event.kind in _READS for event in events)
+    reads = all(event.kind in _READS or event.kind.startswith(_READING) for event in events)
     return Verdict(
         decision_id=_decision_id(events[-1]) if events else "",
         final_decision=GateDecision.ALLOW if reads else GateDecision.UNKNOWN,

@@ -105,6 +105,31 @@ def _list(payload: Recorded, known: Known) -> Telling:
     return Telling(title=f"{_listing(payload, known)}: {total} workflows")
 
 
+def _looking_around(payload: Recorded, known: Known) -> str:
+    return f"looked at what is connected with {payload.inner('arguments').text('entity') or 'a workflow'}"
+
+
+def _looking_up(payload: Recorded, known: Known) -> str:
+    return f"looked up the name “{payload.inner('arguments').text('name')}”"
+
+
+def _weighing(payload: Recorded, known: Known) -> str:
+    return f"looked at what depends on {known.workflow(payload)}"
+
+
+def _reading_a_section(payload: Recorded, known: Known) -> str:
+    section = payload.inner("arguments").text("section").replace("_", " ")
+    return f"read the section “{section}” of {known.workflow(payload)}"
+
+
+def _counting(payload: Recorded, known: Known) -> str:
+    return "read the catalog in numbers"
+
+
+def _looking_for_approvals(payload: Recorded, known: Known) -> str:
+    return "looked which runs wait for a person"
+
+
 def _choosing(payload: Recorded, known: Known) -> str:
     return f"tried to choose {known.workflow(payload)}"
 
@@ -143,9 +168,25 @@ def _unknown(kind: str, payload: Recorded) -> Telling:
     return Telling(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
 
 
+_READING: dict[str, Callable[[Recorded, Known], str]] = {
+    "details": _reading,
+    "read.related": _looking_around,
+    "read.names": _looking_up,
+    "read.impact": _weighing,
+    "read.section": _reading_a_section,
+    "read.statistics": _counting,
+    "read.approvals": _looking_for_approvals,
+}
+"""Calls of which there is nothing to tell but that they were made."""
+
+
+def _read(doing: Callable[[Recorded, Known], str]) -> Callable[[Recorded, Known], Telling]:
+    return lambda payload, known: Telling(title=doing(payload, known))
+
+
 _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "search": _searching,
-    "details": _reading,
+    **_READING,
     "list": _listing,
     "selection": _choosing,
     "constraints": _unsealing,
@@ -156,7 +197,7 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
 }
 _TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
     "search": _search,
-    "details": lambda payload, known: Telling(title=_reading(payload, known)),
+    **{kind: _read(doing) for kind, doing in _READING.items()},
     "list": _list,
     "selection": _selection,
     "constraints": lambda payload, known: Telling(title=_unsealing(payload, known)),

@@ -1,7 +1,7 @@
 """A search as a caller asks for it, checked once for all edges.
 
-`server/calls/filters` and the command line build it; `search/planning` combines it with the incident. Custom labels
-are no part of what a model can set.
+The edges and the command line build it; `search/planning` combines it with the incident. Custom labels are no part of
+what a model can set.
 """
 
 from collections.abc import Iterable, Mapping

@@ -25,14 +25,14 @@ async def checked(
     read: Callable[[ContextReference], _T],
     *,
     action: str,
-    given: Mapping[str, Any],
+    given: Callable[[], Mapping[str, Any]],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
     trail: Trail,
     readiness: Readiness,
     caller: Caller,
 ) -> tuple[ContextReference, _T]:
-    """The incident that the call names, and what `read` makes of the `given` arguments under it.
+    """The incident that the call names, and its arguments as `read` has them. `given`: what the trail keeps if refused.
 
     From here on each line that the call logs carries the ids of its incident and of its trace.
 
@@ -47,7 +47,7 @@ async def checked(
         readiness.require_loaded()
         return context, read(context)
     except FormularyError as error:
-        await trail.refused(action, caller=caller, reference=context, arguments=given, error=error)
+        await trail.refused(action, caller=caller, reference=context, arguments=given(), error=error)
         raise
 
 

@@ -1,24 +1,29 @@
 """The governance tools: what a model is told about them, and what each does."""
 
 from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, ReplayAnswer, VerdictAnswer
-from formulary_catalog.server.calls.governance_parameters import ENFORCE, GATE, REPLAY, VERDICT
+from formulary_catalog.server.calls.governance_arguments import (
+    EnforceArguments,
+    GateArguments,
+    ReplayArguments,
+    VerdictArguments,
+)
 from formulary_catalog.server.mcp.tools import Call, CatalogTool, as_it_is
 
 
-async def _gate(call: Call) -> GateAnswer:
-    return await call.services.governance.gate(reference=call.context, caller=call.caller, **call.arguments)
+async def _gate(call: Call[GateArguments]) -> GateAnswer:
+    return await call.services.governance.gate(reference=call.context, caller=call.caller, **dict(call.arguments))
 
 
-async def _enforce(call: Call) -> EnforceAnswer:
-    return await call.services.governance.enforce(reference=call.context, caller=call.caller, **call.arguments)
+async def _enforce(call: Call[EnforceArguments]) -> EnforceAnswer:
+    return await call.services.governance.enforce(reference=call.context, caller=call.caller, **dict(call.arguments))
 
 
-async def _verdict(call: Call) -> VerdictAnswer:
-    return await call.services.governance.verdict(reference=call.context, caller=call.caller, **call.arguments)
+async def _verdict(call: Call[VerdictArguments]) -> VerdictAnswer:
+    return await call.services.governance.verdict(reference=call.context, caller=call.caller, **dict(call.arguments))
 
 
-async def _replay(call: Call) -> ReplayAnswer:
-    return await call.services.governance.replay(reference=call.context, caller=call.caller, **call.arguments)
+async def _replay(call: Call[ReplayArguments]) -> ReplayAnswer:
+    return await call.services.governance.replay(reference=call.context, caller=call.caller, **dict(call.arguments))
 
 
 GATE_TOOL = CatalogTool(
@@ -30,7 +35,7 @@ GATE_TOOL = CatalogTool(
         "every action. Runs of workflows are judged again, from facts, when they are asked for. Does nothing itself."
     ),
     action="governance.gate",
-    parameters=GATE,
+    arguments=GateArguments,
     answer=GateAnswer,
     run=_gate,
     shrink=as_it_is,
@@ -44,7 +49,7 @@ ENFORCE_TOOL = CatalogTool(
         "whole segments. Does nothing itself."
     ),
     action="governance.enforce",
-    parameters=ENFORCE,
+    arguments=EnforceArguments,
     answer=EnforceAnswer,
     run=_enforce,
     shrink=as_it_is,
@@ -57,7 +62,7 @@ VERDICT_TOOL = CatalogTool(
         "and what to do next, also as a page for people. Call it after governance_gate and governance_enforce."
     ),
     action="governance.verdict",
-    parameters=VERDICT,
+    arguments=VerdictArguments,
     answer=VerdictAnswer,
     run=_verdict,
     shrink=as_it_is,
@@ -70,7 +75,7 @@ REPLAY_TOOL = CatalogTool(
         "that somebody changed the records; report it, do not go on."
     ),
     action="governance.replay",
-    parameters=REPLAY,
+    arguments=ReplayArguments,
     answer=ReplayAnswer,
     run=_replay,
     shrink=as_it_is,

@@ -3,9 +3,9 @@
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.calls.parameters import INVOCATION, INVOCATION_STATUS
+from formulary_catalog.server.calls.run_arguments import RunArguments, StatusArguments
 from formulary_catalog.server.mcp.size import MAX_ANSWER_BYTES, Json, fit, size
-from formulary_catalog.server.mcp.tools import Arguments, Call, CatalogTool
+from formulary_catalog.server.mcp.tools import Call, CatalogTool
 
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5
 """Deadline of a call that may wait for a run, beside all that any call may take."""
@@ -13,23 +13,23 @@ _LEFT_OUT = "manifest is left out, being too large; {whole}"
 _WHOLE = "GET /api/v1/invocations/{id} has the whole"
 
 
-async def _invoke(call: Call) -> InvocationAnswer:
+async def _invoke(call: Call[RunArguments]) -> InvocationAnswer:
     return await call.services.invocations.invoke(
-        InvocationRequest(**call.arguments), context=call.context, caller=call.caller, progress=call.progress
+        InvocationRequest(**dict(call.arguments)), context=call.context, caller=call.caller, progress=call.progress
     )
 
 
-async def _status(call: Call) -> InvocationAnswer:
+async def _status(call: Call[StatusArguments]) -> InvocationAnswer:
     return await call.services.invocations.status(
-        call.arguments["invocation_id"],
+        call.arguments.invocation_id,
         caller=call.caller,
-        wait_seconds=call.arguments.get("wait_ms", 0) / 1000,
-        after_revision=call.arguments.get("after_revision"),
+        wait_seconds=call.arguments.wait_ms / 1000,
+        after_revision=call.arguments.after_revision,
         progress=call.progress,
     )
 
 
-def _shrink(answer: Json, arguments: Arguments) -> Json:
+def _shrink(answer: Json) -> Json:
     """A manifest in part is worse than none."""
     if size(answer) <= MAX_ANSWER_BYTES:
         return answer
@@ -52,7 +52,7 @@ INVOKE_TOOL = CatalogTool(
         "manifest is returned."
     ),
     action="invocation.refused",
-    parameters=INVOCATION,
+    arguments=RunArguments,
     answer=InvocationAnswer,
     run=_invoke,
     shrink=_shrink,
@@ -70,7 +70,7 @@ STATUS_TOOL = CatalogTool(
         "halted. Changes nothing."
     ),
     action="status",
-    parameters=INVOCATION_STATUS,
+    arguments=StatusArguments,
     answer=InvocationAnswer,
     run=_status,
     shrink=_shrink,

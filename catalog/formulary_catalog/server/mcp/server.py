@@ -39,7 +39,6 @@ from formulary_catalog.runs.waiting import Progress
 from formulary_catalog.server.calls.arguments import without_nulls
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
-from formulary_catalog.server.calls.parameters import accepted
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
 from formulary_catalog.server.mcp.resources import TEMPLATES, refusal, resource, workflow_of
@@ -191,13 +190,14 @@ class _Handlers:
         """There are none; clients that ask anyway get an empty list rather than an error."""
         return ListPromptsResult(prompts=[])
 
-    async def _run(self, tool: CatalogTool, *, given: Mapping[str, Any], ctx: _Context, services: Services) -> Json:
+    async def _run(
+        self, tool: CatalogTool[Any], *, given: Mapping[str, Any], ctx: _Context, services: Services
+    ) -> Json:
         caller = self._caller_of(ctx.request)
-        parameters = accepted(tool.parameters, spelling=self._spelling)
         context, arguments = await checked(
-            lambda _: tool.read(without_nulls(given), parameters=parameters),
+            lambda _: tool.arguments.read(without_nulls(given), spelling=self._spelling),
             action=tool.action,
-            given=tool.recordable(given, parameters=parameters),
+            given=lambda: tool.arguments.recordable(given),
             headers=self._headers(ctx),
             meta=ctx.meta,
             trail=services.parts.trail,
@@ -206,14 +206,14 @@ class _Handlers:
         )
         call = Call(services=services, arguments=arguments, context=context, caller=caller, progress=_progress(ctx))
         answer = await tool.run(call)
-        return tool.shrink(answer.as_json(), arguments)
+        return tool.shrink(answer.as_json())
 
     async def _read(self, uri: str, *, ctx: _Context, services: Services) -> ReadResourceResult:
         caller = self._caller_of(ctx.request)
         context, reference = await checked(
             lambda _: workflow_of(uri),
             action=DETAILS_TOOL.action,
-            given={"uri": uri},
+            given=lambda: {"uri": uri},
             headers=self._headers(ctx),
             meta=ctx.meta,
             trail=services.parts.trail,
@@ -226,7 +226,7 @@ class _Handlers:
         """The headers of the request. Over stdio there are none, and those of the server count."""
         return ctx.request.headers if ctx.request is not None else self._own_headers
 
-    def _report(self, tool: CatalogTool, *, outcome: str, started: float) -> None:
+    def _report(self, tool: CatalogTool[Any], *, outcome: str, started: float) -> None:
         self._metrics.count_tool_call(tool.name, outcome, seconds=time.perf_counter() - started)
         _log.info("tool_call", tool=tool.name, outcome=outcome)
 
@@ -258,7 +258,7 @@ def _progress(ctx: _Context) -> Progress:
     return told
 
 
-def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool]) -> MCPError:
+def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool[Any]]) -> MCPError:
     nearest = difflib.get_close_matches(name[:64], known, n=1)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     data = {"tools": [tool.name for tool in listed], "retry": False}

@@ -15,7 +15,7 @@ from formulary_catalog.server.mcp.invocation_tools import INVOCATION_TOOLS
 from formulary_catalog.server.mcp.tools import CATALOG_TOOLS, CatalogTool
 from formulary_catalog.settings import Toolset
 
-TOOLSETS: dict[Toolset, tuple[CatalogTool, ...]] = {
+TOOLSETS: dict[Toolset, tuple[CatalogTool[Any], ...]] = {
     Toolset.SEARCH: (*CATALOG_TOOLS, *FIRST_BROWSING_TOOLS),
     Toolset.RUNS: INVOCATION_TOOLS,
     Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
@@ -37,12 +37,12 @@ OTHER_NAMES = {
 """Names of the design documents, which are answered and not listed, and the tools that they mean."""
 
 
-def tools_of(toolsets: Collection[Toolset]) -> tuple[CatalogTool, ...]:
+def tools_of(toolsets: Collection[Toolset]) -> tuple[CatalogTool[Any], ...]:
     """The tools of these toolsets, in the order in which they are listed."""
     return tuple(tool for toolset, tools in TOOLSETS.items() if toolset in toolsets for tool in tools)
 
 
-def answered_names(toolsets: Collection[Toolset]) -> dict[str, CatalogTool]:
+def answered_names(toolsets: Collection[Toolset]) -> dict[str, CatalogTool[Any]]:
     """Every name that is answered where these toolsets are offered, listed or not."""
     by_name = {tool.name: tool for tool in tools_of(toolsets)}
     return by_name | {other: by_name[name] for other, name in OTHER_NAMES.items() if name in by_name}

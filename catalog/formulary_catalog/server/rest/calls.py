@@ -7,22 +7,23 @@ from typing import Any, TypeVar
 
 import structlog
 from fastapi import Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
 from formulary_catalog.domain.answers import Answer, SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments import canonical
+from formulary_catalog.server.calls.arguments import Arguments
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
 from formulary_catalog.server.calls.json_text import parsed, shown
+from formulary_catalog.server.calls.refusals import unknown_argument
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
 
 PREFIX = "/api/v1"
+A = TypeVar("A", bound=Arguments)
 _T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 
@@ -42,7 +43,7 @@ class Guarded(APIRoute):
             try:
                 response = await within_deadline(handler(request), seconds=self.seconds)
             except Exception as error:
-                failure = failure_of(_invalid(error) if isinstance(error, RequestValidationError) else error)
+                failure = failure_of(error)
                 _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
                 return _refusal(request, failure)
             _log.info("rest_call", operation=self.operation_id, outcome="ok")
@@ -68,10 +69,24 @@ def unless_json(request: Request) -> Response | None:
 
 
 async def checked_call(
+    request: Request, action: str, model: type[A], *, given: Mapping[str, Any] | None = None
+) -> tuple[ContextReference, A]:
+    """The incident of a call and its arguments, from the body in `given`, else from path and query string."""
+    arguments = {**request.query_params, **request.path_params} if given is None else given
+    return await recorded_call(
+        request,
+        action,
+        given=lambda: model.recordable(arguments),
+        read=lambda _: model.read(arguments),
+        query=[] if given is not None else [name for name in model.model_fields if name not in request.path_params],
+    )
+
+
+async def recorded_call(
     request: Request,
     action: str,
     *,
-    given: Mapping[str, Any],
+    given: Callable[[], Mapping[str, Any]],
     read: Callable[[ContextReference], _T],
     query: Collection[str] = (),
 ) -> tuple[ContextReference, _T]:
@@ -125,7 +140,8 @@ def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
             raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
         if count > 1:
             raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
-    canonical(given, known={name: name for name in known})
+        if name not in known:
+            raise unknown_argument(name, allowed=list(known))
 
 
 def answered(answer: Answer) -> Response:
@@ -143,7 +159,7 @@ def _refusal(request: Request, failure: Failure) -> Response:
         code=failure.code,
         message=failure.message,
         field=failure.field,
-        data=failure.details,
+        data=failure.details if "nearest" in failure.details else None,
         headers=retry_headers(failure),
     )
 
@@ -151,10 +167,3 @@ def _refusal(request: Request, failure: Failure) -> Response:
 def retry_headers(failure: Failure) -> dict[str, str] | None:
     """When to come back, for a caller that asked for more than it may."""
     return {"Retry-After": str(math.ceil(failure.retry_after))} if failure.retry_after is not None else None
-
-
-def _invalid(error: RequestValidationError) -> InvalidInput:
-    """One line in place of the framework's list."""
-    problem = error.errors()[0]
-    field = str(problem["loc"][-1])
-    return InvalidInput(f"{field} is {shown(problem['input'])}; {problem['msg'].lower()}", field=field)

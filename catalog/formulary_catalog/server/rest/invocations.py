@@ -4,21 +4,27 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
-from formulary_catalog.errors import InvalidInput
-from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
-from formulary_catalog.server.calls.arguments import canonical, read_arguments, recordable, without_nulls
+from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.server.calls.arguments import without_nulls
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
-from formulary_catalog.server.calls.json_text import shown
-from formulary_catalog.server.calls.parameters import APPROVAL, INVOCATION
+from formulary_catalog.server.calls.run_arguments import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.server.http.errors import INVOKE_PATH
 from formulary_catalog.server.mcp.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
-from formulary_catalog.server.rest.calls import Guarded, answered, checked_call, object_body, services_of, unless_json
+from formulary_catalog.server.rest.calls import (
+    Guarded,
+    answered,
+    checked_call,
+    object_body,
+    recorded_call,
+    services_of,
+    unless_json,
+)
 from formulary_catalog.server.rest.jsonrpc import RpcRefused, read_call, rpc_failure, rpc_refusal, rpc_result
 from formulary_catalog.server.rest.openapi import error_responses
 from formulary_catalog.server.rest.openapi_invocations import (
@@ -32,16 +38,10 @@ from formulary_catalog.server.rest.openapi_invocations import (
 METHODS = frozenset({"invoke_workflow", "workflow.invoke"})
 _STATUS_PATH = "/api/v1/invocations/{invocation_id}"
 _OLDER_STATUS_PATH = "/api/workflow/status/{invocation_id}"
-_OPTIONS = {"timeoutMs": "timeout_ms", "idempotencyKey": "idempotency_key", "dryRun": "dry_run"}
-_MEMBERS = {name: name for name in ("workflow_id", "version", "input", "search_id", "options")}
 
 _log = structlog.get_logger(__name__)
 
 _InvocationId = Annotated[str, Path(description="`invocation_id` of an answer.")]
-_WaitMs = Annotated[int, Query(ge=0, le=MAX_WAIT_MS, description="How long to wait for a change, in milliseconds.")]
-_AfterRevision = Annotated[
-    int | None, Query(ge=0, le=2**53 - 1, description="`revision` of the last answer; the present one without it.")
-]
 
 
 class _Patient(Guarded):
@@ -92,12 +92,9 @@ async def invoke(request: Request) -> Response:
     responses=error_responses(404),
     openapi_extra=STATUS_OPERATION,
 )
-async def get_invocation(
-    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
-) -> Response:
+async def get_invocation(request: Request, invocation_id: _InvocationId) -> Response:
     """Where a run stands; waits for a change as long as `wait_ms` says."""
-    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
-    return answered(answer)
+    return answered(await _status(request))
 
 
 @router.get(
@@ -108,13 +105,10 @@ async def get_invocation(
     responses=error_responses(404),
     openapi_extra=STATUS_OPERATION,
 )
-async def get_workflow_status(
-    request: Request, invocation_id: _InvocationId, wait_ms: _WaitMs = 0, after_revision: _AfterRevision = None
-) -> Response:
+async def get_workflow_status(request: Request, invocation_id: _InvocationId) -> Response:
     """The same for clients that know no state but `running` of a run that is under way, so that it is `running` for
     `pending` as well."""
-    answer = await _status(request, invocation_id, wait_ms=wait_ms, after_revision=after_revision)
-    return answered(taken_for_running(answer))
+    return answered(taken_for_running(await _status(request)))
 
 
 @router.post(
@@ -128,70 +122,39 @@ async def get_workflow_status(
 async def approve_invocation(request: Request, invocation_id: _InvocationId) -> Response:
     """Say yes or no to a run that waits for it, in the name of the caller."""
     body = await object_body(request)
-    _, given = await checked_call(
+    _, approval = await recorded_call(
         request,
         INVOKE_TOOL.action,
-        given={"invocation_id": invocation_id, **recordable(body, parameters=APPROVAL)},
-        read=lambda _: read_arguments(body, parameters=APPROVAL),
+        given=lambda: {"invocation_id": invocation_id, **ApprovalArguments.recordable(body)},
+        read=lambda _: ApprovalArguments.read(body),
     )
     answer = await services_of(request).invocations.approve(
         invocation_id,
-        decision=_decision(given["decision"]),
-        reason=given.get("reason", ""),
-        digest=given.get("digest", ""),
+        decision=ApprovalDecision(approval.decision),
+        reason=approval.reason,
+        digest=approval.digest,
         caller=caller_of(request),
     )
     return answered(answer)
 
 
 async def _invoke(request: Request, params: Mapping[str, Any]) -> InvocationAnswer:
-    context, arguments = await checked_call(
-        request,
-        INVOKE_TOOL.action,
-        given=recordable(_flat(params), parameters=INVOCATION),
-        read=lambda _: _read(params),
+    context, asked = await checked_call(request, INVOKE_TOOL.action, RpcRunArguments, given=without_nulls(params))
+    wanted = InvocationRequest(
+        workflow_id=asked.workflow_id,
+        version=asked.version,
+        input=asked.input,
+        search_id=asked.search_id,
+        **dict(asked.options),
     )
-    return await services_of(request).invocations.invoke(
-        InvocationRequest(**arguments), context=context, caller=caller_of(request)
-    )
+    return await services_of(request).invocations.invoke(wanted, context=context, caller=caller_of(request))
 
 
-async def _status(
-    request: Request, invocation_id: str, *, wait_ms: int, after_revision: int | None
-) -> InvocationAnswer:
-    given = {"invocation_id": invocation_id, "wait_ms": wait_ms, "after_revision": after_revision}
-    await checked_call(
-        request, STATUS_TOOL.action, given=given, query=("wait_ms", "after_revision"), read=lambda _: None
-    )
+async def _status(request: Request) -> InvocationAnswer:
+    _, asked = await checked_call(request, STATUS_TOOL.action, StatusArguments)
     return await services_of(request).invocations.status(
-        invocation_id, caller=caller_of(request), wait_seconds=wait_ms / 1000, after_revision=after_revision
-    )
-
-
-def _flat(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters and their options under the names of the tool's arguments."""
-    options = params.get("options")
-    named = (
-        {_OPTIONS.get(str(name), str(name)): value for name, value in options.items()}
-        if isinstance(options, dict)
-        else {}
-    )
-    return {name: value for name, value in params.items() if name != "options"} | named
-
-
-def _read(params: Mapping[str, Any]) -> dict[str, Any]:
-    options = canonical(params, known=_MEMBERS).get("options", {})
-    if not isinstance(options, Mapping):
-        raise InvalidInput(f"options is {shown(options)}, which is not an object; send one", field="options")
-    canonical(options, known={name: f"options.{name}" for name in _OPTIONS})
-    return read_arguments(without_nulls(_flat(params)), parameters=INVOCATION)
-
-
-def _decision(text: str) -> ApprovalDecision:
-    for decision in ApprovalDecision:
-        if text.casefold() == decision.value.casefold():
-            return decision
-    raise InvalidInput(
-        f"decision is {shown(text)}; give {' or '.join(decision.value for decision in ApprovalDecision)}",
-        field="decision",
+        asked.invocation_id,
+        caller=caller_of(request),
+        wait_seconds=asked.wait_ms / 1000,
+        after_revision=asked.after_revision,
     )

@@ -1,22 +1,15 @@
 """What the OpenAPI document says beyond what the framework derives: bodies, headers and errors (DESIGN section 8)."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.domain.search.request import MAX_LABEL_VALUES
-from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, MAX_LENGTH, REMEDIATION_HEADER
-from formulary_catalog.server.calls.parameters import LABEL_PREFIX, LABELS, SELECTION, CallParameter
-from formulary_catalog.server.rest.search import (
-    CUSTOM_LABELS,
-    EMBEDDING_DIMENSIONS,
-    MAX_CUSTOM_KEYS,
-    MAX_CUSTOM_TEXT,
-    MAX_CUSTOM_VALUES,
-    PARAMETERS,
-)
-
-Schema = dict[str, Any]
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
+from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
+from formulary_catalog.server.calls.input_schema import Schema, input_schema, listed_name, model_in
+from formulary_catalog.server.rest.search import REFERENCE, SearchBody
+from formulary_catalog.settings import LabelSpelling
 
 
 class ErrorDetail(BaseModel):
@@ -61,14 +54,13 @@ def meaning(status: int) -> str:
     return _MEANINGS[status]
 
 
-_REFERENCE: Schema = {"type": "string", "maxLength": MAX_LENGTH, "pattern": "^[ -~]*$"}
 _CONTEXT_HEADERS = [
     {
         "name": REMEDIATION_HEADER,
         "in": "header",
         "required": False,
         "description": "Remediation id of the incident whose constraints apply; blank counts as absent.",
-        "schema": _REFERENCE,
+        "schema": REFERENCE,
         "example": "rr-2026-0042",
     },
     {
@@ -76,81 +68,64 @@ _CONTEXT_HEADERS = [
         "in": "header",
         "required": False,
         "description": "`namespace/name` of the AIAnalysis of the incident; blank counts as absent.",
-        "schema": _REFERENCE,
+        "schema": REFERENCE,
         "example": "payments/checkout-oom",
     },
 ]
 
 
-def _search_body() -> Schema:
-    """The body of a search. Null counts as absent."""
-    plain = {parameter.name: parameter_schema(parameter) for parameter in PARAMETERS}
-    filters = {label.name.removeprefix(LABEL_PREFIX): plain[label.name] for label in LABELS}
-    filters_object = closed_object(filters | {CUSTOM_LABELS: _custom_labels()}) | {
-        "type": ["object", "null"],
-        "description": "The same labels without their prefix, for clients that nest them.",
-    }
-    embedding = {
-        "type": ["array", "null"],
-        "description": "The query's vector, if the client made it itself: finite numbers, not all zero.",
-        "items": {"type": "number"},
-        "contains": {"not": {"const": 0}},
-        "minItems": EMBEDDING_DIMENSIONS,
-        "maxItems": EMBEDDING_DIMENSIONS,
-    }
-    reference = _REFERENCE | {"type": ["string", "null"], "description": f"As the header {REMEDIATION_HEADER}."}
-    members = plain | {"filters": filters_object, "embedding": embedding, "remediation_id": reference}
-    return closed_object(members, required=["query"])
+def body_schema(model: type[BaseModel]) -> Schema:
+    """Arguments as the body of a request: those that may be absent may be null, those that may not are not blank."""
+    listed = input_schema(model)
+    required = listed["required"]
+    members: Schema = {}
+    for name, field in model.model_fields.items():
+        listed_as = listed_name(model, name, spelling=LabelSpelling.DOTTED)
+        member = listed["properties"][listed_as]
+        if (inner := model_in(field)) is not None:
+            member = {key: value for key, value in member.items() if key == "description"} | body_schema(inner)
+        members[listed_as] = _mandatory(member) if listed_as in required else _nullable(member)
+    return {key: value for key, value in listed.items() if key != "required" or value} | {"properties": members}
 
 
-def _selection_body() -> Schema:
-    """The body of a selection: the parameters of the tool."""
-    members = {parameter.name: parameter_schema(parameter) for parameter in SELECTION}
-    return closed_object(members, required=[parameter.name for parameter in SELECTION if parameter.required])
+def _mandatory(member: Schema) -> Schema:
+    return member | {"pattern": r"\S"} if member["type"] == "string" and "enum" not in member else member
 
 
-def closed_object(members: Schema, *, required: list[str] | None = None) -> Schema:
-    """An object with these members and no others."""
-    schema: Schema = {"type": "object", "properties": members, "additionalProperties": False}
-    return schema | {"required": required} if required else schema
+def _nullable(member: Schema) -> Schema:
+    kinds = member["type"] if isinstance(member["type"], list) else [member["type"]]
+    return member | {"type": [*kinds, "null"]}
 
 
-def parameter_schema(parameter: CallParameter) -> Schema:
-    """The parameter for a program: no suggestions, lists where they are taken, null where it may be absent."""
-    schema = {key: value for key, value in parameter.schema().items() if key != "enum"}
-    if parameter.required:
-        return schema | {"pattern": r"\S"}
-    if not parameter.many:
-        return schema | {"type": [schema["type"], "null"]}
-    items = {"type": "string", "maxLength": parameter.max_length}
-    return schema | {"type": ["string", "array", "null"], "items": items, "maxItems": MAX_LABEL_VALUES}
+def query_parameters(model: type[BaseModel], *, in_path: str = "") -> list[Schema]:
+    """Arguments as parameters of a query string, without the one that is `in_path`."""
+    schema = input_schema(model)
+    listed = {name: member for name, member in schema["properties"].items() if name != in_path}
+    return [
+        {
+            "name": name,
+            "in": "query",
+            "required": name in schema["required"],
+            "description": member["description"],
+            "schema": member,
+        }
+        for name, member in listed.items()
+    ]
 
 
-def _custom_labels() -> Schema:
-    text = {"type": "string", "minLength": 1, "maxLength": MAX_CUSTOM_TEXT}
-    return {
-        "type": ["object", "null"],
-        "description": "Custom label key to a value or a list of values; only from a caller that may set a context.",
-        "maxProperties": MAX_CUSTOM_KEYS,
-        "propertyNames": text,
-        "additionalProperties": {"anyOf": [text, {"type": "array", "items": text, "maxItems": MAX_CUSTOM_VALUES}]},
-    }
-
-
-def operation(*, body: Schema | None = None, example: Any = None) -> Schema:
-    """What is added to an operation of the document: the headers that name the incident, and a body."""
-    added: Schema = {"parameters": _CONTEXT_HEADERS}
+def operation(*, query: Sequence[Schema] = (), body: Schema | None = None, example: Any = None) -> Schema:
+    """What is added to an operation of the document: its query, the headers that name the incident, and a body."""
+    added: Schema = {"parameters": [*query, *_CONTEXT_HEADERS]}
     if body is not None:
         added["requestBody"] = {"required": True, "content": {"application/json": {"schema": body, "example": example}}}
     return added
 
 
-BROWSING_OPERATION = operation()
-DETAILS_OPERATION = operation()
+DETAILS_OPERATION = operation(query=query_parameters(DetailsArguments, in_path="workflow_id"))
 SEARCH_OPERATION = operation(
-    body=_search_body(), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
+    body=body_schema(SearchBody), example={"query": "OOMKilled critical", "label.environment": "production", "top_k": 3}
 )
 SELECTION_OPERATION = operation(
-    body=_selection_body(),
+    body=body_schema(SelectionArguments),
     example={"workflow_id": "oom-raise-memory-limit", "reasoning": "The limit is below the steady working set."},
 )

@@ -5,15 +5,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers import InvocationAnswer
-from formulary_catalog.server.calls.parameters import (
-    APPROVAL,
-    DRY_RUN,
-    IDEMPOTENCY_KEY,
+from formulary_catalog.server.calls.input_schema import Schema
+from formulary_catalog.server.calls.run_arguments import (
     INPUT_EXAMPLE,
-    INVOCATION,
-    TIMEOUT_MS,
+    ApprovalArguments,
+    RpcRunArguments,
+    StatusArguments,
 )
-from formulary_catalog.server.rest.openapi import Schema, closed_object, meaning, operation, parameter_schema
+from formulary_catalog.server.rest.openapi import body_schema, meaning, operation, query_parameters
 
 _RpcId = str | int | float | None
 
@@ -58,29 +57,21 @@ INVOKE_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def _invoke_body() -> Schema:
-    members = {
-        parameter.name: parameter_schema(parameter)
-        for parameter in INVOCATION
-        if parameter not in (TIMEOUT_MS, IDEMPOTENCY_KEY, DRY_RUN)
-    }
-    options = closed_object(
-        {
-            "timeoutMs": parameter_schema(TIMEOUT_MS),
-            "idempotencyKey": parameter_schema(IDEMPOTENCY_KEY),
-            "dryRun": parameter_schema(DRY_RUN),
-        }
-    ) | {"type": ["object", "null"]}
     rpc_id = {"type": ["string", "number", "null"]}
     method = {"type": "string", "enum": ["invoke_workflow", "workflow.invoke"]}
-    params = closed_object(members | {"options": options}, required=["workflow_id"])
     return {
         "type": "object",
-        "properties": {"jsonrpc": {"const": "2.0"}, "id": rpc_id, "method": method, "params": params},
+        "properties": {
+            "jsonrpc": {"const": "2.0"},
+            "id": rpc_id,
+            "method": method,
+            "params": body_schema(RpcRunArguments),
+        },
         "required": ["jsonrpc", "method", "params"],
     }
 
 
-STATUS_OPERATION = operation()
+STATUS_OPERATION = operation(query=query_parameters(StatusArguments, in_path="invocation_id"))
 INVOKE_OPERATION = operation(
     body=_invoke_body(),
     example={
@@ -95,6 +86,6 @@ INVOKE_OPERATION = operation(
     },
 )
 APPROVAL_OPERATION = operation(
-    body=closed_object({parameter.name: parameter.schema() for parameter in APPROVAL}, required=["decision"]),
+    body=body_schema(ApprovalArguments),
     example={"decision": "Approve", "reason": "Checked with the team that owns it."},
 )

@@ -2,20 +2,27 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers import SearchAnswer, SelectionReceipt, WorkflowDetails
-from formulary_catalog.server.calls.arguments import auditable, read_arguments
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.parameters import DETAILS, SELECTION
-from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
+from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
+from formulary_catalog.server.rest.calls import (
+    PREFIX,
+    Guarded,
+    answered,
+    checked_call,
+    object_body,
+    recorded_call,
+    services_of,
+)
 from formulary_catalog.server.rest.openapi import (
     DETAILS_OPERATION,
     SEARCH_OPERATION,
     SELECTION_OPERATION,
     error_responses,
 )
-from formulary_catalog.server.rest.search import auditable_search, read_search
+from formulary_catalog.server.rest.search import SearchBody, read_search
 
 router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["workflows"])
 
@@ -32,10 +39,10 @@ async def search(request: Request) -> Response:
     """The workflows allowed for the incident that fit best, with reasons."""
     caller = caller_of(request)
     body = await object_body(request)
-    _, wanted = await checked_call(
+    _, wanted = await recorded_call(
         request,
         "search",
-        given=auditable_search(body),
+        given=lambda: SearchBody.recordable(body),
         read=lambda context: read_search(body, context=context, caller=caller),
     )
     return answered(await services_of(request).catalog.search(wanted, caller=caller))
@@ -52,19 +59,13 @@ async def search(request: Request) -> Response:
 async def get_workflow(
     request: Request,
     workflow_id: Annotated[str, Path(description="`name`, `namespace/name`, `name@version` or a version id.")],
-    version: Annotated[str, Query(description="Semantic version; the latest active one without it.")] = "",
 ) -> Response:
     """One workflow by any of its names."""
-    given = {"workflow_id": workflow_id, "version": version}
-    context, named = await checked_call(
-        request,
-        "details",
-        given=given,
-        query=("version",),
-        read=lambda _: read_arguments(given, parameters=DETAILS),
-    )
+    context, named = await checked_call(request, "details", DetailsArguments)
     return answered(
-        await services_of(request).catalog.details(context=context, caller=caller_of(request), browsing=True, **named)
+        await services_of(request).catalog.details(
+            context=context, caller=caller_of(request), browsing=True, **dict(named)
+        )
     )
 
 
@@ -78,11 +79,7 @@ async def get_workflow(
 )
 async def record_selection(request: Request) -> Response:
     """Write a choice and its reasons into the audit trail; nothing is run."""
-    body = await object_body(request)
-    kept = auditable(body, known={parameter.name for parameter in SELECTION})
-    context, chosen = await checked_call(
-        request, "selection", given=kept, read=lambda _: read_arguments(body, parameters=SELECTION)
-    )
+    context, chosen = await checked_call(request, "selection", SelectionArguments, given=await object_body(request))
     return answered(
-        await services_of(request).catalog.record_selection(context=context, caller=caller_of(request), **chosen)
+        await services_of(request).catalog.record_selection(context=context, caller=caller_of(request), **dict(chosen))
     )

@@ -1,0 +1,123 @@
+"""Toolsets: what a server offers, what it lists, and what a client chooses of it (DESIGN section 7)."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from mcp_types import INVALID_PARAMS
+
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.mcp.tool_list import OTHER_NAMES, TOOLSETS, tools_of
+from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.manifest import text, workflow
+from support.serving import catalog, serving
+from support.wire import Wire
+
+MOST_TOOLS = 11
+MOST_BYTES = 14_000
+FIRST = ["search_workflow_catalog", "get_workflow_details", "record_workflow_selection"]
+
+
+@pytest.fixture(scope="module")
+async def service(
+    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[CatalogService]:
+    own = tmp_path_factory.mktemp("manifests") / "own.yaml"
+    own.write_text(text(workflow("ours")))
+    async with catalog([own], postgres=postgres, embedder=None) as filled:
+        yield filled
+
+
+async def listed(url: str, toolsets: str | None = None) -> list[dict[str, Any]]:
+    path = "/mcp" if toolsets is None else f"/mcp?toolsets={toolsets}"
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+    headers = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+    async with Wire(url) as wire:
+        tools: list[dict[str, Any]] = (await wire.post(path, body, headers=headers)).json()["result"]["tools"]
+    return tools
+
+
+async def called(url: str, tool: str, **arguments: Any) -> dict[str, Any]:
+    async with Wire(url) as wire:
+        answer: dict[str, Any] = (await wire.rpc("tools/call", {"name": tool, "arguments": arguments})).json()
+    return answer
+
+
+async def test_what_a_model_reads_by_default_is_short(service: CatalogService) -> None:
+    async with serving(service) as url:
+        tools = await listed(url)
+    read = [{part: tool[part] for part in ("name", "description", "inputSchema")} for tool in tools]
+    assert [tool["name"] for tool in tools[:3]] == FIRST
+    assert len(tools) <= MOST_TOOLS
+    assert sum(len(json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode()) for each in read) <= MOST_BYTES
+
+
+async def test_a_client_chooses_among_what_is_offered(service: CatalogService) -> None:
+    async with serving(service) as url:
+        for chosen in (["search"], ["catalog", "search"], [each.value for each in Toolset], ["approvals"]):
+            wanted = [tool.name for tool in tools_of(toolsets_of(",".join(chosen)))]
+            assert [tool["name"] for tool in await listed(url, ",".join(chosen))] == wanted
+            assert [tool["name"] for tool in await listed(url)] == [tool.name for tool in tools_of(LISTED_TOOLSETS)]
+        assert await listed(url, "") == await listed(url)
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])
+async def test_an_address_with_an_unknown_toolset_is_refused_with_the_valid_ones(
+    service: CatalogService, method: str
+) -> None:
+    async with serving(service, toolsets=frozenset({Toolset.SEARCH, Toolset.CATALOG})) as url:
+        for given, problem in (("serch", "toolset 'serch' is not offered"), ("runs", "give some of search, catalog")):
+            async with httpx.AsyncClient() as http:
+                body = {"jsonrpc": "2.0", "id": 1, "method": method}
+                refused = await http.post(f"{url}/mcp", params={"toolsets": f"search,{given}"}, json=body)
+            assert refused.status_code == 400
+            assert problem in refused.json()["error"]["message"]
+
+
+async def test_a_tool_that_is_not_listed_is_answered_if_its_toolset_is_offered(service: CatalogService) -> None:
+    async with serving(service) as url:
+        answer = await called(url, "find_workflow", name="ours")
+        assert answer["result"]["structuredContent"]["exact"]
+    async with serving(service, toolsets=frozenset({Toolset.SEARCH})) as url:
+        assert [tool["name"] for tool in await listed(url)] == [tool.name for tool in TOOLSETS[Toolset.SEARCH]]
+        for tool in ("find_workflow", "invoke_workflow", "kdd_stats"):
+            refused = await called(url, tool)
+            assert refused["error"]["code"] == INVALID_PARAMS
+            assert "find_workflow" not in refused["error"]["data"]["tools"]
+
+
+async def test_the_names_of_the_design_documents_are_answered_and_not_listed(service: CatalogService) -> None:
+    arguments = {
+        "kdd_search": {"query": "OOMKilled"},
+        "kdd_list": {},
+        "kdd_related": {"entity": "ours"},
+        "kdd_find_spec": {"name": "ours"},
+        "kdd_impact": {"workflow_id": "ours"},
+        "kdd_read_section": {"workflow_id": "ours", "section": "steps"},
+        "kdd_stats": {},
+        "get_playbook_details": {"workflow_id": "ours"},
+    }
+    assert arguments.keys() == OTHER_NAMES.keys()
+    async with serving(service) as url:
+        names = {tool["name"] for tool in await listed(url, ",".join(Toolset))}
+        for other, given in arguments.items():
+            answer = await called(url, other, **given)
+            assert not answer["result"].get("isError"), answer
+            assert other not in names
+            assert OTHER_NAMES[other] in names
+
+
+def test_settings_and_flags_name_toolsets_in_one_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings().offered_toolsets == frozenset(Toolset)
+    assert Settings().listed_toolsets == LISTED_TOOLSETS
+    monkeypatch.setenv("FORMULARY_TOOLSETS", " Search, knowledge,")
+    assert Settings().listed_toolsets == Settings().offered_toolsets == {Toolset.SEARCH, Toolset.KNOWLEDGE}
+    with pytest.raises(InvalidInput, match="'runs' is not offered; give some of search, knowledge"):
+        toolsets_of("runs", among=Settings().offered_toolsets)
+    monkeypatch.setenv("FORMULARY_TOOLSETS", "serch")
+    with pytest.raises(ValueError, match="toolset 'serch' is not offered; give some of search, runs"):
+        Settings()
