@@ -13,7 +13,7 @@ from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.search.traces import OUTCOMES
 from formulary_catalog.server.calls.arguments import Arguments
 from formulary_catalog.server.calls.browsing_arguments import Namespace, WorkflowId
-from formulary_catalog.server.calls.catalog_arguments import Keywords, SearchId, Words, labelled
+from formulary_catalog.server.calls.catalog_arguments import Keywords, Labels, SearchId, Words, labelled
 from formulary_catalog.server.calls.refusals import broken
 
 MAX_PAGE = 200
@@ -24,7 +24,7 @@ Cursor = Annotated[str, Field(max_length=MAX_CURSOR_LENGTH, description="next_cu
 _OF_RECORDED = frozenset({"workflow", "search_id"})
 
 
-@labelled()
+@labelled(kind=Labels)
 class ExplainArguments(Arguments):
     """Which workflow and which search: a recorded one by its id, or a new one by its query and labels."""
 
@@ -50,7 +50,7 @@ class ExplainArguments(Arguments):
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
         """The values that were given for each label dimension."""
-        return {name: (value,) for name in DIMENSIONS if (value := getattr(self, f"label_{name}"))}
+        return {name: values for name in DIMENSIONS if (values := getattr(self, f"label_{name}"))}
 
     @model_validator(mode="after")
     def _one_search(self) -> Self:

@@ -4,7 +4,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Container, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin
 
 import structlog
 from fastapi import Request, Response
@@ -89,13 +89,14 @@ async def checked_call(
     request: Request, action: str, model: type[A], *, given: Mapping[str, Any] | None = None
 ) -> tuple[ContextReference, A]:
     """The incident of a call and its arguments, from the body in `given`, else from path and query string."""
-    arguments = {**request.query_params, **request.path_params} if given is None else given
+    arguments = {**_from_query(request.query_params, model), **request.path_params} if given is None else given
     return await recorded_call(
         request,
         action,
         given=lambda: model.recordable(arguments),
         read=lambda _: model.read(arguments),
-        query=_in_query(model, but=request.path_params) if given is None else {},
+        query=_in_query(model, but=request.path_params) if given is None else _NOTHING,
+        several=_several(model),
     )
 
 
@@ -106,15 +107,16 @@ async def recorded_call(
     given: Callable[[], Mapping[str, Any]],
     read: Callable[[ContextReference], _T],
     query: Mapping[str, str] = _NOTHING,
+    several: Container[str] = (),
 ) -> tuple[ContextReference, _T]:
     """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused.
 
-    A query string may hold the parameters of `query`, by the name under which each is listed: any other one would be
-    answered as if it were not there.
+    A query string may hold the parameters of `query`, by the name under which each is listed, and those of `several`
+    more than once: any other one would be answered as if it were not there.
     """
 
     def read_all(context: ContextReference) -> _T:
-        _check_query(request.query_params, known=query)
+        _check_query(request.query_params, known=query, several=several)
         return read(context)
 
     return await checked(
@@ -161,11 +163,25 @@ def _in_query(model: type[Arguments], *, but: Container[str]) -> dict[str, str]:
     }
 
 
-def _check_query(given: QueryParams, *, known: Mapping[str, str]) -> None:
+def _several(model: type[Arguments]) -> frozenset[str]:
+    """The arguments that take several values, in all their spellings: a query string repeats them."""
+    return frozenset(
+        spelling
+        for spelling, name in fields_of(model).items()
+        if get_origin(model.model_fields[name].annotation) is tuple
+    )
+
+
+def _from_query(given: QueryParams, model: type[Arguments]) -> dict[str, Any]:
+    several = _several(model)
+    return {name: given.getlist(name) if name in several else value for name, value in given.items()}
+
+
+def _check_query(given: QueryParams, *, known: Mapping[str, str], several: Container[str]) -> None:
     for name, count in Counter(name for name, _ in given.multi_items()).items():
         if not known:
             raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
-        if count > 1:
+        if count > 1 and name not in several:
             raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
         if name not in known:
             raise unknown_argument(name, allowed=list(dict.fromkeys(known.values())))
