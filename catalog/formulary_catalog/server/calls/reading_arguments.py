@@ -75,9 +75,8 @@ class TracesArguments(Arguments):
     outcome: str = Field(
         "",
         max_length=MAX_LABEL_LENGTH,
-        description="Those whose newest run is in this state; none: those without a run.",
+        description=f"Those whose newest run is in this state, without one: none. One of {', '.join(OUTCOMES)}.",
         examples=["completed"],
-        json_schema_extra={"enum": [*OUTCOMES]},
     )
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
     cursor: Cursor = ""
@@ -115,9 +114,8 @@ class InvocationsArguments(Arguments):
     phase: str = Field(
         "",
         max_length=MAX_LABEL_LENGTH,
-        description="Those in this phase; a state such as awaiting_approval is taken too.",
+        description=f"Those in this phase, or in this state: {', '.join(phase.value for phase in Phase)}.",
         examples=["AwaitingApproval"],
-        json_schema_extra={"enum": [phase.value for phase in Phase]},
     )
     namespace: Namespace = ""
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])

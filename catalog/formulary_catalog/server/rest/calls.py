@@ -29,6 +29,7 @@ PREFIX = "/api/v1"
 A = TypeVar("A", bound=Arguments)
 _T = TypeVar("_T")
 _NOTHING: Mapping[str, str] = {}
+_NO_PAGE = {"X-Content-Type-Options": "nosniff"}
 _TAG = 32
 """Hexadecimal digits of the tag of an answer."""
 _log = structlog.get_logger(__name__)
@@ -59,9 +60,12 @@ class Guarded(APIRoute):
 
 
 def _tagged(request: Request, response: Response) -> Response:
-    """The answer with its tag; without its body for whoever has that already. It is the caller's, for nobody else."""
+    """The answer with its tag; without its body for whoever has that already.
+
+    It is the caller's and nobody else's, and a browser that is led to it must not take it for a page.
+    """
     tag = f'"{hashlib.sha256(response.body).hexdigest()[:_TAG]}"'
-    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization", **_NO_PAGE}
     known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
     if tag in known or "*" in known:
         return Response(status_code=304, headers=headers)
