@@ -58,7 +58,7 @@ class RecordedSearches:
         namespaces = await self._lister.namespaces(trace_id)
         # An unknown search costs a check as well: a check that fails or takes time must not show which ones exist.
         readable = await may_in_all(caller, USE_CONTEXTS, namespaces)
-        event = await self._event(trace_id, search_id=known) if trace_id and known is not None else None
+        event = await self._traces.search(trace_id, search_id=known) if known is not None else None
         if known is None or event is None or not (readable or _is_own(event, caller=caller)):
             raise NotFound(
                 f"no search {search_id[:_MAX_SHOWN]!r} that you may read is recorded; give the search_id of an answer "
@@ -67,11 +67,6 @@ class RecordedSearches:
                 reference=search_id,
             )
         return await self._read(event, trace_id=trace_id, search_id=known, namespaces=namespaces)
-
-    async def _event(self, trace_id: str, *, search_id: UUID) -> StoredEvent | None:
-        events = await self._traces.events(trace_id)
-        named = (each for each in events if each.kind == "search" and each.search_id == str(search_id))
-        return next(named, None)
 
     async def _read(
         self, event: StoredEvent, *, trace_id: str, search_id: UUID, namespaces: list[str]

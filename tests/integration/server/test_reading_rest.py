@@ -285,9 +285,15 @@ async def test_texts_of_others_are_inert_in_every_answer(world: World) -> None:
         assert "\x1b" not in response.text
 
 
-async def test_a_person_reads_explains_and_decides_on_the_command_line_without_a_database(world: World) -> None:
+async def test_a_person_reads_explains_and_decides_on_the_command_line_without_a_database(
+    world: World, dsn: str
+) -> None:
     explained = await world.command("explain", "only-production", "OOMKilled", "--label", "environment=test", by="sre")
     assert (explained.code, "environment: the call asks for test" in explained.out) == (1, True)
+    by_itself = await formulary(
+        "explain", "only-production", "x", "--label", "environment=test", FORMULARY_DATABASE_URL=dsn
+    )
+    assert (by_itself.code, "environment: the call asks for test" in by_itself.out) == (1, True)
     recorded = await world.command("explain", "scale-out", "--search-id", world.searches["rr-shop"], by="sre")
     assert (recorded.code, "What speaks for it" in recorded.out) == (0, True)
     waiting = await world.command("approvals", by="sre")
