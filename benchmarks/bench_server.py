@@ -51,7 +51,7 @@ async def main(dsn: str) -> None:
     )
     try:
         app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
-        await serve(app, host="127.0.0.1", port=0, beside=announce, settings=settings, metrics=metrics)
+        await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)
     finally:
         await service.close()
 

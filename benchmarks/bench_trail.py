@@ -9,7 +9,7 @@ from uuid import uuid4
 import asyncpg
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.audit.chain import canonical
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
@@ -95,7 +95,7 @@ async def _payload(dsn: str) -> dict[str, object]:
 
 async def _verify(dsn: str) -> float:
     """Events in a second, of a trail with twenty thousand more events than before."""
-    text = canonical({"caller": "bench", **await _payload(dsn)})
+    text = canonical_json({"caller": "bench", **await _payload(dsn)})
     owner = await asyncpg.connect(dsn)
     try:
         await owner.execute("begin")

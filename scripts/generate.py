@@ -5,18 +5,19 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry, Metric
 from pydantic_settings import BaseSettings
 
 import chart
 import platforms
 import tools
-from formulary_catalog import metrics
+from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.app import openapi_document
 from formulary_catalog.server.mcp.tool_list import tools_of
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
-from formulary_operator import metrics as operator_metrics
 from formulary_operator.api.crds import CRDS, crd_text
 from formulary_operator.api.reference import reference_page
+from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
 ROOT = Path(__file__).parents[1]
@@ -59,8 +60,13 @@ def configuration() -> str:
 
 
 def metrics_page() -> str:
-    """The reference page of all metrics, in Markdown."""
-    return metrics.page({"The server": metrics.DEFINITIONS, "The operator": operator_metrics.DEFINITIONS})
+    """The reference page of all metrics, in Markdown, as their registries have them."""
+    lines = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
+    for heading, registry in {"The server": Metrics().registry, "The operator": OperatorMetrics().registry}.items():
+        lines += [f"## {heading}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
+        lines += [_metric_row(metric, registry) for metric in registry.collect()]
+        lines.append("")
+    return "\n".join(lines)
 
 
 def openapi() -> str:
@@ -142,6 +148,13 @@ def main(*, check: bool) -> int:
 
 def _current(path: Path, text: str) -> bool:
     return path.exists() and path.read_text(encoding="utf-8") == text
+
+
+def _metric_row(metric: Metric, registry: CollectorRegistry) -> str:
+    name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+    # The client shows label names of series alone, and there are none before something is observed.
+    labels = ", ".join(f"`{label}`" for label in vars(registry._names_to_collectors[metric.name])["_labelnames"])
+    return f"| `{name}` | {metric.type} | {labels} | {metric.documentation} |"
 
 
 def _rows(settings: type[BaseSettings]) -> list[str]:

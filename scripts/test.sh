@@ -1,18 +1,12 @@
 #!/usr/bin/env bash
-# Runs all tests, in two processes at once: those that wait a lot, for a cluster or for packages, beside all others. What
-# the first ones print comes at the end, however that comes.
-#
-# What fails is tried once more, five seconds later, and shown with the reason: a shared machine may stand still for longer
-# than the deadlines that tests hold programs to. What fails twice has failed, and so has all from the eleventh on in a half,
-# and whatever says that something forbidden was returned.
+# Runs all tests, in two processes at once: those that wait a lot, for a cluster or for packages, and all others. What the
+# first ones print comes at the end, however that comes. Each half ends at its tenth failure.
 #
 # A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
 # start at the very end.
 set -euo pipefail
 
-pytest=(.venv/bin/pytest --maxfail=10 --durations=15 --reruns=1 --reruns-delay=5 --max-suite-reruns=10
-    --rerun-show-tracebacks --rerun-exclude-path=tests/property --rerun-exclude-path=tests/integration/search/test_adversarial.py
-    --rerun-exclude-path=tests/integration/search/test_tenancy.py --rerun-exclude-path=tests/integration/search/test_same_answers.py)
+pytest=(.venv/bin/pytest --maxfail=10 --durations=15)
 printed=$(mktemp)
 FAULTS_FILE=$(mktemp)
 chmod 666 "$FAULTS_FILE" # root's tests start programs under other accounts, too

@@ -56,7 +56,7 @@ async def main(*, dsn: str, fails_while: Path) -> None:
         embedder=FailingOnCommand(load_embedder(), fails_while=fails_while),
     )
     app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
-    await serve(app, host="127.0.0.1", port=0, beside=announce, settings=settings, metrics=metrics)
+    await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)
     await service.close()
 
 

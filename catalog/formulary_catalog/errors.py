@@ -83,7 +83,7 @@ class InvalidManifest(FormularyError):
 
     @property
     def detail(self) -> str:
-        """The message without the source, for whoever is looking at the document itself."""
+        """The message without the source, for readers who have the document in front of them."""
         return str(self).removeprefix(f"{self.source}: ")
 
 
@@ -132,7 +132,7 @@ class RunRefused(FormularyError):
 
 
 class RunFailed(FormularyError):
-    """The run ended without success. `invocation_id` tells where to read more."""
+    """The run ended without success. `invocation_id` names the run to read more about."""
 
     def __init__(self, message: str, *, invocation_id: str) -> None:
         super().__init__(message)
@@ -173,6 +173,12 @@ class Overloaded(Unavailable):
         self.retry_after = retry_after
 
 
+class NotSetUp(Unavailable):
+    """What was asked for needs a setting that this process does not have; the message says which."""
+
+    retryable = False
+
+
 class EmbedderUnavailable(Unavailable):
     """The embedding model cannot be loaded or run; searches go on in `lexical` mode."""
 
@@ -188,4 +194,4 @@ class StartupError(FormularyError):
 
 
 class NotMigrated(StartupError):
-    """The schema of the database is missing or older: cured by whoever runs `formulary migrate`, without a restart."""
+    """The schema of the database is missing or older: `formulary migrate` cures it, without a restart."""

@@ -16,7 +16,7 @@ from structlog.typing import Processor
 
 _QUIET_SECONDS = 10.0
 _KNOWN_KINDS = 256
-_CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
+_CHATTY = ("httpx2", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
 
 
 @dataclass(slots=True)

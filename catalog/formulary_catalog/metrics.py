@@ -1,128 +1,18 @@
 """Prometheus metrics of one process (DESIGN section 12).
 
-One object with its own registry, made at the edge and handed to whatever observes something. `page` is the reference
-that the documentation shows.
+One object with its own registry, made at the edge and handed to whatever observes something. The reference page of the
+documentation is generated from the registry.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from formulary_catalog import __version__
 
-# They are a series beside each one, with the time since when it counts, which no alert asks for.
+# For each counter a second series with the time since when it counts; no alert needs it.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the one function that it has no types for
 
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """One metric, under the name it is scraped by."""
-
-    name: str
-    kind: str
-    labels: tuple[str, ...]
-    meaning: str
-
-
-SEARCHES = Definition(
-    "formulary_searches_total", "counter", ("mode", "outcome"), "Searches by ranking mode and outcome."
-)
-SEARCH_SECONDS = Definition(
-    "formulary_search_seconds",
-    "histogram",
-    ("phase",),
-    "Duration of searches in seconds, by phase: context, embed, sql, total.",
-)
-TOOL_CALLS = Definition(
-    "formulary_tool_calls_total",
-    "counter",
-    ("tool", "outcome"),
-    "MCP tool calls by tool and outcome: ok, refused, failed.",
-)
-TOOL_SECONDS = Definition(
-    "formulary_tool_seconds",
-    "histogram",
-    ("tool",),
-    "Duration of MCP tool calls in seconds, whatever their outcome. Calls about runs include the wait that the "
-    "caller asked for.",
-)
-CACHE_LOOKUPS = Definition(
-    "formulary_cache_lookups_total",
-    "counter",
-    ("cache", "outcome"),
-    "Lookups in memory, by cache: `query_vectors`, embedded queries; `workflows`, parsed manifests. Outcome is hit or "
-    "miss.",
-)
-CACHE_ENTRIES = Definition("formulary_cache_entries", "gauge", ("cache",), "Entries of a cache.")
-WORKFLOWS = Definition(
-    "formulary_catalog_workflows", "gauge", ("status",), "Workflow versions in the catalog by status."
-)
-CONTEXTS = Definition("formulary_contexts", "gauge", (), "Incidents known from AIAnalysis objects.")
-CONTEXT_LOOKUPS = Definition(
-    "formulary_context_lookups_total", "counter", ("outcome",), "Lookups of the incident that a call names, by outcome."
-)
-AUTH_DECISIONS = Definition(
-    "formulary_auth_decisions_total",
-    "counter",
-    ("check", "outcome"),
-    "Decisions on callers, cached ones included. `check` is `token` or a right such as `list "
-    "remediationworkflows.kubernaut.ai`. `outcome` is allowed, denied or undecided. A caller without the right in "
-    "all namespaces is not counted as denied: each namespace is checked then.",
-)
-CALLS_IN_WORK = Definition(
-    "formulary_calls_in_work", "gauge", ("lane",), "Calls in progress, by lane: catalog, runs, protocol."
-)
-CALLS_WAITING = Definition("formulary_calls_waiting", "gauge", ("lane",), "Calls that wait for a slot, by lane.")
-CALLS_REFUSED = Definition(
-    "formulary_calls_refused_total",
-    "counter",
-    ("lane", "reason"),
-    "Calls rejected before they began, by lane. `reason` is `full` (the queue was full) or `late` (the call waited "
-    "too long).",
-)
-EMBEDDER_UP = Definition("formulary_embedder_up", "gauge", (), "1 while the embedding model answers, else 0.")
-REEMBEDDING = Definition(
-    "formulary_reembedding_workflows",
-    "gauge",
-    ("state",),
-    "Progress of a change of the embedding model: workflows that have a vector of the new model (`done`), and all "
-    "served workflows (`total`).",
-)
-CONNECTIONS = Definition(
-    "formulary_connections", "gauge", ("server",), "Open connections, by server: catalog, webhook, probes."
-)
-CONNECTIONS_REFUSED = Definition(
-    "formulary_connections_refused_total",
-    "counter",
-    ("server", "reason"),
-    "Connections and requests rejected before authentication, by reason: `address` and `connections`, the limit of "
-    "one address or of all; `headers`, too many or too large; `slow`, a request not received or an answer not read "
-    "in time; `malformed`, not HTTP; `pipelining`, too many requests on one connection; `files`, no file descriptor "
-    "left.",
-)
-BUILD_INFO = Definition("formulary_build_info", "gauge", ("version",), "Always 1. The label holds the version.")
-
-DEFINITIONS = (
-    SEARCHES,
-    SEARCH_SECONDS,
-    TOOL_CALLS,
-    TOOL_SECONDS,
-    CACHE_LOOKUPS,
-    CACHE_ENTRIES,
-    WORKFLOWS,
-    CONTEXTS,
-    CONTEXT_LOOKUPS,
-    AUTH_DECISIONS,
-    CALLS_IN_WORK,
-    CALLS_WAITING,
-    CALLS_REFUSED,
-    EMBEDDER_UP,
-    REEMBEDDING,
-    CONNECTIONS,
-    CONNECTIONS_REFUSED,
-    BUILD_INFO,
-)
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _LONG_SECONDS = (*_SECONDS, 10.0, 30.0, 60.0)
 
@@ -131,9 +21,20 @@ class ConnectionMetrics:
     """What the servers of one process count of their connections."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._open = Gauge(CONNECTIONS.name, CONNECTIONS.meaning, CONNECTIONS.labels, registry=registry)
+        self._open = Gauge(
+            "formulary_connections",
+            "Open connections, by server: catalog, webhook, probes.",
+            ("server",),
+            registry=registry,
+        )
         self._refused = Counter(
-            CONNECTIONS_REFUSED.name, CONNECTIONS_REFUSED.meaning, CONNECTIONS_REFUSED.labels, registry=registry
+            "formulary_connections_refused_total",
+            "Connections and requests rejected before authentication, by reason: `address` and `connections`, the "
+            "limit of one address or of all; `headers`, too many or too large; `slow`, a request not received or an "
+            "answer not read in time; `malformed`, not HTTP; `pipelining`, too many requests on one connection; "
+            "`files`, no file descriptor left.",
+            ("server", "reason"),
+            registry=registry,
         )
 
     def set_open(self, server: str, connections: int) -> None:
@@ -149,34 +50,85 @@ class Metrics:
     """Everything that is counted, and the text that Prometheus scrapes."""
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-        self._searches = Counter(SEARCHES.name, SEARCHES.meaning, SEARCHES.labels, registry=registry)
-        self._search_seconds = Histogram(
-            SEARCH_SECONDS.name, SEARCH_SECONDS.meaning, SEARCH_SECONDS.labels, buckets=_SECONDS, registry=registry
+        registry = self.registry = CollectorRegistry()
+        self._searches = Counter(
+            "formulary_searches_total", "Searches by ranking mode and outcome.", ("mode", "outcome"), registry=registry
         )
-        self._tool_calls = Counter(TOOL_CALLS.name, TOOL_CALLS.meaning, TOOL_CALLS.labels, registry=registry)
+        self._search_seconds = Histogram(
+            "formulary_search_seconds",
+            "Duration of searches in seconds, by phase: context, embed, sql, total.",
+            ("phase",),
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._tool_calls = Counter(
+            "formulary_tool_calls_total",
+            "MCP tool calls by tool and outcome: ok, refused, failed.",
+            ("tool", "outcome"),
+            registry=registry,
+        )
         self._tool_seconds = Histogram(
-            TOOL_SECONDS.name, TOOL_SECONDS.meaning, TOOL_SECONDS.labels, buckets=_LONG_SECONDS, registry=registry
+            "formulary_tool_seconds",
+            "Duration of MCP tool calls in seconds, whatever their outcome. Calls about runs include the wait that "
+            "the caller asked for.",
+            ("tool",),
+            buckets=_LONG_SECONDS,
+            registry=registry,
         )
         self._cache_lookups = Counter(
-            CACHE_LOOKUPS.name, CACHE_LOOKUPS.meaning, CACHE_LOOKUPS.labels, registry=registry
+            "formulary_cache_lookups_total",
+            "Lookups in memory, by cache: `query_vectors`, embedded queries; `workflows`, parsed manifests. Outcome "
+            "is hit or miss.",
+            ("cache", "outcome"),
+            registry=registry,
         )
-        self._cache_entries = Gauge(CACHE_ENTRIES.name, CACHE_ENTRIES.meaning, CACHE_ENTRIES.labels, registry=registry)
-        self._workflows = Gauge(WORKFLOWS.name, WORKFLOWS.meaning, WORKFLOWS.labels, registry=registry)
-        self._contexts = Gauge(CONTEXTS.name, CONTEXTS.meaning, CONTEXTS.labels, registry=registry)
+        self._cache_entries = Gauge("formulary_cache_entries", "Entries of a cache.", ("cache",), registry=registry)
+        self._workflows = Gauge(
+            "formulary_catalog_workflows", "Workflow versions in the catalog by status.", ("status",), registry=registry
+        )
+        self._contexts = Gauge("formulary_contexts", "Incidents known from AIAnalysis objects.", registry=registry)
         self._lookups = Counter(
-            CONTEXT_LOOKUPS.name, CONTEXT_LOOKUPS.meaning, CONTEXT_LOOKUPS.labels, registry=registry
+            "formulary_context_lookups_total",
+            "Lookups of the incident that a call names, by outcome.",
+            ("outcome",),
+            registry=registry,
         )
         self._auth_decisions = Counter(
-            AUTH_DECISIONS.name, AUTH_DECISIONS.meaning, AUTH_DECISIONS.labels, registry=registry
+            "formulary_auth_decisions_total",
+            "Decisions on callers, cached ones included. `check` is `token` or a right such as `list "
+            "remediationworkflows.kubernaut.ai`. `outcome` is allowed, denied or undecided. A caller without the "
+            "right in all namespaces is not counted as denied: each namespace is checked then.",
+            ("check", "outcome"),
+            registry=registry,
         )
-        self._in_work = Gauge(CALLS_IN_WORK.name, CALLS_IN_WORK.meaning, CALLS_IN_WORK.labels, registry=registry)
-        self._waiting = Gauge(CALLS_WAITING.name, CALLS_WAITING.meaning, CALLS_WAITING.labels, registry=registry)
-        self._refused = Counter(CALLS_REFUSED.name, CALLS_REFUSED.meaning, CALLS_REFUSED.labels, registry=registry)
-        self._embedder_up = Gauge(EMBEDDER_UP.name, EMBEDDER_UP.meaning, EMBEDDER_UP.labels, registry=registry)
-        self._reembedding = Gauge(REEMBEDDING.name, REEMBEDDING.meaning, REEMBEDDING.labels, registry=registry)
+        self._in_work = Gauge(
+            "formulary_calls_in_work",
+            "Calls in progress, by lane: catalog, runs, protocol.",
+            ("lane",),
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "formulary_calls_waiting", "Calls that wait for a slot, by lane.", ("lane",), registry=registry
+        )
+        self._refused = Counter(
+            "formulary_calls_refused_total",
+            "Calls rejected before they began, by lane. `reason` is `full` (the queue was full) or `late` (the call "
+            "waited too long).",
+            ("lane", "reason"),
+            registry=registry,
+        )
+        self._embedder_up = Gauge(
+            "formulary_embedder_up", "1 while the embedding model answers, else 0.", registry=registry
+        )
+        self._reembedding = Gauge(
+            "formulary_reembedding_workflows",
+            "Progress of a change of the embedding model: workflows that have a vector of the new model (`done`), "
+            "and all served workflows (`total`).",
+            ("state",),
+            registry=registry,
+        )
         self.connections = ConnectionMetrics(registry)
-        build = Gauge(BUILD_INFO.name, BUILD_INFO.meaning, BUILD_INFO.labels, registry=registry)
+        build = Gauge("formulary_build_info", "Always 1. The label holds the version.", ("version",), registry=registry)
         build.labels(version=__version__).set(1)
 
     def count_search(self, mode: str, outcome: str) -> None:
@@ -221,7 +173,7 @@ class Metrics:
         self._waiting.labels(lane=lane).set(waiting)
 
     def count_refusal(self, lane: str, reason: str) -> None:
-        """Count one call that was told to come back later."""
+        """Count one call that was rejected and may be retried later."""
         self._refused.labels(lane=lane, reason=reason).inc()
 
     def set_embedder_up(self, up: bool) -> None:
@@ -237,18 +189,4 @@ class Metrics:
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""
-        return generate_latest(self._registry)
-
-
-def page(definitions: Mapping[str, Sequence[Definition]]) -> str:
-    """The reference page of metrics by heading, in Markdown."""
-    lines = ["# Metrics", "", "Served at `/metrics` in the Prometheus text format.", ""]
-    for heading, metrics in definitions.items():
-        lines += [f"## {heading}", "", "| metric | type | labels | meaning |", "|---|---|---|---|"]
-        lines += [
-            f"| `{metric.name}` | {metric.kind} | {', '.join(f'`{label}`' for label in metric.labels)} | "
-            f"{metric.meaning} |"
-            for metric in metrics
-        ]
-        lines.append("")
-    return "\n".join(lines)
+        return generate_latest(self.registry)

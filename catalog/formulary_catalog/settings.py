@@ -78,7 +78,7 @@ class ConnectionSettings(BaseSettings):
         default=250,
         ge=8,
         le=100_000,
-        description="Of these, connections of one address; raise it where all clients come through one proxy.",
+        description="Of these connections, those of one address; raise it where all clients come through one proxy.",
     )
     max_header_bytes: int = Field(
         default=32 * 1024, ge=4096, le=1024**2, description="Largest head of a request, in bytes."
@@ -96,6 +96,15 @@ class Settings(ConnectionSettings):
     """All settings of the catalog. Commas separate lists."""
 
     database_url: str = Field(default="", repr=False, description="PostgreSQL to use; empty: an embedded one.")
+    analytics_database_url: str = Field(
+        default="",
+        repr=False,
+        description="The same database as the role `formulary_insight`, for SQL of callers; empty: no analytics, but "
+        "for an embedded one.",
+    )
+    analytics_per_minute: int = Field(
+        default=30, ge=1, le=10_000, description="Statements of SQL that one caller may run within a minute."
+    )
     data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 takes a free one.")

@@ -83,7 +83,7 @@ def sweep(*, allow: str) -> None:
 
 
 def main() -> None:
-    """Run the command line; errors are one line on standard error, the exit status tells their kind."""
+    """Run the command line; errors are one line on standard error, the exit status says their kind."""
     try:
         cli(standalone_mode=False)
     except click.exceptions.Exit as error:

@@ -13,7 +13,7 @@ from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.workflows.translate import context_of
 
-_MAX_TOLD = 1024
+_MAX_REMEMBERED = 1024
 _log = structlog.get_logger(__name__)
 
 
@@ -24,7 +24,7 @@ class ContextReconciler:
         self._client = client
         self._contexts = contexts
         self._events = events
-        self._told: LRUCache[str, str] = LRUCache(_MAX_TOLD)
+        self._reported: LRUCache[str, str] = LRUCache(_MAX_REMEMBERED)
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
         """Bring one object in step. What became of it: `Stored`, `Invalid` or `Gone`.
@@ -42,17 +42,17 @@ class ContextReconciler:
             context = context_of(document)
         except InvalidManifest as error:
             await self._contexts.remove(namespace=namespace, name=name)
-            await self._tell(document, problem=error.detail)
+            await self._report(document, problem=error.detail)
             return "Invalid"
         await self._contexts.save(context)
         return "Stored"
 
-    async def _tell(self, document: Json, *, problem: str) -> None:
+    async def _report(self, document: Json, *, problem: str) -> None:
         """Say once what is wrong with an object; its controller may write to it all the time."""
         metadata = document["metadata"]
-        if self._told.get(metadata["uid"]) == problem:
+        if self._reported.get(metadata["uid"]) == problem:
             return
-        self._told[metadata["uid"]] = problem
+        self._reported[metadata["uid"]] = problem
         _log.warning("analysis_invalid", namespace=metadata["namespace"], name=metadata["name"], reason=problem)
         message = f"searches for this incident fail: {problem}"
         await self._events.record(document, type="Warning", reason="ContextInvalid", message=message)

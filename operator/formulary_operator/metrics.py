@@ -1,114 +1,9 @@
-"""Prometheus metrics of the operator (DESIGN section 12), in the manner of the catalog's."""
+"""Prometheus metrics of the operator (DESIGN section 12), made like those of the catalog."""
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from formulary_catalog.metrics import CONNECTIONS, CONNECTIONS_REFUSED, ConnectionMetrics, Definition
+from formulary_catalog.metrics import ConnectionMetrics
 
-RECONCILES = Definition(
-    "formulary_reconcile_total",
-    "counter",
-    ("kind", "outcome"),
-    "Objects reconciled, by kind and outcome: for workflows Served, Suspended, Invalid, VersionImmutable or Gone, for "
-    "invocations the phase of the run, for all kinds failed.",
-)
-RECONCILE_SECONDS = Definition(
-    "formulary_reconcile_seconds", "histogram", ("kind",), "Duration of one reconcile in seconds."
-)
-QUEUE_DEPTH = Definition("formulary_queue_depth", "gauge", (), "Objects in the queue that wait for a reconcile.")
-DRIFT = Definition(
-    "formulary_drift_objects", "gauge", ("kind",), "Objects whose state differed from the catalog at the last resync."
-)
-DRIFT_REPAIRED = Definition(
-    "formulary_drift_repaired_total", "counter", ("kind",), "Objects that resyncs queued for another reconcile."
-)
-SWEEP_REFUSED = Definition(
-    "formulary_sweep_refused",
-    "gauge",
-    (),
-    "Deletions that the last sweep refused because there were too many. 0 means none.",
-)
-RESYNC_TIMESTAMP = Definition(
-    "formulary_resync_timestamp_seconds", "gauge", (), "Unix time of the last successful resync."
-)
-RESYNC_SECONDS = Definition("formulary_resync_seconds", "gauge", (), "Duration of the last resync in seconds.")
-RESYNC_FAILURES = Definition("formulary_resync_failures_total", "counter", (), "Resyncs that failed.")
-LEADER = Definition("formulary_leader", "gauge", (), "1 on the replica that reconciles, else 0.")
-EMBEDDINGS = Definition(
-    "formulary_embeddings_total", "counter", ("outcome",), "Texts embedded by the operator, by outcome: ok, failed."
-)
-STATUS_PATCHES = Definition(
-    "formulary_status_patches_total",
-    "counter",
-    ("outcome",),
-    "Status writes, by outcome: ok, or gone if the object was deleted.",
-)
-CONTEXTS_STORED = Definition(
-    "formulary_contexts_stored", "gauge", (), "Incidents whose AIAnalysis exists, as of the last resync."
-)
-RUNS = Definition("formulary_runs", "gauge", ("phase",), "Runs that have not ended, by phase.")
-RUNS_ENDED = Definition(
-    "formulary_runs_ended_total",
-    "counter",
-    ("phase",),
-    "Runs that ended: Succeeded, Failed, TimedOut, Cancelled, Halted.",
-)
-EXPIRED = Definition(
-    "formulary_expired_total",
-    "counter",
-    ("kind",),
-    "Deletions at the end of a retention, by kind: `object` (a WorkflowInvocation), `run` (its row in the database),"
-    " `admission` (the record of who created an object).",
-)
-EXPIRY_FAILURES = Definition(
-    "formulary_expiry_failures_total",
-    "counter",
-    ("kind",),
-    "Failed deletions at the end of a retention, by kind as in `formulary_expired_total`.",
-)
-HALTS = Definition(
-    "formulary_halts",
-    "gauge",
-    ("scope",),
-    "Halts in force, by scope: `everywhere` or one `namespace`. While a halt is in force, no run starts there.",
-)
-
-TRACE_FINDINGS = Definition(
-    "formulary_trace_findings",
-    "gauge",
-    (),
-    "Integrity findings of the last audit verification, published checkpoints included. 0 means none.",
-)
-TRACE_VERIFIED = Definition(
-    "formulary_trace_verified_timestamp_seconds",
-    "gauge",
-    (),
-    "Unix time of the last audit verification, or of the start of the replica that runs the next one.",
-)
-
-DEFINITIONS = (
-    RECONCILES,
-    RECONCILE_SECONDS,
-    QUEUE_DEPTH,
-    DRIFT,
-    DRIFT_REPAIRED,
-    SWEEP_REFUSED,
-    RESYNC_TIMESTAMP,
-    RESYNC_SECONDS,
-    RESYNC_FAILURES,
-    LEADER,
-    EMBEDDINGS,
-    STATUS_PATCHES,
-    CONTEXTS_STORED,
-    RUNS,
-    RUNS_ENDED,
-    EXPIRED,
-    EXPIRY_FAILURES,
-    HALTS,
-    TRACE_FINDINGS,
-    TRACE_VERIFIED,
-    CONNECTIONS,
-    CONNECTIONS_REFUSED,
-)
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -116,40 +11,100 @@ class OperatorMetrics:
     """Everything that the operator counts, and the text that Prometheus scrapes."""
 
     def __init__(self) -> None:
-        registry = self._registry = CollectorRegistry()
-
-        def counter(metric: Definition) -> Counter:
-            return Counter(metric.name, metric.meaning, metric.labels, registry=registry)
-
-        def gauge(metric: Definition) -> Gauge:
-            return Gauge(metric.name, metric.meaning, metric.labels, registry=registry)
-
-        self._reconciles = counter(RECONCILES)
+        registry = self.registry = CollectorRegistry()
+        self._reconciles = Counter(
+            "formulary_reconcile_total",
+            "Objects reconciled, by kind and outcome: for workflows Served, Suspended, Invalid, VersionImmutable or "
+            "Gone, for invocations the phase of the run, for all kinds failed.",
+            ("kind", "outcome"),
+            registry=registry,
+        )
         self._reconcile_seconds = Histogram(
-            RECONCILE_SECONDS.name,
-            RECONCILE_SECONDS.meaning,
-            RECONCILE_SECONDS.labels,
+            "formulary_reconcile_seconds",
+            "Duration of one reconcile in seconds.",
+            ("kind",),
             buckets=_SECONDS,
             registry=registry,
         )
-        self.queue_depth = gauge(QUEUE_DEPTH)
-        self._drift = gauge(DRIFT)
-        self._drift_repaired = counter(DRIFT_REPAIRED)
-        self.sweep_refused = gauge(SWEEP_REFUSED)
-        self._resync_timestamp = gauge(RESYNC_TIMESTAMP)
-        self._resync_seconds = gauge(RESYNC_SECONDS)
-        self.resync_failures = counter(RESYNC_FAILURES)
-        self.leader = gauge(LEADER)
-        self._embeddings = counter(EMBEDDINGS)
-        self._status_patches = counter(STATUS_PATCHES)
-        self.contexts_stored = gauge(CONTEXTS_STORED)
-        self._runs = gauge(RUNS)
-        self._runs_ended = counter(RUNS_ENDED)
-        self.expired = counter(EXPIRED)
-        self.expiry_failures = counter(EXPIRY_FAILURES)
-        self._halts = gauge(HALTS)
-        self._trace_findings = gauge(TRACE_FINDINGS)
-        self._trace_verified = gauge(TRACE_VERIFIED)
+        self.queue_depth = Gauge(
+            "formulary_queue_depth", "Objects in the queue that wait for a reconcile.", registry=registry
+        )
+        self._drift = Gauge(
+            "formulary_drift_objects",
+            "Objects whose state differed from the catalog at the last resync.",
+            ("kind",),
+            registry=registry,
+        )
+        self._drift_repaired = Counter(
+            "formulary_drift_repaired_total",
+            "Objects that resyncs queued for another reconcile.",
+            ("kind",),
+            registry=registry,
+        )
+        self.sweep_refused = Gauge(
+            "formulary_sweep_refused",
+            "Deletions that the last sweep refused because there were too many. 0 means none.",
+            registry=registry,
+        )
+        self._resync_timestamp = Gauge(
+            "formulary_resync_timestamp_seconds", "Unix time of the last successful resync.", registry=registry
+        )
+        self._resync_seconds = Gauge(
+            "formulary_resync_seconds", "Duration of the last resync in seconds.", registry=registry
+        )
+        self.resync_failures = Counter("formulary_resync_failures_total", "Resyncs that failed.", registry=registry)
+        self.leader = Gauge("formulary_leader", "1 on the replica that reconciles, else 0.", registry=registry)
+        self._embeddings = Counter(
+            "formulary_embeddings_total",
+            "Texts embedded by the operator, by outcome: ok, failed.",
+            ("outcome",),
+            registry=registry,
+        )
+        self._status_patches = Counter(
+            "formulary_status_patches_total",
+            "Status writes, by outcome: ok, or gone if the object was deleted.",
+            ("outcome",),
+            registry=registry,
+        )
+        self.contexts_stored = Gauge(
+            "formulary_contexts_stored", "Incidents whose AIAnalysis exists, as of the last resync.", registry=registry
+        )
+        self._runs = Gauge("formulary_runs", "Runs that have not ended, by phase.", ("phase",), registry=registry)
+        self._runs_ended = Counter(
+            "formulary_runs_ended_total",
+            "Runs that ended: Succeeded, Failed, TimedOut, Cancelled, Halted.",
+            ("phase",),
+            registry=registry,
+        )
+        self.expired = Counter(
+            "formulary_expired_total",
+            "Deletions at the end of a retention, by kind: `object` (a WorkflowInvocation), `run` (its row in the "
+            "database), `admission` (the record of who created an object).",
+            ("kind",),
+            registry=registry,
+        )
+        self.expiry_failures = Counter(
+            "formulary_expiry_failures_total",
+            "Failed deletions at the end of a retention, by kind as in `formulary_expired_total`.",
+            ("kind",),
+            registry=registry,
+        )
+        self._halts = Gauge(
+            "formulary_halts",
+            "Halts in force, by scope: `everywhere` or one `namespace`. While a halt is in force, no run starts there.",
+            ("scope",),
+            registry=registry,
+        )
+        self._trace_findings = Gauge(
+            "formulary_trace_findings",
+            "Integrity findings of the last audit verification, published checkpoints included. 0 means none.",
+            registry=registry,
+        )
+        self._trace_verified = Gauge(
+            "formulary_trace_verified_timestamp_seconds",
+            "Unix time of the last audit verification, or of the start of the replica that runs the next one.",
+            registry=registry,
+        )
         self.connections = ConnectionMetrics(registry)
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
@@ -202,4 +157,4 @@ class OperatorMetrics:
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)

@@ -38,7 +38,7 @@ class Reporter:
             return
         metadata = document["metadata"]
         path = self._resource.path(namespace=metadata["namespace"], name=metadata["name"], subresource="status")
-        # The uid is a precondition: an object that was made anew meanwhile is another one.
+        # The uid is a precondition: an object that was created again meanwhile is another one.
         written = await self._client.merge(path, {"metadata": {"uid": metadata["uid"]}, "status": patch})
         self._metrics.count_status_patch("gone" if written is None else "ok")
         if written is not None and change is not None:

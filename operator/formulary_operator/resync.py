@@ -24,9 +24,8 @@ from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.expiry import ListedObjects
 from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.watch.drift import is_adrift
+from formulary_operator.watch.drift import Key, by_key, is_adrift
 from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
-from formulary_operator.watch.sweep import Key, by_key
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.workflows.embedding import Embedding
 from formulary_operator.workflows.translate import SOURCE, context_of
@@ -87,7 +86,7 @@ class Resync:
                 raise
             except Exception as error:
                 failures += 1
-                self._tell_failure(error)
+                self._report_failure(error)
                 await asyncio.sleep(pause_after(failures, jitter=random.random()))
                 continue
             failures = 0
@@ -95,13 +94,13 @@ class Resync:
             await self._until_next()
 
     async def notice_emptiness(self) -> None:
-        """Ask for a resync when nothing of a kind is left: a listing of nothing is told to nobody by kopf."""
+        """Ask for a resync when nothing of a kind is left: kopf reports an empty listing to nobody."""
         kinds = (*CATALOG_KINDS, *(RUN_KINDS if self._executor is not None else ()))
         places = [resource.path(namespace=namespace) for resource in kinds for namespace in self._namespaces]
         empty = set(places)  # what is empty at the start, the first resync sees
         while True:
             await asyncio.sleep(_EMPTINESS_SECONDS)
-            with suppress(FormularyError):  # whatever does not answer is told by those who need it
+            with suppress(FormularyError):  # whatever does not answer is reported by those who need it
                 for place in places:
                     if not await self._client.is_empty(place):
                         empty.discard(place)
@@ -138,7 +137,7 @@ class Resync:
             async with asyncio.timeout(max(0, self._settings.resync_seconds - _APART_SECONDS)):
                 await self._asked.wait()
 
-    def _tell_failure(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         self._metrics.resync_failures.inc()
         if isinstance(error, FormularyError):
             _log.warning("resync_failed", reason=str(error))
@@ -149,7 +148,7 @@ class Resync:
         # Read before the list is: what is created meanwhile can then be in the list alone, and is no orphan.
         served = await self._catalog.served()
         known = by_key(served, source=SOURCE, namespaces=self._settings.watch_namespaces)
-        self._tell_strays(served, known=known)
+        self._report_strays(served, known=known)
         model_id = await self._embedding.model_id()
         seen: set[Key] = set()
         drifted: set[ObjectKey] = set()
@@ -171,7 +170,9 @@ class Resync:
                 seen.add((key.namespace, key.name))
                 try:
                     context = context_of(document)
-                except Exception:  # what is wrong with it is told when it is reconciled, and holds up nobody else here
+                except (
+                    Exception
+                ):  # what is wrong with it is reported when it is reconciled, and holds up nobody else here
                     context = None
                 if known.get((key.namespace, key.name)) != context:
                     drifted.add(key)
@@ -194,7 +195,7 @@ class Resync:
                     self._queue.add(key, Priority.URGENT)
         return self._send(resource, {ObjectKey(resource.plural, *key) for key in stored})
 
-    def _tell_strays(self, served: Collection[StoredWorkflow], *, known: Mapping[Key, StoredWorkflow]) -> None:
+    def _report_strays(self, served: Collection[StoredWorkflow], *, known: Mapping[Key, StoredWorkflow]) -> None:
         """Workflows of namespaces that are not watched any more are served until somebody removes them."""
         strays = {workflow.namespace for workflow in served if workflow.source == SOURCE} - {key[0] for key in known}
         if strays:
@@ -226,7 +227,7 @@ def _adrift(
         key = key_of(WORKFLOWS, document)
         try:
             differs = is_adrift(document, known.get((key.namespace, key.name)), model_id=model_id, problem=problem)
-        except Exception:  # what is wrong with it is told when it is reconciled, and holds up nobody else here
+        except Exception:  # what is wrong with it is reported when it is reconciled, and holds up nobody else here
             differs = True
         if differs:
             adrift.add(key)

@@ -62,7 +62,7 @@ async def run(settings: OperatorSettings) -> None:
     Raises:
         InvalidInput: no database is named.
         StartupError, Unavailable: something needed is not to be had.
-        FormularyError: leadership or the watch was lost; a restart begins anew.
+        FormularyError: leadership or the watch was lost; a restart begins again.
     """
     if not settings.database_url:
         raise InvalidInput("name a database with FORMULARY_DATABASE_URL", field="database_url")
@@ -78,7 +78,7 @@ async def run(settings: OperatorSettings) -> None:
                     gate=Gate(settings, server="probes", metrics=metrics.connections, probes=health.PATHS),
                 )
             )
-        client = KubeClient.connect()
+        client = await KubeClient.connect()
         stack.push_async_callback(client.close)
         database = health.database = await _database(settings, health=health)
         stack.push_async_callback(database.close)
@@ -120,7 +120,7 @@ async def _lead(
 async def _webhook(
     settings: OperatorSettings, *, client: KubeClient, database: Database, metrics: OperatorMetrics
 ) -> None:
-    """Every replica validates, whoever leads."""
+    """Every replica validates, not only the leader."""
     mounted = settings.webhook_cert_dir
     source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
     token = await webhook_token(database)

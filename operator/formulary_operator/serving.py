@@ -1,4 +1,4 @@
-"""Small HTTP servers beside the operator's work, in its event loop."""
+"""Small HTTP servers of the operator, in the event loop of its work."""
 
 import asyncio
 import contextlib

@@ -145,7 +145,9 @@ class OperatorSettings(ConnectionSettings):
         default=6 * 3600, ge=0, description="Seconds between two verifications of the whole audit trail; 0 for none."
     )
     health_host: str = Field(default="127.0.0.1", description="Address of `/healthz`, `/readyz` and `/metrics`.")
-    health_port: int = Field(default=8081, ge=0, le=65535, description="Port of these; 0 turns them off.")
+    health_port: int = Field(
+        default=8081, ge=0, le=65535, description="Port of the probes and metrics; 0 turns them off."
+    )
     lease_namespace: str = Field(
         default="", description="Namespace of the Lease that elects the leader; empty: no election, run one replica."
     )

@@ -40,7 +40,7 @@ async def apply_starter_command(*, manifests: Path, namespace: str, echo: Callab
         StartupError: the manifests, the API server or the kind are not there, or an object was refused.
         KubernetesUnavailable: the API server went away.
     """
-    client = KubeClient.connect()
+    client = await KubeClient.connect()
     try:
         report = await apply_starter(client, manifests=manifests, namespace=namespace, echo=echo)
     finally:
@@ -85,7 +85,7 @@ async def _apply(
     name = document["metadata"]["name"]
     body = {**document, "metadata": {**document["metadata"], "namespace": namespace}}
     try:
-        await client.apply(WORKFLOWS.path(namespace=namespace, name=name), body, manager=MANAGER, force=False)
+        await client.apply(WORKFLOWS.path(namespace=namespace, name=name), body, manager=MANAGER)
     except KubernetesRefused as error:
         if error.status == 409:
             report.kept.append(name)
@@ -115,14 +115,9 @@ async def _served(client: KubeClient, *, seconds: float) -> None:
 
 async def _is_served(client: KubeClient) -> bool:
     try:
-        group = await client.get(f"/apis/{WORKFLOWS.api_version}")
+        return await client.offers(WORKFLOWS)
     except Unavailable:
         return False
-    except KubernetesRefused as error:
-        if error.status == 404:
-            return False
-        raise
-    return any(resource["name"] == WORKFLOWS.plural for resource in (group or {}).get("resources", ()))
 
 
 def _documents(directory: Path) -> list[dict[str, Any]]:

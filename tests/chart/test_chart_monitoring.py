@@ -9,16 +9,17 @@ import pytest
 import yaml
 from helm_python import HelmValuesError
 
-from formulary_catalog import metrics as catalog_metrics
-from formulary_operator import metrics as operator_metrics
+from formulary_catalog.metrics import Metrics
+from formulary_operator.metrics import OperatorMetrics
 from support import charts
+from support.metrics import served
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 ALERTS: dict[str, dict[str, Any]] = {
     file.stem: yaml.safe_load(file.read_text()) for file in (charts.CHART / "files" / "alerts").glob("*.yaml")
 }
 DASHBOARD = json.loads((charts.CHART / "files" / "dashboards" / "formulary.json").read_text())
-KNOWN = {definition.name: definition for definition in (*catalog_metrics.DEFINITIONS, *operator_metrics.DEFINITIONS)}
+KNOWN = {name for each in (Metrics(), OperatorMetrics()) for name in served(each.exposition().decode())}
 RULES = {**charts.EXTERNAL, "monitoring": {"prometheusRule": {"enabled": True}}}
 _METRIC = re.compile(r"\bformulary_\w+")
 
@@ -26,7 +27,7 @@ _METRIC = re.compile(r"\bformulary_\w+")
 def unknown_metrics(expression: str) -> set[str]:
     """The metrics in an expression that neither the server nor the operator has."""
     found = {re.sub(r"_bucket$", "", name) for name in _METRIC.findall(expression)}
-    return found - KNOWN.keys()
+    return found - KNOWN
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
@@ -55,7 +56,7 @@ def test_the_dashboard_is_about_metrics_that_exist_and_shows_all_of_them() -> No
 
     assert {name for expression in expressions for name in unknown_metrics(expression)} == set()
     # What the server knows of contexts only `formulary up` fills; in a cluster the operator counts them.
-    assert KNOWN.keys() - {re.sub(r"_bucket$", "", name) for name in shown} == {"formulary_contexts"}
+    assert KNOWN - {re.sub(r"_bucket$", "", name) for name in shown} == {"formulary_contexts"}
 
 
 def test_the_panels_of_the_dashboard_do_not_overlap() -> None:

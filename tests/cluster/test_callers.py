@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import yaml
 from cryptography.hazmat.primitives import hashes, serialization
@@ -105,12 +105,12 @@ def by(token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> dict[str, str
     return {"Authorization": f"Bearer {token}", **incident}
 
 
-async def search(url: str, token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+async def search(url: str, token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> httpx2.Response:
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
         return await http.post(SEARCH, json=QUERY, headers=by(token, incident))
 
 
-def message(answered: httpx.Response) -> str:
+def message(answered: httpx2.Response) -> str:
     text: str = answered.json()["error"]["message"]
     return text
 
@@ -127,7 +127,7 @@ async def test_an_agent_with_a_token_lists_tools_and_finds_what_it_may_see(url: 
 
 
 async def test_a_call_without_a_token_is_told_how_to_get_one(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize"})
 
     assert answered.status_code == 401
@@ -314,7 +314,7 @@ async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_
             still_known = await search(url, responder)
             stranger = await search(url, unknown)
             other_incident = await search(url, responder, BANK_INCIDENT)
-            async with httpx.AsyncClient(base_url=url) as http:
+            async with httpx2.AsyncClient(base_url=url) as http:
                 alive = await http.get("/healthz")
             clock.forward(LASTING_SECONDS)
             forgotten = await search(url, responder)
@@ -355,7 +355,7 @@ async def test_the_command_serves_on_every_address_those_who_have_a_token(
             tools = await client.list_tools()
             unknown = await client.call_tool("search_workflow_catalog", QUERY)
         stranger = await search(process.url, "garbage")
-        async with httpx.AsyncClient(base_url=process.url) as http:
+        async with httpx2.AsyncClient(base_url=process.url) as http:
             ready = await http.get("/readyz")
         output = process.output()
 
@@ -386,8 +386,8 @@ def _readiness(url: str) -> dict[str, str]:
     told: dict[str, str] = {}
 
     def listens() -> bool:
-        with suppress(httpx.TransportError):
-            told.update(httpx.get(f"{url}/readyz", timeout=5).json())
+        with suppress(httpx2.TransportError):
+            told.update(httpx2.get(f"{url}/readyz", timeout=5).json())
         return bool(told)
 
     wait_until(listens, what="the server to listen")
@@ -406,7 +406,7 @@ async def _authenticated(
     """A server that checks its callers with the identity of this kubeconfig."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KUBECONFIG", str(kubeconfig))
-        client = KubeClient.connect()
+        client = await KubeClient.connect()
     clock = clock or Clock()
     authenticator = KubernetesAuthenticator(
         client, audience=AUDIENCE, clock=clock.monotonic, wall_clock=clock.on_the_wall
@@ -419,7 +419,7 @@ async def _authenticated(
         await client.close()
 
 
-async def _until(url: str, token: str, *, status: int, forward: Callable[[], None] | None = None) -> httpx.Response:
+async def _until(url: str, token: str, *, status: int, forward: Callable[[], None] | None = None) -> httpx2.Response:
     """The first answer with this status: the API server takes a moment to act on a change of roles."""
     deadline = time.monotonic() + 20
     while True:

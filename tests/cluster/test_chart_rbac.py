@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.domain.runs.input_keys import InputKeys
@@ -130,7 +130,7 @@ async def test_the_incident_of_the_installation_page_gets_the_one_workflow_that_
 
 async def test_an_agent_without_rights_gets_nothing_and_one_without_a_token_is_not_let_in(product: Product) -> None:
     stranger = await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("stranger"))
-    async with httpx.AsyncClient() as http:
+    async with httpx2.AsyncClient() as http:
         nobody = await http.post(f"{product.server.url}/api/v1/workflows/search", json=QUERY)
 
     assert "aianalyses" in refused(stranger)
@@ -149,7 +149,7 @@ def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(prod
     service = f"{client['service']['name']}.{client['service']['namespace']}.svc"
     trusted = ssl.create_default_context(cadata=base64.b64decode(client["caBundle"]).decode())
 
-    with httpx.Client(verify=trusted) as http:
+    with httpx2.Client(verify=trusted) as http:
         url = f"https://127.0.0.1:{product.webhook_port}{client['service']['path']}"
         question = _review(workflow("a", version="no version"))
         answer = http.send(http.build_request("POST", url, json=question, extensions={"sni_hostname": service}))

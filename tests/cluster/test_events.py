@@ -3,14 +3,12 @@
 import socket
 from collections.abc import AsyncIterator
 
-import httpx2
 import pytest
 import structlog
 
-from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.events import MAX_MESSAGE_BYTES, EventRecorder
 from support.control_plane import Cluster
-from support.kube_clients import connected
+from support.kube_clients import connected, connected_to
 from support.manifest import workflow
 
 
@@ -50,11 +48,11 @@ async def test_a_long_message_is_cut_and_the_longest_name_has_room(
 async def test_an_event_that_cannot_be_written_is_logged_and_no_error() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{held.getsockname()[1]}") as http:
+        async with connected_to(f"http://127.0.0.1:{held.getsockname()[1]}") as client:
             document = workflow("restart")
             document["metadata"]["namespace"] = "shop"
             with structlog.testing.capture_logs() as logs:
-                await EventRecorder(KubeClient(http), instance="operator-0").record(
+                await EventRecorder(client, instance="operator-0").record(
                     document, type="Normal", reason="Served", message="version 1.0.0 is served"
                 )
     assert [(line["event"], line["reason"]) for line in logs] == [("event not written", "Served")]

@@ -10,7 +10,7 @@ from formulary_operator.api.names import SECRETS
 from formulary_operator.runs.status import owner_of
 from support.cluster import OperatorAccount, fetch, objects
 from support.cluster_runs import await_phase, job, remedy, run_object, running_operator, server_request, submit
-from support.control_plane import Cluster
+from support.control_plane import Cluster, KubectlFailed
 from support.manifest import approval
 from support.operator_process import Daemon
 from support.waiting import wait_until
@@ -68,9 +68,21 @@ def tekton(cluster: Cluster, operator_account: OperatorAccount) -> Iterator[None
     """The kind PipelineRun, which the operator may create and nobody carries out."""
     cluster.kubectl("apply", "--filename=-", input=PIPELINE_RUNS.format(user=operator_account.user))
     cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/pipelineruns.tekton.dev")
+    # The API server learns of the kind and of the right to it a moment later.
+    wait_until(lambda: _may_read_pipeline_runs(cluster, operator_account), what="the operator to reach the kind")
     yield
     made = ("crd/pipelineruns.tekton.dev", "clusterrole/tekton-in-tests", "clusterrolebinding/tekton-in-tests")
     cluster.kubectl("delete", "--ignore-not-found", *made)
+
+
+def _may_read_pipeline_runs(cluster: Cluster, account: OperatorAccount) -> bool:
+    """Whether the API server serves the kind and lets the operator read it: it says then that this one is not there."""
+    path = f"/apis/tekton.dev/v1/namespaces/{account.namespace}/pipelineruns/none"
+    try:
+        cluster.kubectl("get", f"--raw={path}", kubeconfig=account.kubeconfig)
+    except KubectlFailed as refused:
+        return '"none" not found' in str(refused)
+    return False
 
 
 def _noted(dsn: str, invocation_id: str) -> bool:
@@ -106,10 +118,15 @@ def test_a_run_whose_engine_vanishes_ends_when_its_time_is_over(
     released = {"name": "default", "labels": {"formulary.dev/runs": "allowed"}}
     cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": released}, namespace=ns)
     asked = submit(
-        dsn, server_request("vanished", namespace=ns, timeout_seconds=5, manifest=remedy(execution=execution))
+        dsn, server_request("vanished", namespace=ns, timeout_seconds=600, manifest=remedy(execution=execution))
     )
     wait_until(lambda: _noted(dsn, asked.id), what="the run to be under way", shown=running.output)
+    # Nobody looks while the kind goes: its objects go first, which would look as if somebody had deleted the run.
+    running.kill()
     cluster.kubectl("delete", "crd/pipelineruns.tekton.dev")
+    over = "update formulary.invocation set started_at = started_at - interval '1 hour' where id = $1 returning id"
+    assert fetch(dsn, over, asked.id)
+    running.start().wait_ready()
     told = await_phase(cluster, asked.id, "Failed", namespace=ns, seconds=60)
     assert "so that its outcome is unknown" in told["message"]
 

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
 
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.lease import Leadership, LeadershipLost, LeaseTimes
 from support.control_plane import Cluster, ControlPlane
-from support.kube_clients import connected
+from support.kube_clients import connected, connected_to
 
 FAST = LeaseTimes(duration=8, deadline=5, renewal=0.2, retry=0.1)
 Contender = Callable[..., Leadership]
@@ -188,7 +187,7 @@ async def test_a_leader_cut_off_from_the_api_server_stops_before_another_can_sta
 
 
 async def test_without_an_api_server_one_waits_and_gives_nothing_back(port_of_nobody: int) -> None:
-    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port_of_nobody}") as http:
-        lonely = Leadership(KubeClient(http), namespace="nowhere", name="leader", identity="first", times=FAST)
+    async with connected_to(f"http://127.0.0.1:{port_of_nobody}") as client:
+        lonely = Leadership(client, namespace="nowhere", name="leader", identity="first", times=FAST)
         assert await _waits(lonely, seconds=0.5)
         await lonely.release()

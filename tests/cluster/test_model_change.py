@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import httpx
+import httpx2
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import locate
@@ -48,6 +48,7 @@ async def test_objects_are_embedded_by_the_model_that_serves_before_and_after_a_
         assert search(serving.url, "restart")["search_mode"] == "hybrid"
         assert [hit["workflow_id"] for hit in search(serving.url, "after")["workflows"]].count("after") == 1
         wait_until(
-            lambda: httpx.get(f"{serving.url}/readyz", timeout=10).json()["model"] == other, what="the server to follow"
+            lambda: httpx2.get(f"{serving.url}/readyz", timeout=10).json()["model"] == other,
+            what="the server to follow",
         )
         assert (running.crashes(), serving.crashes()) == ([], [])

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.store.database.migrate import migrate
@@ -156,12 +156,12 @@ def test_postgresql_may_be_down_for_half_a_minute(
         apply_many(cluster, [workflow("changes", version="2.0.0"), workflow("comes")], namespace=namespace)
         delete(cluster, "goes", namespace=namespace)
         while time.monotonic() - stopped_at < OUTAGE_SECONDS:
-            with pytest.raises(httpx.HTTPStatusError, match="503"):
+            with pytest.raises(httpx2.HTTPStatusError, match="503"):
                 search(serving.url, "stays")
-            assert httpx.get(f"{serving.url}/healthz").status_code == 200
+            assert httpx2.get(f"{serving.url}/healthz").status_code == 200
             assert not serving.is_ready()
-            assert httpx.get(f"{watching.url}/healthz").status_code == 200
-            told = httpx.get(f"{watching.url}/readyz", timeout=5)
+            assert httpx2.get(f"{watching.url}/healthz").status_code == 200
+            told = httpx2.get(f"{watching.url}/readyz", timeout=5)
             assert (told.status_code, told.json()["status"]) == (503, "unavailable")
             assert "the database does not answer" in told.json()["detail"]
             time.sleep(0.5)

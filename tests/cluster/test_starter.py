@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import httpx2
 import pytest
 from starlette.applications import Starlette
 
@@ -13,7 +12,7 @@ from formulary_operator.kube.client import KubeClient
 from formulary_operator.starter import apply_starter, apply_starter_command
 from support.control_plane import Cluster
 from support.filling import starter_documents
-from support.kube_clients import connected
+from support.kube_clients import connected, connected_to
 from support.manifest import text, workflow
 from support.serving import listening
 
@@ -81,9 +80,9 @@ async def test_one_that_is_refused_is_named_and_the_others_are_applied(
 
 
 async def test_without_the_kind_it_waits_for_a_while_and_then_says_what_to_install(manifests: Path) -> None:
-    async with listening(Starlette()) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with listening(Starlette()) as url, connected_to(url) as client:
         with pytest.raises(StartupError, match=r"serves no remediationworkflows .* install the CRDs first"):
-            await apply_starter(KubeClient(http), manifests=manifests, namespace="shop", crd_seconds=0.5)
+            await apply_starter(client, manifests=manifests, namespace="shop", crd_seconds=0.5)
 
 
 async def test_a_directory_without_manifests_is_an_error(client: KubeClient, tmp_path: Path) -> None:

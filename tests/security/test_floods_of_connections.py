@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import psutil
 import pytest
 from starlette.applications import Starlette
@@ -40,7 +40,7 @@ def small(dsn: str) -> Iterator[Daemon]:
 
 def connect(daemon: Daemon, *, address: str = "127.0.0.1") -> socket.socket:
     """A connection from an address of loopback."""
-    port = httpx.URL(daemon.url).port
+    port = httpx2.URL(daemon.url).port
     return socket.create_connection(("127.0.0.1", port or 0), timeout=20, source_address=(address, 0))
 
 
@@ -87,7 +87,7 @@ def test_what_has_no_end_is_cut_off(small: Daemon, first: bytes, then: bytes) ->
 
     assert flooded(small, first=first, then=then) < FLOOD
     assert memory(small) - before < 24 * MEGABYTE
-    assert httpx.get(f"{small.url}/healthz").status_code == 200
+    assert httpx2.get(f"{small.url}/healthz").status_code == 200
 
 
 @pytest.mark.parametrize("head", [HEAD + b"a: b\r\n" * 200, HEAD + b"a: " + b"b" * 40_000 + b"\r\n"])
@@ -135,7 +135,7 @@ def test_an_address_that_holds_connections_open_keeps_nobody_out(small: Daemon) 
             with contextlib.suppress(ConnectionError):
                 connection.sendall(HEAD)
 
-        assert httpx.get(f"{small.url}/api/v1/workflows").status_code == 200
+        assert httpx2.get(f"{small.url}/api/v1/workflows").status_code == 200
         assert small.metric("formulary_connections", server="catalog") <= 33
         assert small.metric("formulary_connections_refused_total", server="catalog", reason="address") >= 60
 
@@ -146,8 +146,8 @@ def test_many_addresses_that_hold_connections_open_keep_nobody_out(small: Daemon
             for _ in range(30):
                 stack.enter_context(connect(small, address=f"127.0.0.{number}"))
 
-        assert httpx.get(f"{small.url}/api/v1/workflows").status_code == 200
-        assert httpx.get(f"{small.url}/readyz").status_code == 200
+        assert httpx2.get(f"{small.url}/api/v1/workflows").status_code == 200
+        assert httpx2.get(f"{small.url}/readyz").status_code == 200
         assert small.metric("formulary_connections", server="catalog") <= 64
 
 
@@ -180,7 +180,7 @@ def test_a_server_without_files_answers_probes_and_writes_no_flood_of_logs(dsn: 
                 stack.enter_context(connect(daemon, address=f"127.0.0.{2 + number % 3}"))
 
             wait_until(daemon.is_ready, what="an answer to a probe", seconds=20)
-            assert httpx.get(f"{daemon.url}/healthz").status_code == 200
+            assert httpx2.get(f"{daemon.url}/healthz").status_code == 200
         assert len(daemon.output()) < 64 * 1024
         assert daemon.crashes() == []
 
@@ -192,7 +192,7 @@ async def test_clients_of_the_webhook_that_never_begin_tls_keep_nobody_out(tmp_p
         with contextlib.ExitStack() as stack:
             for _ in range(100):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-            async with httpx.AsyncClient(verify=trusting) as http:
+            async with httpx2.AsyncClient(verify=trusting) as http:
                 assert (await http.get(f"https://localhost:{port}/nothing")).status_code == 404
 
 
@@ -214,14 +214,14 @@ async def test_probes_are_answered_while_every_connection_is_worked_on(tmp_path:
     tls = context if scheme == "https" else None
     async with (
         served(app, host="127.0.0.1", port=0, gate=few, tls=tls) as port,
-        httpx.AsyncClient(base_url=f"{scheme}://localhost:{port}", verify=trusting, timeout=20) as http,
+        httpx2.AsyncClient(base_url=f"{scheme}://localhost:{port}", verify=trusting, timeout=20) as http,
     ):
         working = [asyncio.create_task(http.get("/wait")) for _ in range(8)]
         async with asyncio.timeout(20):
             await everywhere.wait()
         other = await http.get("/other")
         for _ in range(20):
-            async with httpx.AsyncClient(base_url=http.base_url, verify=trusting, timeout=20) as kubelet:
+            async with httpx2.AsyncClient(base_url=http.base_url, verify=trusting, timeout=20) as kubelet:
                 assert (await kubelet.get("/healthz")).text == "ok"
         enough.set()
         answers = [await each for each in working]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 import pytest_asyncio
 from mcp_types import TextResourceContents
@@ -94,7 +94,7 @@ async def test_stored_texts_reach_an_agent_over_mcp_with_marks_for_what_they_hid
 
 
 async def test_stored_texts_reach_clients_of_rest_with_marks_for_what_they_hide(url: str) -> None:
-    async with httpx.AsyncClient(base_url=f"{url}/api/v1") as http:
+    async with httpx2.AsyncClient(base_url=f"{url}/api/v1") as http:
         answers = [
             await http.post("/workflows/search", json={"query": "the bell is silent"}),
             *[await http.get(path) for path in ("/workflows", "/workflows/ring-bell", "/workflows/poisoned")],

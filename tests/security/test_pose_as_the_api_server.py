@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.errors import StartupError
@@ -85,13 +85,13 @@ async def _recorded(database: str) -> list[tuple[Any, ...]]:
 
 
 @asynccontextmanager
-async def pod(place: Place) -> AsyncIterator[httpx.AsyncClient]:
+async def pod(place: Place) -> AsyncIterator[httpx2.AsyncClient]:
     """A client in the cluster, which reaches the port of the webhook."""
     found = place.plane.get("validatingwebhookconfiguration", place.configuration)
     port = found["webhooks"][0]["clientConfig"]["service"]["port"]
     trusting = ssl.create_default_context(cadata=b"".join(await place.trusted()).decode())
     trusting.check_hostname = False
-    async with httpx.AsyncClient(base_url=f"https://localhost:{port}", verify=trusting, trust_env=False) as client:
+    async with httpx2.AsyncClient(base_url=f"https://localhost:{port}", verify=trusting, trust_env=False) as client:
         yield client
 
 
@@ -177,8 +177,8 @@ async def test_a_caller_without_a_certificate_of_the_authority_is_not_heard(tmp_
     async with webhook(recorded, authority=trusted.file) as (url, context):
         if certificate != "none":
             context.load_cert_chain(*other.client())
-        async with httpx.AsyncClient(verify=context, trust_env=False) as pod:
-            with pytest.raises(httpx.TransportError):
+        async with httpx2.AsyncClient(verify=context, trust_env=False) as pod:
+            with pytest.raises(httpx2.TransportError):
                 await pod.post(url, json=REVIEW)
     assert recorded.usernames == []
 
@@ -187,7 +187,7 @@ async def test_the_api_server_is_heard(tmp_path: Path) -> None:
     recorded, trusted = Recorded(), Authority(tmp_path / "api-server")
     async with webhook(recorded, authority=trusted.file) as (url, context):
         context.load_cert_chain(*trusted.client())
-        async with httpx.AsyncClient(verify=context, trust_env=False) as api_server:
+        async with httpx2.AsyncClient(verify=context, trust_env=False) as api_server:
             answer = (await api_server.post(url, json=REVIEW)).json()
     assert answer["response"]["allowed"], answer
     assert recorded.usernames == ["alice"]

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.server.calls.incident import META_KEY
@@ -30,7 +30,7 @@ def daemon(dsn: str) -> Iterator[Daemon]:
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize("path", PATHS)
 def test_another_method_than_post_is_not_allowed(daemon: Daemon, path: str, method: str) -> None:
-    answer = httpx.request(method, daemon.url + path)
+    answer = httpx2.request(method, daemon.url + path)
 
     assert (answer.status_code, answer.headers.get("Allow")) == (405, "POST")
 
@@ -39,7 +39,7 @@ def test_another_method_than_post_is_not_allowed(daemon: Daemon, path: str, meth
 @pytest.mark.parametrize("path", PATHS)
 def test_what_a_page_may_send_without_asking_is_refused(daemon: Daemon, path: str, content_type: str | None) -> None:
     headers = {"Content-Type": content_type} if content_type else {}
-    answer = httpx.post(daemon.url + path, content=json.dumps(PING), headers=headers)
+    answer = httpx2.post(daemon.url + path, content=json.dumps(PING), headers=headers)
 
     assert answer.status_code in ({400, 415} if path == "/mcp" else {415})
     assert "application/json" in answer.text or "Content-Type" in answer.text
@@ -48,12 +48,12 @@ def test_what_a_page_may_send_without_asking_is_refused(daemon: Daemon, path: st
 @pytest.mark.parametrize("origin", ["null", "https://evil.example", "http://localhost.evil.example", "file://"])
 @pytest.mark.parametrize("path", PATHS)
 def test_pages_of_other_sites_are_refused(daemon: Daemon, path: str, origin: str) -> None:
-    assert httpx.post(daemon.url + path, json=PING, headers={"Origin": origin}).status_code == 403
+    assert httpx2.post(daemon.url + path, json=PING, headers={"Origin": origin}).status_code == 403
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
 def test_json_is_taken(daemon: Daemon, content_type: str) -> None:
-    answer = httpx.post(
+    answer = httpx2.post(
         f"{daemon.url}/api/v1/workflows/search", content='{"query": "x"}', headers={"Content-Type": content_type}
     )
 

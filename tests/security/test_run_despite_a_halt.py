@@ -263,8 +263,8 @@ async def race(
 
         operators = []
         for number in range(2):
-            client = await stack.enter_async_context(connected(operator_account.kubeconfig))
-            noting = _Noting(client._http)
+            noting = await stack.enter_async_context(connected(operator_account.kubeconfig, kind=_Noting))
+            assert isinstance(noting, _Noting)
             noting.jobs = jobs
             executor = RunWiring(
                 settings,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -111,7 +111,7 @@ async def besieged(daemon: Daemon, *, genuine: str) -> AsyncIterator[None]:
     """Strangers call from one address, each time with a token that was not seen before."""
     enough = asyncio.Event()
 
-    async def insist(http: httpx.AsyncClient) -> None:
+    async def insist(http: httpx2.AsyncClient) -> None:
         while not enough.is_set():
             await _status(http, unsigned(genuine))
 
@@ -169,19 +169,19 @@ def test_a_token_that_chooses_its_own_algorithm_is_refused(
     signatures = {"none": lambda _: b"", "HS256": lambda signed: hmac.digest(published, signed, "sha256")}
     forged = with_signature(genuine, signatures[algorithm], algorithm=algorithm)
 
-    called = httpx.get(f"{guarded.url}/api/v1/openapi.json", headers={"Authorization": f"Bearer {forged}"})
+    called = httpx2.get(f"{guarded.url}/api/v1/openapi.json", headers={"Authorization": f"Bearer {forged}"})
 
     assert called.status_code == 401
 
 
-def _client(daemon: Daemon, *, address: str) -> httpx.AsyncClient:
-    transport = httpx.AsyncHTTPTransport(
-        local_address=address, limits=httpx.Limits(max_connections=None, keepalive_expiry=60)
+def _client(daemon: Daemon, *, address: str) -> httpx2.AsyncClient:
+    transport = httpx2.AsyncHTTPTransport(
+        local_address=address, limits=httpx2.Limits(max_connections=None, keepalive_expiry=60)
     )
-    return httpx.AsyncClient(base_url=daemon.url, transport=transport, timeout=60)
+    return httpx2.AsyncClient(base_url=daemon.url, transport=transport, timeout=60)
 
 
-async def _status(http: httpx.AsyncClient, token: str) -> int:
+async def _status(http: httpx2.AsyncClient, token: str) -> int:
     answer = await http.get("/api/v1/openapi.json", headers={"Authorization": f"Bearer {token}"})
     return answer.status_code
 

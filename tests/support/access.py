@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from formulary_catalog.domain.access import (
+    ANALYSE,
     APPROVE,
     INVOKE,
     READ_CONTRACTS,
@@ -29,6 +30,7 @@ class Rights:
         approve: Iterable[str] = (),
         read: Iterable[str] = (),
         contracts: Iterable[str] = (),
+        analyse: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -37,6 +39,7 @@ class Rights:
             APPROVE: approve,
             READ_INVOCATIONS: read,
             READ_CONTRACTS: contracts,
+            ANALYSE: analyse,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 

@@ -3,10 +3,10 @@
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
-import msgspec
-from lightkube.core import resource_registry
+from kubernetes.aio.client import models
+from pydantic import BaseModel
 
 # The parts of other operators' kinds that the chart sets, as their CRDs have them.
 _OTHERS: dict[tuple[str, str], set[str]] = {
@@ -43,7 +43,8 @@ def unknown_fields(found: dict[str, Any]) -> list[str]:
         return []
     if (version, kind) in _OTHERS:
         return [f"{kind} spec.{key}" for key in found["spec"].keys() - _OTHERS[version, kind]]
-    return list(_unknown(found, resource_registry.resource_registry.load(version, kind), path=kind))
+    model = getattr(models, f"{version.rpartition('/')[2].capitalize()}{kind}")
+    return list(_unknown(found, model, path=kind))
 
 
 def _unknown(value: Any, expected: Any, *, path: str) -> Iterator[str]:
@@ -55,20 +56,22 @@ def _unknown(value: Any, expected: Any, *, path: str) -> Iterator[str]:
     elif origin is dict and isinstance(value, dict):
         for key, item in value.items():
             yield from _unknown(item, arguments[1], path=f"{path}.{key}")
-    elif isinstance(expected, type) and issubclass(expected, msgspec.Struct) and isinstance(value, dict):
-        known = {field.encode_name: field.type for field in msgspec.structs.fields(expected)}
+    elif isinstance(expected, type) and issubclass(expected, BaseModel) and isinstance(value, dict):
+        known = {field.serialization_alias or name: field for name, field in expected.model_fields.items()}
         for key, item in value.items():
             if key not in known:
                 yield f"{path}.{key}"
             else:
-                yield from _unknown(item, known[key], path=f"{path}.{key}")
+                yield from _unknown(item, known[key].annotation, path=f"{path}.{key}")
     elif isinstance(expected, type) and expected in (str, int, bool) and not isinstance(value, expected):
         yield f"{path} is {value!r}, not {expected.__name__}"
 
 
 def _required(expected: Any) -> Any:
-    """A type without `Optional`."""
+    """A type without `Optional` and `Annotated`."""
+    if typing.get_origin(expected) is Annotated:
+        return _required(typing.get_args(expected)[0])
     if typing.get_origin(expected) in (typing.Union, types.UnionType):
         present = [argument for argument in typing.get_args(expected) if argument is not type(None)]
-        return present[0] if len(present) == 1 else Any
+        return _required(present[0]) if len(present) == 1 else Any
     return expected

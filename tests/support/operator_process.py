@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import httpx
+import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.control_plane import free_port
@@ -55,8 +55,8 @@ class Daemon:
         assert self.process is not None
         assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.output()}"
         try:
-            return httpx.get(f"{self.url}/readyz", timeout=5).status_code == 200
-        except httpx.TransportError:
+            return httpx2.get(f"{self.url}/readyz", timeout=5).status_code == 200
+        except httpx2.TransportError:
             return False
 
     def stop(self) -> int | None:
@@ -71,7 +71,7 @@ class Daemon:
         """The value of a metric; 0 if it has no such sample."""
         return sum(
             sample.value
-            for family in text_string_to_metric_families(httpx.get(f"{self.url}/metrics", timeout=5).text)
+            for family in text_string_to_metric_families(httpx2.get(f"{self.url}/metrics", timeout=5).text)
             for sample in family.samples
             if sample.name == name and sample.labels.items() >= labels.items()
         )

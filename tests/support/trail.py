@@ -7,7 +7,8 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, canonical, digest
+from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, digest
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 
 NOON = "2026-01-01T12:00:00.000000Z"
@@ -44,7 +45,7 @@ async def write_trace(store: TraceStore, trace_id: str, events: int) -> None:
 
 def stored(trace_id: str, *, seq: int, previous: str, text: str = "") -> StoredEvent:
     """An event as the database stores it."""
-    body = canonical(
+    body = canonical_json(
         {
             "at": NOON,
             "kind": "details",
@@ -73,7 +74,7 @@ async def age(connection: "asyncpg.Connection[asyncpg.Record]", trace_id: str, *
     newest = GENESIS
     for row in rows:
         then = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        body = canonical({**json.loads(row["body"]), "at": then, "previous": newest})
+        body = canonical_json({**json.loads(row["body"]), "at": then, "previous": newest})
         newest = digest(body)
         await connection.execute(
             "update formulary.trace_event set month = $1, body = $2, hash = $3 where trace_id = $4 and seq = $5",

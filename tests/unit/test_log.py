@@ -13,7 +13,7 @@ log.debug("details")
 with structlog.contextvars.bound_contextvars(remediation_id="rr-1", trace_id="abc"):
     log.info("searched", mode="hybrid", line="a\\nb")
 logging.getLogger("library").warning("from %s", "outside")
-logging.getLogger("httpx").info("chatter")
+logging.getLogger("httpx2").info("chatter")
 try:
     secret = "hunter" + "2"
     1 / 0

@@ -53,7 +53,7 @@ def list_command(
         "risk_level": risk_level,
         "status": status,
     }
-    listing = target.ask(lambda catalog: _listed(catalog, filters, limit=limit, remediation_id=target.remediation_id))
+    listing = target.ask(lambda catalog: listed(catalog, filters, limit=limit, remediation_id=target.remediation_id))
     if as_json:
         click.echo(listing.model_dump_json())
     else:
@@ -62,7 +62,7 @@ def list_command(
         raise SystemExit(1)
 
 
-async def _listed(
+async def listed(
     catalog: "Catalog", filters: dict[str, Any], *, limit: int | None, remediation_id: str
 ) -> "WorkflowList":
     """The pages of a listing as one."""

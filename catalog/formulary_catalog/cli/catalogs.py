@@ -68,10 +68,12 @@ class StoredCatalog:
         from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
 
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
         self._explaining = Explaining(service.parts, searcher=service.searcher, strict_keys=strict_keys)
+        self._relations = Relations(service.parts)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
         return await self._service.search(request, caller=_CALLER)
@@ -84,13 +86,13 @@ class StoredCatalog:
         return await self._listing.page(request, **_asked(remediation_id))
 
     async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
-        return await self._browsing.related(request, **_asked(remediation_id))
+        return await self._relations.related(request, **_asked(remediation_id))
 
     async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
         return await self._browsing.find(name, **_asked(remediation_id))
 
     async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        return await self._browsing.impact(workflow_id, **_asked(remediation_id))
+        return await self._relations.impact(workflow_id, **_asked(remediation_id))
 
     async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
         return await self._browsing.section(workflow_id, section, **_asked(remediation_id))

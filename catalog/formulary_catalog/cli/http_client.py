@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-import httpx
+import httpx2
 from pydantic import ValidationError
 
 from formulary_catalog.cli.options import settings_of
@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 class Remote:
     """A server by its address."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
+    def __init__(self, client: httpx2.AsyncClient) -> None:
         self._client = client
 
     @property
@@ -54,13 +54,13 @@ class Remote:
         """
         try:
             response = await self._client.request(method, f"/api/v1{path}", **options)
-        except httpx.ConnectError:
+        except httpx2.ConnectError:
             raise Unavailable(
                 f"no server at {self.url}; start one with `formulary up`, or name another with --url"
             ) from None
         except UnicodeEncodeError:
             raise InvalidInput("what was given holds bytes that are no text; give it as UTF-8", field="input") from None
-        except httpx.HTTPError as error:
+        except httpx2.HTTPError as error:
             raise Unavailable(f"the server at {self.url} does not answer ({type(error).__name__}); retry") from None
         if response.status_code != 200:
             raise _error(response, url=self.url)
@@ -84,15 +84,15 @@ async def connected(url: str, *, token: str = "", seconds: float) -> AsyncIterat
     if not (token.isascii() and token.isprintable()):
         raise InvalidInput("FORMULARY_TOKEN holds characters that no token has; set the token alone", field="token")
     try:
-        address = httpx.URL(url)
-    except httpx.InvalidURL:
-        address = httpx.URL()
+        address = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        address = httpx2.URL()
     if address.scheme not in ("http", "https") or not address.host:
         raise InvalidInput(f"--url {url!r} is not an HTTP address; give one such as http://127.0.0.1:8080", field="url")
     # A proxy of the environment cannot reach our own loopback.
     trust_env = not is_loopback(address.host)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    async with httpx.AsyncClient(base_url=address, headers=headers, timeout=seconds, trust_env=trust_env) as client:
+    async with httpx2.AsyncClient(base_url=address, headers=headers, timeout=seconds, trust_env=trust_env) as client:
         yield Remote(client)
 
 
@@ -101,7 +101,7 @@ def incident_headers(remediation_id: str) -> dict[str, str]:
     return {"X-Remediation-Id": remediation_id} if remediation_id else {}
 
 
-def _error(response: httpx.Response, *, url: str) -> FormularyError:
+def _error(response: httpx2.Response, *, url: str) -> FormularyError:
     """The server's error as the one it was raised as."""
     try:
         problem = response.json()["error"]
@@ -174,11 +174,11 @@ class Runs:
         """Where a run stands."""
         return await self._server.answer(InvocationAnswer, "GET", f"/invocations/{invocation_id}")
 
-    async def until_over(self, invocation_id: str, *, tell: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
-        """The run when it is over; `tell` is given each state before."""
+    async def until_over(self, invocation_id: str, *, show: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
+        """The run when it is over; `show` is called with each state before."""
         answer = await self.status(invocation_id)
         while not is_over(answer):
-            tell(answer)
+            show(answer)
             waiting = {"wait_ms": _WAIT_MS, "after_revision": answer.revision}
             path = f"/invocations/{invocation_id}"
             answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)

@@ -26,6 +26,8 @@ _MODULES = {
     "impact": "browsing",
     "stats": "browsing",
     "explain": "explaining",
+    "query": "analytics",
+    "tables": "analytics",
     "invoke": "runs",
     "invocation": "runs",
     "approvals": "waiting",
@@ -35,11 +37,12 @@ _MODULES = {
     "halt": "halt",
     "resume": "halt",
     "validate": "workflows",
+    "export": "skills",
     "trace": "audit.commands",
     "reembed": "database",
     "doctor": "doctor",
 }
-"""Where each command is: `NAME_command` of a module beside this one."""
+"""Where each command is: `NAME_command` of a module in this package."""
 
 
 class _Commands(click.Group):

@@ -182,7 +182,7 @@ def show_run(answer: InvocationAnswer, *, page: Page) -> None:
     page.pair("started", answer.started_at)
     page.pair("took", f"{answer.duration_seconds:g} s" if answer.duration_seconds is not None else "")
     for name, value in answer.output.items():
-        page.pair("output", f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+        page.pair("output", f"{name}: {_shown(value)}")
     for note in answer.notes:
         page.pair("note", note)
     page.pair("trace", answer.trace_id)
@@ -234,10 +234,14 @@ def _show_content(answer: InvocationAnswer | WaitingRun, *, page: Page) -> None:
     page.pair("secrets", ", ".join(content.get("secrets", ())))
     page.pair("config maps", ", ".join(content.get("configMaps", ())))
     for name, value in content.get("parameters", {}).items():
-        page.pair("parameter", f"{name}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+        page.pair("parameter", f"{name}: {_shown(value)}")
     for step in content.get("steps", ()):
         page.pair("step", f"{step['name']}: {step['command']}")
     page.pair("problem", content.get("problem", ""))
+
+
+def _shown(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def show_progress(answer: InvocationAnswer) -> None:

@@ -138,7 +138,7 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
     require_invocation_id(invocation_id)
     answer = ask_for_runs(
         url,
-        lambda runs: runs.until_over(invocation_id, tell=show_progress) if wait else runs.status(invocation_id),
+        lambda runs: runs.until_over(invocation_id, show=show_progress) if wait else runs.status(invocation_id),
     )
     if as_json:
         click.echo(answer.model_dump_json())

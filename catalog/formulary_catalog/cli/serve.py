@@ -27,7 +27,7 @@ def serve_command(
     """Serve MCP and REST from a migrated database.
 
     Waits for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf
-    of an incident unless told otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
+    of an incident unless set otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
     ServiceAccount token, and any address may be listened on.
 
     \b
@@ -76,7 +76,7 @@ async def _serve(settings: "Settings") -> None:
             database_problem="the database has not answered yet",
         )
 
-        async def beside(port: int) -> None:
+        async def work(port: int) -> None:
             if certificate is not None:
                 await following.enter_async_context(background(certificate.keep_fresh()))
             await readiness.until_database_is_usable(catalog.check_database)
@@ -101,7 +101,7 @@ async def _serve(settings: "Settings") -> None:
             app,
             host=settings.host,
             port=settings.port,
-            beside=beside,
+            background=work,
             settings=settings,
             metrics=catalog.metrics,
             tls=None if certificate is None else certificate.context,

@@ -38,6 +38,7 @@ _BEHIND = (
     "formulary_catalog.runs.service",
     "formulary_catalog.search.browsing",
     "formulary_catalog.search.listing",
+    "formulary_catalog.search.relations",
 )
 """Modules that take longer to import than the protocol. They are imported while the client is answered."""
 
@@ -123,14 +124,14 @@ async def _hold_open(
     """Open the catalog, and keep it open until this is cancelled."""
     import structlog
 
-    from formulary_catalog.runtime.databases import with_local_key
+    from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.server.calls.services import Services
 
     try:
         for module in _BEHIND:
             await asyncio.to_thread(import_module, module)
         async with _catalog(settings, manifests=manifests, metrics=metrics) as service:
-            opening.opened(Services.on(service, settings=with_local_key(settings)))
+            opening.opened(Services.on(service, settings=with_local_parts(settings)))
             await asyncio.get_running_loop().create_future()
     except Exception as error:
         structlog.get_logger(__name__).error("catalog_not_opened", reason=str(error))

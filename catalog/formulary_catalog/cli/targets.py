@@ -14,6 +14,7 @@ from formulary_catalog.cli.options import data_dir_option, database_option, sett
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from formulary_catalog.cli.analytics_source import Analytics
     from formulary_catalog.cli.catalogs import Catalog
     from formulary_catalog.settings import Settings
 
@@ -46,15 +47,44 @@ class CatalogTarget:
 
         return asyncio.run(asked())
 
+    def ask_analytics(self, question: Callable[["Analytics"], Awaitable[_T]]) -> _T:
+        """The answer to a question about tables and SQL, by the catalog that `ask` asks.
+
+        Raises:
+            FormularyError: as `ask`.
+        """
+        from formulary_catalog.cli.analytics_source import served_analytics, stored_analytics
+
+        async def asked() -> _T:
+            settings, url = self._settings(), self._served_at()
+            remediation_id = self.remediation_id
+            source = (
+                served_analytics(url, token=settings.token, remediation_id=remediation_id)
+                if url
+                else stored_analytics(settings, remediation_id=remediation_id)
+            )
+            async with source as analytics:
+                return await question(analytics)
+
+        return asyncio.run(asked())
+
     def _catalog(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Catalog"]:
-        """A flag goes before what the environment names, and a server before a database."""
         from formulary_catalog.cli.catalogs import served_catalog
 
-        settings = settings_of(database_url=self.database_url, data_dir=self.data_dir)
+        if url := self._served_at():
+            return served_catalog(url, token=self._settings().token)
+        return _stored_catalog(self._settings(), by_meaning=by_meaning)
+
+    def _settings(self) -> "Settings":
+        return settings_of(database_url=self.database_url, data_dir=self.data_dir)
+
+    def _served_at(self) -> str:
+        """The server to ask; empty for a database. A flag goes before the environment, a server before a database."""
+        settings = self._settings()
         by_flag = bool(self.database_url or self.data_dir)
         if not by_flag and (self.url or not (settings.database_url or settings.data_dir)):
-            return served_catalog(self.url or DEFAULT_URL, token=settings.token)
-        return _stored_catalog(settings, by_meaning=by_meaning)
+            return self.url or DEFAULT_URL
+        return ""
 
 
 def url_option(command: _F) -> _F:

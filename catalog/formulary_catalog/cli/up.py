@@ -66,7 +66,7 @@ def up_command(
 
 async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bool) -> None:
     from formulary_catalog.runtime.background import background
-    from formulary_catalog.runtime.databases import with_local_key
+    from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
     from formulary_catalog.runtime.hot_reload import follow
     from formulary_catalog.runtime.signals import hurry_on_signals
@@ -81,7 +81,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
             AsyncExitStack() as following,
         ):
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)
-            serving = with_local_key(settings)
+            serving = with_local_parts(settings)
             app = create_app(service=catalog.service, settings=serving, readiness=readiness, metrics=catalog.metrics)
 
             async def load(port: int) -> None:
@@ -98,7 +98,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], watching: bo
                     app,
                     host=settings.host,
                     port=settings.port,
-                    beside=load,
+                    background=load,
                     settings=settings,
                     metrics=catalog.metrics,
                 )

@@ -13,7 +13,7 @@ from formulary_catalog.cli.targets import CatalogTarget, target_options
 if TYPE_CHECKING:
     from formulary_catalog.loading.documents import Document, Rejection
 
-_NAMESPACE = "formulary"  # only tells names apart here
+_NAMESPACE = "formulary"  # only distinguishes names here
 
 
 @click.command("search")

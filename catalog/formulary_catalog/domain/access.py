@@ -28,9 +28,11 @@ INVOKE = Right(verb="create", resource="workflowinvocations", group="formulary.d
 APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.dev")
 """Runs of the namespace that wait for somebody may be approved and rejected."""
 READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
-"""Runs of the namespace may be read, whoever asked for them."""
+"""All runs of the namespace may be read, those of other requesters too."""
 READ_CONTRACTS = Right(verb="get", resource="governancecontracts", group="formulary.dev")
 """Contracts of the namespace may be read."""
+ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
+"""SELECT statements of the caller's own may be run over what its other rights show."""
 
 
 class Access(Protocol):
@@ -82,7 +84,7 @@ class Caller:
 
 
 class Authenticator(Protocol):
-    """Tells who a call comes from."""
+    """Says who a call comes from."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         """The caller, by the values of its `Authorization` headers; usually there is one, or none.
@@ -95,7 +97,7 @@ class Authenticator(Protocol):
         """
 
     async def check(self) -> None:
-        """Find out whether callers can be told apart at all.
+        """Find out whether callers can be identified at all.
 
         Raises:
             Unavailable: not now.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.governance.contract import ContractManifest, hidden_in_contract
 from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, request_context
 from formulary_catalog.domain.text import WordPlace
@@ -32,9 +33,9 @@ _NUL_IN_JSON = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 class CatalogEntry:
     """One valid workflow version, ready to be stored.
 
-    `text_hash` names the embedded text, whatever the workflow. `index_hash` stands for all that is derived for
+    `text_hash` names the embedded text, whatever the workflow. `index_hash` covers all that is derived for
     searching, so that rows which an earlier release derived in another way are noticed and written again. `document`
-    is the content that `content_hash` stands for: without `suspend`, which says how it is served.
+    is the content that `content_hash` covers: without `suspend`, which says how it is served.
     """
 
     workflow: RemediationWorkflow
@@ -73,6 +74,7 @@ class CatalogEntry:
             "lexical_texts": {place.name: text for place, text in self.lexical_texts.items()},
             "text_hash": self.text_hash,
         }
+        # Not canonical: rows hold hashes of this spelling, and another one would index every version again.
         return hashlib.sha256(json.dumps(derived, sort_keys=True).encode()).hexdigest()
 
 
@@ -196,7 +198,7 @@ def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
     """What no model describes is kept too, so it must be JSON that the database can hold."""
     for part, value in document.items():
         try:
-            text = json.dumps(value, sort_keys=True, allow_nan=False, ensure_ascii=False)
+            text = canonical_json(value)
             text.encode()
         except (ValueError, TypeError, RecursionError) as error:
             raise InvalidManifest(

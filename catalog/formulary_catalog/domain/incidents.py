@@ -144,7 +144,7 @@ class RequestContext:
 
 
 def request_context(analysis: AIAnalysis, *, namespace: str) -> RequestContext:
-    """The context that an AIAnalysis stands for; `namespace` fills in where the manifest names none."""
+    """The context that an AIAnalysis describes; `namespace` fills in where the manifest names none."""
     signal = analysis.spec.analysis_request.signal_context
     target = signal.target_resource
     annotation = analysis.metadata.annotations.get(STRICT_KEYS_ANNOTATION, "")
@@ -195,7 +195,7 @@ def same_incident(one: RequestContext, other: RequestContext) -> bool:
 
 
 def target_parts(context: RequestContext) -> tuple[str, str, str, str]:
-    """API version, kind, name and namespace of the object that is ill."""
+    """API version, kind, name and namespace of the resource affected by the incident."""
     return context.target_api_version, context.target_kind, context.target_name, context.target_namespace
 
 

@@ -60,7 +60,7 @@ def storable(text: str) -> bool:
 
 
 def one_line(text: str) -> str:
-    """The text in one line, so that what somebody wrote cannot pose as more than a part of what is told."""
+    """The text in one line, so that what somebody wrote cannot pose as more than a part of what is shown."""
     return " ".join(text.split())
 
 
@@ -85,7 +85,7 @@ def exclusion_phrase(keyword: str) -> str:
 
 
 class WordPlace(IntEnum):
-    """Where in a workflow a term of the query occurs, all words of it; of several places the most telling one."""
+    """Where in a workflow a term of the query occurs, all words of it; of several places the most significant one."""
 
     NONE = 0
     SIGNAL = 1

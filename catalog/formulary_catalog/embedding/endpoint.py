@@ -93,9 +93,9 @@ class Endpoint:
         """
         if self.dialect is Dialect.OPENAI:
             return f"{self.name}@{self.revision or _UNVERSIONED}"
-        told = info if isinstance(info, dict) else {}
-        name = self.name or str(told.get("model_id") or "")
-        revision = self.revision or _revision(told)
+        given = info if isinstance(info, dict) else {}
+        name = self.name or str(given.get("model_id") or "")
+        revision = self.revision or _revision(given)
         if not name or not revision:
             raise EmbedderUnavailable(
                 f"The endpoint {self.url} does not say which revision of which model it serves; "

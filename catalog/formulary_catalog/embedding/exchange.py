@@ -5,7 +5,7 @@ import json
 from ipaddress import ip_address
 from typing import Any
 
-import httpx
+import httpx2
 
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
 
@@ -17,7 +17,7 @@ _PASSING = (408, 424, 425, 429, 500, 502, 503, 504)
 class EndpointFailed(EmbedderUnavailable):
     """The endpoint gave no vectors.
 
-    `answered` tells whether it said anything at all, `passes` whether the same question may be answered later, and
+    `answered` says whether it said anything at all, `passes` whether the same question may be answered later, and
     `retry_after` how many seconds later at the earliest.
     """
 
@@ -29,7 +29,7 @@ class EndpointFailed(EmbedderUnavailable):
 
 
 class Exchange:
-    """Talks to one endpoint over kept connections, on the event loop of whoever uses it."""
+    """Talks to one endpoint over kept connections, on the event loop of its caller."""
 
     def __init__(self, url: str, *, api_key: str = "") -> None:
         """Nothing is sent yet. `EndpointFailed` if the key or the host's name cannot be sent at all, or if what the
@@ -41,14 +41,14 @@ class Exchange:
         if api_key:
             headers["Authorization"] = f"Bearer {api_key}"
         try:
-            self._client = httpx.AsyncClient(
+            self._client = httpx2.AsyncClient(
                 base_url=url,
                 headers=headers,
                 follow_redirects=False,  # texts and key go where the operator said and nowhere else
-                timeout=None,  # `json` bounds the whole exchange; the client's own timeouts begin anew with every byte
-                trust_env=not _is_loopback(httpx.URL(url).host),
+                timeout=None,  # `json` bounds the whole exchange; the client's own timeouts begin again with every byte
+                trust_env=not _is_loopback(httpx2.URL(url).host),
             )
-        except httpx.InvalidURL as error:
+        except httpx2.InvalidURL as error:
             raise self._failed("has no valid address") from error
         except (OSError, ValueError, ImportError) as error:
             raise self._failed(
@@ -66,7 +66,7 @@ class Exchange:
                 content = await self._content(method, path, body=body, most_bytes=most_bytes)
         except TimeoutError as error:
             raise self._failed(f"did not answer within {seconds:.1f} s", answered=False, passes=True) from error
-        except (httpx.HTTPError, OSError) as error:
+        except (httpx2.HTTPError, OSError) as error:
             problem = f"cannot be reached or broke off ({type(error).__name__})"
             raise self._failed(problem, answered=False, passes=True) from error
         try:
@@ -88,7 +88,7 @@ class Exchange:
                     raise self._failed(f"answers with more than {most_bytes} bytes")
             return bytes(content)
 
-    def _check(self, response: httpx.Response) -> None:
+    def _check(self, response: httpx2.Response) -> None:
         status = response.status_code
         if status in _REFUSED:
             raise TextsRefused(f"The embedding endpoint {self.url} does not take these texts (status {status}).")
@@ -113,10 +113,10 @@ class Exchange:
         )
 
 
-def _retry_after(response: httpx.Response) -> float:
+def _retry_after(response: httpx2.Response) -> float:
     """Seconds; the other form, a date, is for people and counts as none."""
-    told = response.headers.get("Retry-After", "")
-    return min(float(told), _MOST_SECONDS_OFF) if told.isascii() and told.isdigit() else 0.0
+    delay = response.headers.get("Retry-After", "")
+    return min(float(delay), _MOST_SECONDS_OFF) if delay.isascii() and delay.isdigit() else 0.0
 
 
 def _is_loopback(host: str) -> bool:

@@ -14,7 +14,7 @@ def find_embedder(model_id: str, *, sources: Iterable[str], load: Callable[[str]
     """The embedder with this id, from the first of the sources, or else the bundled models, that has it.
 
     Sources are as in the setting, empty ones are passed over. `load` makes an embedder of one; it is called only for
-    the one that has the model, and for endpoints, which tell only then who they are.
+    the one that has the model, and for endpoints, which identify themselves only then.
 
     Raises:
         EmbedderUnavailable: none has it, or it does not load.

@@ -110,7 +110,7 @@ def load_reference(source: ModelSource) -> SentenceTransformer:
 
 
 def write_graph(model: SentenceTransformer, file: Path) -> None:
-    """Write the graph to `file` (.xml), and its weights in half precision beside it (.bin)."""
+    """Write the graph to `file` (.xml), and its weights in half precision next to it (.bin)."""
     plain = file.with_suffix(".onnx")
     write_onnx(model, plain)
     openvino.save_model(openvino.Core().read_model(plain), file, compress_to_fp16=True)

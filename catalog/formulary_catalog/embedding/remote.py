@@ -41,7 +41,7 @@ class RemoteEmbedder:
     """Unit vectors of 384 float32 from an endpoint. Thread-safe.
 
     Every answer is checked. With every question the vector of a fixed text is asked for as well: if it is not what it
-    was at first, whoever answers has another model, and the vectors are refused. One address may have many servers.
+    was at first, that server has another model, and the vectors are refused. One address may have many servers.
     """
 
     def __init__(self, endpoint: Endpoint, *, api_key: str, query_seconds: float, patience_seconds: float) -> None:
@@ -78,7 +78,7 @@ class RemoteEmbedder:
         return _wait(self._vector(text))
 
     async def _introduce(self) -> tuple[str, int]:
-        """The id of the model, and how many texts it takes beside the fixed one."""
+        """The id of the model, and how many texts it takes in addition to the fixed one."""
         info = None
         if self._endpoint.dialect is Dialect.TEI:
             info = await self._exchange.json("GET", "/info", seconds=_SHORT_SECONDS, most_bytes=_INFO_BYTES)
@@ -88,7 +88,7 @@ class RemoteEmbedder:
         except WrongDimensions:
             if self._endpoint.dialect is Dialect.TEI:
                 raise
-            self._dimensions = DIMENSIONS  # some models can shorten their vectors, if they are told to
+            self._dimensions = DIMENSIONS  # some models can shorten their vectors, if they are asked to
             await self._ask([], seconds=_SHORT_SECONDS)
         most_texts = min(_DOCUMENTS_AT_ONCE, self._endpoint.most_texts(info) or _DOCUMENTS_AT_ONCE)
         return model_id, max(1, most_texts - 1)
@@ -133,7 +133,7 @@ class RemoteEmbedder:
     async def _guarded(self, texts: Sequence[str], *, by: CircuitBreaker, seconds: float) -> Vectors:
         """The vectors, unless the endpoint has failed too often just now."""
         if by.opened:
-            # Left alone for a few seconds. The reason is still the same, and so is what is told.
+            # Left alone for a few seconds. The reason is still the same, and so is what is reported.
             raise EndpointFailed(str(by.last_failure), passes=True, retry_after=max(0.0, by.open_remaining))
         vectors: Vectors = await by.call_async(self._ask, texts, seconds=seconds)
         return vectors

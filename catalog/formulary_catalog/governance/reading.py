@@ -5,9 +5,8 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from formulary_catalog.domain.governance.actions import ProposedAction
+from formulary_catalog.domain.governance.actions import EnforceResult, ProposedAction
 from formulary_catalog.domain.governance.contract import Contract, ContractSpec
-from formulary_catalog.domain.governance.enforcement import EnforceResult
 from formulary_catalog.domain.governance.gate import VERSION, GateReport
 from formulary_catalog.domain.workflows.manifest import Text
 from formulary_catalog.domain.workflows.problems import problems

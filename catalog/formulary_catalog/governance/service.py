@@ -7,8 +7,7 @@ from typing import Any
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.domain.governance.actions import gate_actions
-from formulary_catalog.domain.governance.enforcement import enforce
+from formulary_catalog.domain.governance.actions import enforce, gate_actions
 from formulary_catalog.domain.governance.verdict import verdict, verdict_markdown
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
@@ -165,7 +164,7 @@ class GovernanceService:
     async def _began(self, trace_id: str, *, caller: Caller) -> bool:
         """Whether the caller may go on with a trace: it began it, and it is no incident's.
 
-        An incident's is open to calls of that incident alone, whoever began it.
+        An incident's is open to calls of that incident alone, no matter who began it.
         """
         return trace_id.startswith(OWN_TRACE) and await self._traces.begun_by(trace_id) == caller.name
 

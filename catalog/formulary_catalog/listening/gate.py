@@ -1,7 +1,7 @@
 """The gate of a server: how many connections it holds, in all and of one address, and until when each may wait.
 
 A connection waits while its client owes it something: a TLS handshake, a request, or the reading of an answer. Where
-there are too many, one that waits gives way to the next, so that whoever holds connections open for nothing keeps
+there are too many, one that waits gives way to the next, so that a client that holds connections open for nothing keeps
 nobody out. One whose request is worked on is never closed.
 """
 
@@ -131,7 +131,7 @@ class Gate:
         return Slot.FULL
 
     def _close_first(self, connections: dict[Connection, None]) -> bool:
-        """Whether one of these waited: the oldest such one is closed."""
+        """Whether one of the given connections waited: the oldest such one is closed."""
         waiting = next((connection for connection in connections if connection.due < WORKED_ON), None)
         if waiting is None:
             return False

@@ -11,7 +11,7 @@ from formulary_catalog.listening.protocol import HttpProtocol
 class Handshake(asyncio.Protocol):
     """A `Connection` of the gate until TLS is agreed on; HTTP takes over then.
 
-    asyncio would tell its protocol of a connection only then, and give a client a minute for it.
+    asyncio would call its protocol only then, and give a client a minute for it.
     """
 
     def __init__(self, http: Callable[[], HttpProtocol], *, context: ssl.SSLContext, gate: Gate) -> None:

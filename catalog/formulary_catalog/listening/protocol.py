@@ -126,7 +126,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._set_due()
 
     def end(self) -> None:
-        """Close it: the client is late. Before the end of a head it is told, elsewhere it would not understand."""
+        """Close it: the client is late. It is answered only before the end of a head; later it expects no answer."""
         if self.transport.is_closing():
             self.transport.abort()
         elif self._unused:

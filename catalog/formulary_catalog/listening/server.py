@@ -52,7 +52,7 @@ class Server(uvicorn.Server):
         self._closing: asyncio.Task[None] | None = None
 
     async def serve_at(self, *, host: str, port: int) -> None:
-        """Serve on an address until told to stop.
+        """Serve on an address until it is stopped.
 
         Raises:
             StartupError: the address cannot be listened on.

@@ -26,7 +26,7 @@ def advice(entry: CatalogEntry) -> list[str]:
 
 
 def _unpinned(execution: Execution) -> Iterator[str]:
-    """Images that are named by a tag: whoever may push to the registry changes what runs."""
+    """Images that are named by a tag: anybody who may push to the registry changes what runs."""
     config = execution.engine_config if isinstance(execution.engine_config, dict) else {}
     images = {"bundle": execution.bundle, "engineConfig.image": config.get("image")}
     for field, image in images.items():

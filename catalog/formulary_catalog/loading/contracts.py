@@ -8,7 +8,7 @@ from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.store.runs.contracts import ContractWriter
 
 _UID = "manifest"
-"""Stands in the database where a contract of the cluster has the uid of its object."""
+"""In the database, takes the place of the uid that a contract of the cluster has from its object."""
 
 
 class ContractSync:

@@ -40,7 +40,7 @@ def file_of(source: str) -> str:
 def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
     """The documents of a YAML or JSON file in their order; `name` is how messages call the file.
 
-    A `List` stands for its items. Empty documents are left out. Never raises for what a file holds.
+    A `List` is read as its items. Empty documents are left out. Never raises for what a file holds.
     """
     text = _read_text(path, name=name)
     if isinstance(text, Rejection):

@@ -91,7 +91,7 @@ def _is_directory(entry: "os.DirEntry[str]") -> bool:
 
 
 def _is_file(entry: "os.DirEntry[str]") -> bool:
-    """Whether it is one, or a link to nothing, which whoever reads it reports."""
+    """Whether it is one, or a link to nothing, which its reader reports."""
     return _leads_nowhere(entry) or entry.is_file()
 
 

@@ -9,7 +9,7 @@ from formulary_catalog.store.incidents import ContextWriter
 
 
 class ContextSync:
-    """Remembers which contexts came from the files, because the store does not tell contexts by where they came from.
+    """Remembers which contexts came from the files, because the store does not record where contexts came from.
 
     `owns_all` says that nobody else writes contexts to this database: then those of earlier runs are ours as well.
     """

@@ -58,9 +58,9 @@ class Loader:
             Unavailable: the database does not answer; another load finishes the work.
         """
         async with self._loading:
-            return await self._load(embedder=embedder, tell=progress)
+            return await self._load(embedder=embedder, progress=progress)
 
-    async def _load(self, *, embedder: Embedder | None, tell: Progress) -> LoadReport:
+    async def _load(self, *, embedder: Embedder | None, progress: Progress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
         report = LoadReport(
             ignored=manifests.ignored,
@@ -77,10 +77,10 @@ class Loader:
         await self._contexts.run(manifests, complete=complete, broken_files=broken_files, report=report)
         if embedder is not None:
             await store_missing_vectors(
-                manifests.served, catalog=self._catalog, embedder=embedder, report=report, progress=tell
+                manifests.served, catalog=self._catalog, embedder=embedder, report=report, progress=progress
             )
             workflows = await self._sync(broken_files=broken_files, model_id=model_id, report=report)
-        await workflows.apply(manifests, progress=tell)
+        await workflows.apply(manifests, progress=progress)
         return report
 
     async def _sync(self, *, broken_files: frozenset[str], model_id: str, report: LoadReport) -> WorkflowSync:

@@ -1,6 +1,6 @@
 """Embeds the whole catalog with another model while it is served with the present one, then changes over.
 
-What is done is in the database: whoever begins again, after a crash or on another machine, goes on from there.
+Progress is in the database: a process that begins again, after a crash or on another machine, goes on from there.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore, Unembedded
 
 NOTICE_SECONDS = 30.0
-"""How long before the change the servers are told of the new model, by default: they look every few seconds, and
+"""How long before the change the new model is announced to the servers, by default: they look every few seconds, and
 may have to load it from a slow disk."""
 
 
@@ -113,7 +113,7 @@ class Reembedding:
         """
         done, self._report.workflows = await self._store.count(self._model_id)
         takes_some = done > 0
-        await self._save({}, text_hashes={}, done=done)  # which tells how far an earlier run came
+        await self._save({}, text_hashes={}, done=done)  # which returns how far an earlier run came
         after = ""
         while portion := await self._store.unembedded(self._model_id, after=after, limit=EMBEDDED_AT_ONCE):
             after = portion[-1].version_id

@@ -1,4 +1,4 @@
-"""What a load tells while it runs and when it is done."""
+"""What a load reports while it runs and when it is done."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from formulary_catalog.loading.documents import Rejection
 
 Progress = Callable[[str, int, int], None]
-"""Told the phase (`embedding` or `loading`), how much of it is done and how much there is; from any thread."""
+"""Called with the phase (`embedding` or `loading`), how much of it is done and how much there is; from any thread."""
 
 
 def silent(phase: str, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""The text of one document as plain data: strict, bounded, safe to read whoever wrote it.
+"""The text of one document as plain data: strict, bounded, safe to read from any author.
 
 Dates stay text, a key may occur once, tags are refused, and aliases may not blow a small text up.
 """
@@ -76,7 +76,7 @@ class _Loader(yaml.CSafeLoader):
         return cast(object, self.construct_document(node))
 
     def _measure(self, node: yaml.Node) -> int:
-        """How many nodes it stands for with its aliases written out; they are only known to the graph."""
+        """How many nodes it has with its aliases written out; they are only known to the graph."""
         if isinstance(node, yaml.ScalarNode):
             return 1
         size = self._sizes.get(id(node))

@@ -4,8 +4,10 @@
 and has `domain/runs/submission` build the run.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Any
 
 from formulary_catalog.domain.access import INVOKE, Caller
@@ -13,13 +15,18 @@ from formulary_catalog.domain.runs.facts import target_of
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
-from formulary_catalog.runs.engines import manifest_of
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.lookup import FoundWorkflow, WorkflowFinder, own_search
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.runs.executors import ExecutorReader
+
+_GROUP = "formulary.engines"
+"""Entry points from the name of an engine to what builds its manifest: only engines know Kubernetes."""
+
+_Builder = Callable[..., dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,10 +123,42 @@ class Preparation:
                 "the administrator of the operator to enable it"
             )
         if new.dry_run:
-            return manifest_of(new, found.parsed.workflow)
+            return _manifest_of(new, found.parsed.workflow)
         if executors.known:
             raise Unavailable("the executor has not been heard of for a minute, nothing was run; retry in a minute")
         raise NoExecutor(
             "no executor: nothing here runs workflows, since no operator is connected to this catalog; ask with "
             "dry_run true for what would run, or install the operator into a cluster"
         )
+
+
+def _manifest_of(new: NewInvocation, workflow: RemediationWorkflow) -> Mapping[str, Any]:
+    """The object that would run the invocation, as no cluster has seen it.
+
+    Raises:
+        NoExecutor: nothing here knows the engine.
+        NotInvocable, InvalidInput: the engine cannot run the workflow, or not with these values.
+    """
+    build = _builder(workflow.spec.execution.engine)
+    return build(
+        invocation_id=new.id,
+        namespace=new.namespace,
+        workflow=workflow,
+        version_id=new.version_id,
+        values=new.values,
+        sensitive=frozenset(new.secret),
+        target=new.target,
+        remediation_id=new.remediation_id,
+        timeout_seconds=new.timeout_seconds,
+    )
+
+
+@cache
+def _builder(engine: str) -> _Builder:
+    for found in entry_points(group=_GROUP, name=engine):
+        builder: _Builder = found.load()
+        return builder
+    raise NoExecutor(
+        f"no executor for the engine {engine} is installed with this server, so that it cannot show what a run would "
+        "create; install the formulary distribution as a whole"
+    )

@@ -16,7 +16,7 @@ MAX_WAIT_MS = int(WAITING_SECONDS * 1000)
 MAX_KEY_LENGTH = 253
 MAX_REASON_LENGTH = 1000
 _GRACE_SECONDS = 2.0
-"""What a call waits beyond its timeout, so that it can tell how the run ended by it."""
+"""What a call waits beyond its timeout, so that it can report how the run ended by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -181,7 +181,7 @@ class InvocationService:
         record = Record.claimed(context)
         try:
             prepared = await self._preparation.prepare(request, reference=context, caller=caller, record=record)
-            # A run that is known needs nobody to run it: whoever repeats the request wants to hear what became of it.
+            # A run that is known needs nobody to run it: a repeated request asks for its outcome.
             if request.idempotency_key and (known := await self._store.repeated(prepared.new)) is not None:
                 return known, False
             manifest = await self._preparation.own_manifest(prepared)

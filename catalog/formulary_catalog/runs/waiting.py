@@ -1,4 +1,4 @@
-"""Waiting for a run by looking at its row again and again: whoever moves it on is another process."""
+"""Waiting for a run by polling its row: another process advances it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 _FIRST_POLL = 0.05
 _SLOWEST_POLL = 0.5
 _SLOWING = 1.5
-_TELL_SECONDS = 2.0
+_REPORT_SECONDS = 2.0
 PLACES = 40
 """Calls that may wait for a run; the server has as many slots more than it has for other calls."""
 _PLACES_EACH = 20
 
 Progress = Callable[[float, float, str], Awaitable[None]]
-"""Is told the seconds waited, out of how many, and where the run stands."""
+"""Called with the seconds waited, out of how many, and the state of the run."""
 
 
 async def no_progress(waited: float, total: float, message: str) -> None:
-    """For callers that cannot be told."""
+    """For callers that cannot receive progress."""
 
 
 class RunWatch:
@@ -58,16 +58,16 @@ class RunWatch:
         self, reached: Callable[[Invocation], bool], *, run: Invocation, seconds: float, progress: Progress
     ) -> Invocation:
         clock = asyncio.get_running_loop().time
-        started = told_at = clock()
-        pause, told = _FIRST_POLL, run.revision
+        started = reported_at = clock()
+        pause, reported = _FIRST_POLL, run.revision
         await progress(0.0, seconds, run.phase.state)
         while not reached(run) and (left := started + seconds - clock()) > 0:
             await asyncio.sleep(min(pause, left))
             pause = min(pause * _SLOWING, _SLOWEST_POLL)
             run = await self._again(run)
-            if run.revision != told or clock() - told_at >= _TELL_SECONDS:
-                told, told_at = run.revision, clock()
-                await progress(min(told_at - started, seconds), seconds, run.phase.state)
+            if run.revision != reported or clock() - reported_at >= _REPORT_SECONDS:
+                reported, reported_at = run.revision, clock()
+                await progress(min(reported_at - started, seconds), seconds, run.phase.state)
         return run
 
     async def _again(self, run: Invocation) -> Invocation:

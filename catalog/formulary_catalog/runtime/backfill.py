@@ -1,4 +1,4 @@
-"""Vectors for workflows that were stored without one, made beside the serving as soon as the model works."""
+"""Vectors for workflows that were stored without one, made in the background as soon as the model works."""
 
 import asyncio
 
@@ -29,7 +29,7 @@ class Filling:
         self._models = ModelStore(writing)
         self._store = ReembeddingStore(writing)
         self.problem = ""
-        """How many workflows have no vector, and why; empty if none, or without a model, which is told elsewhere."""
+        """How many workflows lack a vector, and why; empty if none, or without a model, which is reported elsewhere."""
 
     async def keep_filling(self) -> None:
         """Look every few seconds until cancelled; later each time while that brings nothing to an end."""
@@ -56,7 +56,7 @@ class Filling:
             missing = await self._store.unranked(embedder.model_id)
         except PreparationEnded:  # another model serves now, and its embedder comes with the next look at the models
             return ""
-        except Unavailable:  # the database, which is told elsewhere, or somebody else is at it
+        except Unavailable:  # the database, which is reported elsewhere, or another process is at it
             return self.problem
         return unembedded(missing, because=reason) if missing and reason else ""
 

@@ -1,4 +1,4 @@
-"""Work beside the serving, which must not end unnoticed."""
+"""Background work of a serving process, which must not end unnoticed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -14,7 +14,7 @@ _log = structlog.get_logger(__name__)
 async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run `work` while the block runs, then cancel it. If it fails, the log says so and the block goes on."""
     task = asyncio.create_task(work)
-    task.add_done_callback(_tell_failure)
+    task.add_done_callback(_log_failure)
     try:
         yield
     finally:
@@ -22,6 +22,6 @@ async def background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-def _tell_failure(task: asyncio.Task[None]) -> None:
+def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("background_work_failed", work=task.get_name(), exc_info=error)

@@ -5,7 +5,7 @@ import platform
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import httpx
+import httpx2
 
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.errors import FormularyError
@@ -182,11 +182,11 @@ def _refused_sweep(sweep: RefusedSweep) -> Check:
 async def _server(url: str) -> Check:
     start = "start one with `formulary up`, or name another with --url"
     try:
-        trust_env = not is_loopback(httpx.URL(url).host)
-        async with httpx.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
+        trust_env = not is_loopback(httpx2.URL(url).host)
+        async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
             answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
         state, mode = str(answer["status"]), str(answer["mode"])
-    except (httpx.HTTPError, httpx.InvalidURL):
+    except (httpx2.HTTPError, httpx2.InvalidURL):
         return Check(name="server", detail=f"none at {url}", way_out=start)
     except (ValueError, LookupError, TypeError):
         return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)

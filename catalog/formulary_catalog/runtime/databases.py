@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from formulary_catalog.errors import StartupError, Unavailable
 from formulary_catalog.settings import Settings
+from formulary_catalog.store.analytics.connection import ROLE
 from formulary_catalog.store.database.migrate import require_current_schema
 from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.runs.input_keys import local_key_file
@@ -16,16 +17,23 @@ def embedded(settings: Settings) -> EmbeddedPostgres:
     return EmbeddedPostgres(data_dir=settings.data_dir or default_data_dir())
 
 
-def with_local_key(settings: Settings) -> Settings:
-    """The settings of who serves an embedded database: without a key file of their own, with that of its directory.
+def with_local_parts(settings: Settings) -> Settings:
+    """The settings of who serves an embedded database: with its role for analytics, and the key file of its directory.
 
     Raises:
         StartupError: the file cannot be written.
     """
-    if settings.database_url or settings.input_key_file is not None:
+    if settings.database_url:
         return settings
-    path = local_key_file(settings.data_dir or default_data_dir())
-    return settings.model_copy(update={"input_key_file": path})
+    path = settings.input_key_file or local_key_file(settings.data_dir or default_data_dir())
+    return with_analytics(settings).model_copy(update={"input_key_file": path})
+
+
+def with_analytics(settings: Settings) -> Settings:
+    """The settings with the address for SQL of callers where the database is an embedded one."""
+    if settings.database_url:
+        return settings
+    return settings.model_copy(update={"analytics_database_url": embedded(settings).dsn(user=ROLE)})
 
 
 async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:

@@ -41,7 +41,7 @@ class Display:
         self._page.line(text, style="dim")
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Move the bar of a phase; without a terminal only its end is told."""
+        """Move the bar of a phase; without a terminal only its end is printed."""
         if not self._page.is_terminal:
             if done == total:
                 self.step(f"{phase}: {done} of {total}")
@@ -66,7 +66,7 @@ class Display:
 
 @contextmanager
 def progress_bar(description: str, *, total: int) -> Iterator[Callable[[int], None]]:
-    """A function that is told how much more is done."""
+    """A function to call with how much more is done."""
     page = Page(sys.stderr)
     if not page.is_terminal:
         yield lambda more: None

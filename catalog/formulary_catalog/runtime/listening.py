@@ -62,7 +62,7 @@ def _refusal(settings: Settings, error: OSError) -> str:
 
 
 def _holder(port: int) -> int | None:
-    """The process that listens on the port, where the system tells us."""
+    """The process that listens on the port, where the system says which."""
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""Loading embedding models beside other work, and without standing in the way of an exit."""
+"""Loading embedding models in the background, without delaying an exit."""
 
 import asyncio
 import atexit
@@ -63,7 +63,7 @@ def loading(load: Callable[[], Embedder]) -> asyncio.Future[Loaded]:
             result = load()
         except EmbedderUnavailable as error:
             result = error
-        except Exception as error:  # whoever waits for the model would wait for ever
+        except Exception as error:  # the callers that wait for the model would wait for ever
             _log.error("model_load_crashed", exc_info=error)
             result = EmbedderUnavailable(f"The embedding model could not be loaded ({type(error).__name__}).")
         if not loop.is_closed():

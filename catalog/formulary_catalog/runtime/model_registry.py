@@ -45,7 +45,7 @@ class Embedders:
     async def refresh(self) -> None:
         """Look at the models of the catalog, and load what is new among them.
 
-        One that is being prepared is loaded beside the service, and used from the first look after that.
+        One that is being prepared is loaded in the background, and used from the first look after that.
 
         Raises:
             Unavailable: the database does not answer.

@@ -1,4 +1,4 @@
-"""How a process that serves is told to stop: once politely, twice at once."""
+"""Signals that stop a serving process: the first one gracefully, the second one at once."""
 
 import asyncio
 import os

@@ -55,12 +55,12 @@ class Standalone:
     writing: Database
     writer_dsn: str = field(repr=False)
     settings: Settings
-    beside: AsyncExitStack
+    background_work: AsyncExitStack
 
     async def load(self, *, display: Display) -> LoadReport:
         """Wait for the model and load the manifests for the first time.
 
-        The catalog stays with the model that it has, and changes to that of the settings later, beside the serving.
+        The catalog stays with the model that it has, and changes to that of the settings later, in the background.
 
         Raises:
             StartupError, Unavailable: something needed is not to be had.
@@ -75,13 +75,13 @@ class Standalone:
         report = await self.loader.load(embedder=self.service.embedder, progress=display.progress)
         display.report(report)
         self.metrics.set_contexts(report.contexts)
-        await self.beside.enter_async_context(background(embedders.keep_fresh()))
+        await self.background_work.enter_async_context(background(embedders.keep_fresh()))
         self.filling.problem = report.unembedded
-        await self.beside.enter_async_context(background(self.filling.keep_filling()))
+        await self.background_work.enter_async_context(background(self.filling.keep_filling()))
         if not isinstance(own, EmbedderUnavailable):
             await self._change_to(own, display=display)
         elif is_remote(self.settings.embedding_model):
-            await self.beside.enter_async_context(background(self._use_late_model(embedders)))
+            await self.background_work.enter_async_context(background(self._use_late_model(embedders)))
         return report
 
     @property
@@ -120,7 +120,7 @@ class Standalone:
             return
         display.step(f"changing from {serving.model_id} to {own.model_id}; /readyz shows the progress")
         change = change_model(self.writer_dsn, embedder=own, source=self._source)
-        await self.beside.enter_async_context(background(change))
+        await self.background_work.enter_async_context(background(change))
 
 
 @asynccontextmanager
@@ -163,7 +163,7 @@ async def standalone(
             metrics=metrics,
         )
         stack.push_async_callback(service.close)
-        beside = await stack.enter_async_context(AsyncExitStack())
+        background_work = await stack.enter_async_context(AsyncExitStack())
         yield Standalone(
             service=service,
             metrics=metrics,
@@ -173,7 +173,7 @@ async def standalone(
             writing=writing,
             writer_dsn=dsn_of(Role.WRITER),
             settings=settings,
-            beside=beside,
+            background_work=background_work,
         )
 
 

@@ -1,4 +1,9 @@
-"""Text for people: what others wrote is made harmless, what we add is aligned."""
+"""Text for people: what others wrote is made harmless, what we add is aligned.
+
+All commands print through `Page`. Colour and the widths of characters are rich's. Its `Table`, `Padding` and `Syntax`
+are not used: they crop or fold words that are too wide and pad every line, so a digest could not be copied from a
+terminal, and a pipe would not receive whole values. Its `Text` cannot wrap without folding such words; textwrap can.
+"""
 
 import re
 import sys
@@ -7,11 +12,15 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
+from formulary_catalog.domain.text import one_line
+
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\].*?(?:\x07|\x1b\\|$)|[PX^_].*?(?:\x1b\\|$)|.)", re.DOTALL)
 _MAX_WIDTH = 120
+_MIN_WIDTH = 20
 _LABEL_WIDTH = 16
 _GAP = "  "
 
@@ -51,36 +60,32 @@ class Page:
 
     def paragraph(self, text: str, *, indent: int = 0, style: str = "") -> None:
         """Text wrapped at words."""
-        margin = " " * indent
-        for line in _wrapped(plain(text), width=self.width - indent):
-            self.console.print(Text(margin + line, style=style))
+        if text.strip():
+            self._hanging(" " * indent, plain(text), style=style)
 
     def pair(self, label: str, value: str, *, indent: int = 0, style: str = "") -> None:
-        """A label and its value, wrapped beside it; nothing if there is no value."""
-        if not value:
-            return
-        column = indent + _LABEL_WIDTH
-        first, *more = _wrapped(plain(value), width=self.width - column) or [""]
-        head = Text(" " * indent + label.ljust(_LABEL_WIDTH), style="dim")
-        self.console.print(head.append(first, style=f"not dim {style}".strip()))
-        for line in more:
-            self.console.print(Text(" " * column + line, style=style))
+        """A label and its value, wrapped in a column of its own; nothing if there is no value."""
+        if value:
+            self._hanging(" " * indent + plain(label).ljust(_LABEL_WIDTH), plain(value), style=style)
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Aligned columns; cut to the width of a terminal, whole where a program reads them."""
-        cells = [[plain(cell) for cell in row] for row in (header, *rows)]
-        widths = [max(len(row[column]) for row in cells) for column in range(len(header))]
+        cells = [[one_line(plain(cell)) for cell in row] for row in (header, *rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
         for number, row in enumerate(cells):
-            line = _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            if self.is_terminal and len(line) > self.width:
-                line = line[: self.width - 1] + "…"
-            self.line(line, style="" if number else "bold")
+            line = Text(_GAP.join(map(set_cell_size, row, widths)).rstrip(), style="" if number else "bold")
+            if self.is_terminal:
+                line.truncate(self.width, overflow="ellipsis")
+            self.console.print(line)
 
     def verbatim(self, text: str, *, indent: int, style: str = "") -> None:
         """Lines to be copied: indented, never wrapped."""
         for line in plain(text).rstrip("\n").split("\n"):
             self.console.print(Text(" " * indent + line, style=style))
 
-
-def _wrapped(text: str, *, width: int) -> list[str]:
-    return textwrap.wrap(text, width=max(width, 20), break_long_words=False, break_on_hyphens=False)
+    def _hanging(self, head: str, text: str, *, style: str) -> None:
+        """The head, then the text in a column of its own, wrapped at words. A word stays whole, however long."""
+        width = max(self.width - len(head), _MIN_WIDTH)
+        for line in textwrap.wrap(text, width=width, break_long_words=False, break_on_hyphens=False) or [""]:
+            self.console.print(Text.assemble((head, "dim"), (line, style)))
+            head = " " * len(head)

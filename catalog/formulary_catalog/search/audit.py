@@ -26,7 +26,7 @@ OK = "ok"
 _PATIENCE_WITH_THE_SILENT = 0.1
 """Seconds for the row of a call to which the database did not answer: the caller has waited almost 2 s already."""
 _PATIENCE_WITH_THE_GONE = 0.5
-"""Seconds for the row of a call that was cancelled: whoever cancelled it waits for its end."""
+"""Seconds for the row of a call that was cancelled: its caller waits for its end."""
 _READ_ONLY = {"decision": "ALLOW", "class": "read-only"}
 """What the gate says of a call that changes nothing but the trail."""
 _log = structlog.get_logger(__name__)

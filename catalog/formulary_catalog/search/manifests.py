@@ -1,4 +1,4 @@
-"""Manifests as models, parsed once: a version id stands for its content, so what it parses to never changes."""
+"""Manifests as models, parsed once: a version id identifies its content, so what it parses to never changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 class ParsedWorkflow:
     """A manifest as a model, with what is derived from it; `not_invocable_because` is empty where it can be run.
 
-    The texts of `workflow` are `visible`, so that whoever shows them shows nothing that hides. The labels are as they
+    The texts of `workflow` are `visible`, so that nothing hidden is ever shown. The labels are as they
     are stored. What is run is too: a workflow whose commands hide something cannot be run at all.
     """
 

@@ -1,4 +1,4 @@
-"""What the answer to a search says beside its hits, halts included."""
+"""Notes of the answer to a search, next to its hits; halts included."""
 
 from collections.abc import Iterator, Sequence
 

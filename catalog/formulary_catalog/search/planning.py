@@ -1,4 +1,4 @@
-"""What one search asks for, by the labels of the request and the incident, and what of them the answer tells."""
+"""What one search asks for, by the labels of the request and the incident, and what of them the answer shows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace

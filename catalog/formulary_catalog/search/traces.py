@@ -13,10 +13,10 @@ from pydantic_core import from_json
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.export import discrepancies, event_line
-from formulary_catalog.domain.audit.narration import Passage, Story, tell
+from formulary_catalog.domain.audit.narration import Passage, Story, narrate
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.verification import Replay
-from formulary_catalog.domain.audit.wording import Telling
+from formulary_catalog.domain.audit.wording import Description
 from formulary_catalog.domain.moments import BEGINNING, moment_said
 from formulary_catalog.domain.reading import (
     StoryLine,
@@ -148,7 +148,7 @@ def _answer(trace_id: str, events: list[StoredEvent], *, replay: Replay, namespa
     return TraceAnswer(
         trace_id=trace_id,
         namespaces=[namespace for namespace in namespaces if namespace],
-        story=_story(tell(trace_id, events)),
+        story=_story(narrate(trace_id, events)),
         verification=TraceVerification(
             status=replay.status,
             passed=replay.passed,
@@ -170,20 +170,20 @@ def _story(story: Story) -> TraceStory:
 
 
 def _passage(passage: Passage) -> StoryPassage:
-    telling = passage.telling
+    described = passage.description
     return StoryPassage(
-        title=telling.title,
-        tone=telling.tone,
+        title=described.title,
+        tone=described.tone,
         seq=passage.seq,
         at=_time(passage.at),
         elapsed=passage.elapsed,
         caller=passage.caller,
-        lines=[StoryLine(label=line.label, text=line.text, tone=line.tone) for line in telling.lines],
+        lines=[StoryLine(label=line.label, text=line.text, tone=line.tone) for line in described.lines],
     )
 
 
-def _title(telling: Telling) -> StoryTitle:
-    return StoryTitle(title=telling.title, tone=telling.tone)
+def _title(described: Description) -> StoryTitle:
+    return StoryTitle(title=described.title, tone=described.tone)
 
 
 def _event(event: StoredEvent) -> dict[str, Any]:

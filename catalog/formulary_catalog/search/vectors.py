@@ -28,7 +28,7 @@ _log = structlog.get_logger(__name__)
 
 
 class QueryVectors:
-    """Embeds queries in threads of its own, `at_once` of them; remembers, and tells the metric, whether that works.
+    """Embeds queries in threads of its own, `at_once` of them; remembers whether that works, and sets the metric.
 
     Other work in threads, such as embedding a whole catalog, would hold up searches for as long as it takes. A query
     that is remembered costs no thread, and one that many ask at once is embedded once.

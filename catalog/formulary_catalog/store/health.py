@@ -10,7 +10,7 @@ from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
 from formulary_catalog.store.workflows.reembedding import reembedding_runs
 
-_PROTECTED = ("workflow_version", "workflow_search", "request_context")
+_PROTECTED = ("workflow_version", "workflow_search", "workflow_relation", "request_context")
 _CONNECT_TIMEOUT = 10
 
 

@@ -92,7 +92,7 @@ async def open_authentication(*, audience: str) -> AsyncIterator[KubernetesAuthe
     Raises:
         StartupError: there is no way to an API server.
     """
-    client = KubeClient.connect()
+    client = await KubeClient.connect()
     authenticator = KubernetesAuthenticator(client, audience=audience)
     try:
         yield authenticator

@@ -39,7 +39,7 @@ class Decision(Generic[_V]):
 
 @dataclass(slots=True)
 class _Asker:
-    """Whoever questions are asked for. With its slots taken, its further questions wait for them alone."""
+    """A caller that questions are asked for. With its slots taken, its further questions wait for them alone."""
 
     questions: int = 0
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OF_ONE_ASKER))

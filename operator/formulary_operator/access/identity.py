@@ -15,13 +15,13 @@ class Identity:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Identity":
+    def of(cls, user_info: Mapping[str, Any]) -> "Identity":
         """The user of a `userInfo`; of what is no text or list of texts nothing is taken."""
-        extra = told.get("extra")
+        extra = user_info.get("extra")
         return cls(
-            user=_text(told.get("username")),
-            uid=_text(told.get("uid")),
-            groups=_texts(told.get("groups")),
+            user=_text(user_info.get("username")),
+            uid=_text(user_info.get("uid")),
+            groups=_texts(user_info.get("groups")),
             extra=tuple(sorted((str(key), _texts(values)) for key, values in extra.items()))
             if isinstance(extra, Mapping)
             else (),

@@ -46,7 +46,7 @@ def how_to_get_one(audience: str) -> str:
 
 
 def digest(token: str) -> bytes:
-    """What stands for a token wherever something is kept."""
+    """Digest of a token, which is kept instead of it."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -23,7 +23,7 @@ class WebhookConfiguration:
         self._client = client
         self._name = name
         self._token = token
-        self._absence_told = False
+        self._absence_reported = False
 
     def kept_for(self, source: Source) -> Source:
         """The same certificates. Before each is returned, the API server knows where to ask and trusts it.
@@ -47,9 +47,9 @@ class WebhookConfiguration:
         path = VALIDATING_WEBHOOKS.path(name=self._name)
         configuration = await self._client.get(path)
         if configuration is None:
-            self._tell_absence()
+            self._report_absence()
             return
-        self._absence_told = False
+        self._absence_reported = False
         webhooks = configuration.get("webhooks") or []
         wanted = [self._wanted(webhook, authority=authority) for webhook in webhooks]
         if wanted == webhooks:
@@ -69,10 +69,10 @@ class WebhookConfiguration:
             client["caBundle"] = base64.b64encode(authority).decode()
         return {**webhook, "clientConfig": client}
 
-    def _tell_absence(self) -> None:
-        if not self._absence_told:
+    def _report_absence(self) -> None:
+        if not self._absence_reported:
             _log.warning(
                 "no such ValidatingWebhookConfiguration; nothing is validated at apply time until there is one",
                 configuration=self._name,
             )
-        self._absence_told = True
+        self._absence_reported = True

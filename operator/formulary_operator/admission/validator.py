@@ -1,6 +1,6 @@
 """What may be stored in the cluster, kind by kind: says at apply time what reconciling would say later, in its words.
 
-For most of that it is a help and no gate: what passes because it could not be told, reconciling judges. Who creates an
+For most of that it is a help and no gate: what passes because it was not known yet, reconciling judges. Who creates an
 invocation or an approval, however, is known here alone: either that is recorded, or the object is kept out.
 """
 
@@ -33,7 +33,7 @@ _SECONDS = 2.0
 _NOT_ASKED = "the catalog does not answer, so spec.version was not checked; the status will show it"
 
 Check = Callable[[CatalogEntry], Awaitable[None]]
-"""Raises VersionImmutable if the catalog would not take the entry, Unavailable if it cannot tell."""
+"""Raises VersionImmutable if the catalog would not take the entry, Unavailable if it is not known."""
 Warnings = Sequence[str]
 
 _log = structlog.get_logger(__name__)
@@ -129,7 +129,7 @@ class Validator:
         """Note who creates the object, unless it is a rehearsal; under its uid, where there is no other `key`.
 
         Raises:
-            Denied: it was not noted, so later nobody could tell.
+            Denied: it was not noted, so later nobody would know.
         """
         if submission.dry_run:
             return

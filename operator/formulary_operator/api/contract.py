@@ -1,4 +1,4 @@
-"""GovernanceContract: what the operator tells about one. Its rules are those of the catalog's domain."""
+"""GovernanceContract: what the operator reports about one. Its rules are those of the catalog's domain."""
 
 from pydantic import Field
 

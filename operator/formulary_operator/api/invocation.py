@@ -99,7 +99,7 @@ class ContentStep(Model):
 
 
 class InvocationContent(Model):
-    """What a run would run, for whoever approves it. Made by the operator from what it recorded, not from the spec."""
+    """What a run would run, for its approver. Made by the operator from what it recorded, not from the spec."""
 
     digest: Text | None = Field(
         default=None,

@@ -36,7 +36,6 @@ EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap")
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod")
-CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap")
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret")
 SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount")
 VALIDATING_WEBHOOKS = Resource(

@@ -9,7 +9,7 @@ from formulary_operator.api.schema import Schema
 _INTRODUCTION = """\
 # API reference
 
-What `kubectl explain` shows, on one page. Where the type is *text or list*, a text stands for a list of one. A null is
+What `kubectl explain` shows, on one page. Where the type is *text or list*, a text means a list of one. A null is
 an absent field. The API server drops fields that a kind does not know, but for AIAnalysis, which keeps them.
 """
 

@@ -1,4 +1,4 @@
-"""From pydantic models to structural schemas: the dialect in which a CRD tells the API server what is valid.
+"""From pydantic models to structural schemas: the dialect in which a CRD declares to the API server what is valid.
 
 It has no references, no null (the API server drops nulls by itself) and no choice between types. What may be of several
 types has no type there, and the rules of each: a rule for texts says nothing about lists, and the reverse.
@@ -56,7 +56,7 @@ class _Translation:
         return _described(schema) | self._type(schema) | _rules(schema) | default | self._members(schema)
 
     def _without_indirection(self, schema: Schema) -> Schema:
-        """References, and choices between one thing and null, are written out; what stands beside them wins."""
+        """References, and choices between one thing and null, are written out; their siblings win."""
         if "$ref" in schema:
             named = self.definitions[schema["$ref"].removeprefix(_REFERENCE)]
             return self._without_indirection(named | _without(schema, "$ref"))

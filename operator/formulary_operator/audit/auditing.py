@@ -1,4 +1,4 @@
-"""The audit trail watched over: checkpoints while it grows, and a proof now and then that nothing was bent."""
+"""Watches over the audit trail: checkpoints while it grows, and a verification of all of it every few hours."""
 
 import asyncio
 from collections.abc import Coroutine, Sequence
@@ -19,7 +19,7 @@ from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
-_MAX_TOLD = 20
+_MAX_LOGGED = 20
 _SOON_SECONDS = 300.0
 """Until the first verification, and after one that did not come to an end."""
 _log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class Auditing:
                     _log.warning("trace_not_published", reason=str(error))
             if (disagreeing := tuple(found)) != self._disagreeing:
                 self._disagreeing = disagreeing
-                await self._tell(disagreeing)
+                await self._report(disagreeing)
             await asyncio.sleep(self._settings.checkpoint_seconds)
 
     async def _keep_verifying(self) -> None:
@@ -90,14 +90,14 @@ class Auditing:
                     replay = await reader.examine(keys=self._keys, seen=seen)
                 pause = self._settings.verify_seconds
             except FormularyError as error:
-                # The alert on the age of the last verification tells if this goes on.
+                # The alert on the age of the last verification fires if this goes on.
                 _log.warning("trail_not_verified", reason=str(error))
                 pause = min(_SOON_SECONDS, self._settings.verify_seconds)
             else:
                 await self._take(replay)
 
     async def _published(self) -> list[Seen]:
-        """What was published; a place that cannot be read is told of, and the others count."""
+        """What was published; a place that cannot be read is logged, and the others count."""
         published: list[Seen] = []
         for place in self._places:
             try:
@@ -111,12 +111,12 @@ class Auditing:
         self._verified = replay.findings
         if replay.passed:
             _log.info("trail_verified", events=replay.event_count, traces=replay.trace_count)
-        await self._tell(replay.findings)
+        await self._report(replay.findings)
 
-    async def _tell(self, findings: Sequence[IntegrityFinding]) -> None:
+    async def _report(self, findings: Sequence[IntegrityFinding]) -> None:
         """Metric and log; an Event where the findings are others than the last time."""
         self._metrics.trail_findings(len(self._verified) + len(self._disagreeing))
-        for finding in findings[:_MAX_TOLD]:
+        for finding in findings[:_MAX_LOGGED]:
             _log.error(
                 "trail_broken",
                 trace=finding.trace_id,

@@ -1,4 +1,4 @@
-"""Checkpoints of the audit trail in a ConfigMap: whoever owns the database alone cannot change what it says of it."""
+"""Checkpoints of the audit trail in a ConfigMap, which the owner of the database alone cannot change."""
 
 from collections.abc import Sequence
 

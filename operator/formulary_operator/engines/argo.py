@@ -67,7 +67,7 @@ class ArgoEngine:
 def _pods(plan: RunPlan) -> Json:
     """What of the pods a Workflow may say itself, unless Argo runs with `templateReferencing: Strict` or `Secure`.
 
-    It ends a Workflow then that sets a field beside `arguments`, `workflowTemplateRef`, `activeDeadlineSeconds`,
+    It ends a Workflow then that sets a field other than `arguments`, `workflowTemplateRef`, `activeDeadlineSeconds`,
     `ttlStrategy` and some that are not used here: docs/workflow-restrictions.md of argoproj/argo-workflows, "Allowed
     Workflow Fields Under templateReferencing".
     """

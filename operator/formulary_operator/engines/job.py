@@ -58,10 +58,10 @@ def environment(plan: RunPlan) -> list[dict[str, Any]]:
     """
     for name in parameter_names(plan):
         _require_allowed(name, workflow=plan.workflow)
-    told = {"HOME": SCRATCH, "TMPDIR": SCRATCH, **facts(plan)}
+    fixed = {"HOME": SCRATCH, "TMPDIR": SCRATCH, **facts(plan)}
     given = {name: text_of(value, name=name) for name, value in plan.values.items() if name not in plan.sensitive}
     return [
-        *({"name": name, "value": literal(value)} for name, value in (told | given).items()),
+        *({"name": name, "value": literal(value)} for name, value in (fixed | given).items()),
         *(
             {"name": name, "valueFrom": {"secretKeyRef": {"name": plan.secret_name, "key": name}}}
             for name in sorted(plan.sensitive)

@@ -1,4 +1,4 @@
-"""What a run is told: facts about it and the values of the workflow's parameters, as text."""
+"""What a run is given: facts about it and the values of the workflow's parameters, as text."""
 
 import json
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ _TARGET_RESOURCE = "TARGET_RESOURCE"
 
 
 def facts(plan: RunPlan) -> dict[str, str]:
-    """What every run is told beside its parameters, empty where it is not known.
+    """What every run is given in addition to its parameters, empty where it is not known.
 
     `TARGET_RESOURCE` (`namespace/kind/name`) is what bundles of the existing ecosystem read.
     """
-    told = {
+    known = {
         f"{FACT_PREFIX}INVOCATION_ID": plan.invocation_id,
         f"{FACT_PREFIX}REMEDIATION_ID": plan.remediation_id,
         f"{FACT_PREFIX}TARGET_KIND": plan.target.kind,
@@ -28,7 +28,7 @@ def facts(plan: RunPlan) -> dict[str, str]:
         f"{FACT_PREFIX}TARGET_NAMESPACE": plan.target.namespace,
         _TARGET_RESOURCE: str(plan.target),
     }
-    return {name: text_of(value, name=name) for name, value in told.items()}
+    return {name: text_of(value, name=name) for name, value in known.items()}
 
 
 def parameter_names(plan: RunPlan) -> list[str]:

@@ -1,4 +1,4 @@
-"""What an engine is told about a run, and what it tells of it."""
+"""What an engine receives about a run, and what it reports of it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class RunPlan:
     `secret_name`, under the names of the parameters. `owner` is an ownerReference, None where there is no object that
     could own the run. `image_default` runs the steps of workflows that name no image. `user_default` is the user and
     group of workflows that name none, 0 where the cluster assigns one. `argo_strict`: Argo takes the ServiceAccount and
-    the security context from the WorkflowTemplate alone. Nobody knows `nonce` before it stands in what was made for the
+    the security context from the WorkflowTemplate alone. Nobody knows `nonce` before it is in what was made for the
     run; it is empty where nothing is made.
     """
 

@@ -1,4 +1,4 @@
-"""GovernanceContract objects: how their status tells whether their rules are in force."""
+"""GovernanceContract objects: how their status says whether their rules are in force."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,17 +1,23 @@
-"""A small client of the Kubernetes API: JSON in, JSON out, errors of our tree.
+"""The Kubernetes API: JSON in, JSON out, errors of our tree.
 
-Objects stay plain dictionaries: 10,000 of them pass through here, and models of all of them would only cost memory.
+Reconcilers, the webhook, the lease and the checks of callers use it; kopf watches with connections of its own. It sends
+plain dictionaries through the low-level `ApiClient` of the official package: 10,000 objects pass through here, and
+models of all of them would only cost time and memory.
 """
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Self
 
-import httpx2
-from lightkube.config.client_adapter import AsyncClient, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
-from lightkube.core.exceptions import ConfigError
+import aiohttp
+import yaml
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.config import ConfigException, incluster_config
+from kubernetes.aio.config.kube_config import KubeConfigLoader
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_operator.api.names import Resource
@@ -19,7 +25,6 @@ from formulary_operator.api.names import Resource
 _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
-_SECONDS = 10.0
 _METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 
 Json = dict[str, Any]
@@ -47,56 +52,53 @@ class KubernetesRefused(FormularyError):
 
 
 class KubeClient:
-    """The API server as seen with one identity. Every call ends within ten seconds, in a result or an error.
+    """The API server as seen with one identity, from one event loop, over at most 100 connections.
 
     All methods raise `KubernetesUnavailable` and, unless they say otherwise, `KubernetesRefused`.
     """
 
-    def __init__(self, http: httpx2.AsyncClient) -> None:
-        self._http = http
+    def __init__(self, api: ApiClient, *, kubeconfig: Path, seconds: float) -> None:
+        self._api = api
+        self._kubeconfig = kubeconfig
+        self._seconds = seconds
 
     @classmethod
-    def connect(cls) -> "KubeClient":
+    async def connect(cls, *, seconds: float = 10.0) -> Self:
         """With the ServiceAccount of the pod, else with `KUBECONFIG` or the user's own kubeconfig.
+
+        Every call ends within `seconds`, in a result or an error.
 
         Raises:
             StartupError: there is neither, or it cannot be read.
         """
+        kubeconfig = Path(os.environ.get("KUBECONFIG", "~/.kube/config"))
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_redirect.append(_refuse_redirect)
+        configuration = Configuration(trace_configs=[tracing], client_session_kwargs={"trust_env": False})
         try:
-            config = KubeConfig.from_env().get()
-            if config is None:
-                raise ConfigError("the kubeconfig has no current context")
-            http = AsyncClient(config, ConnectionParams(timeout=httpx2.Timeout(_SECONDS), trust_env=False))
-        except (ConfigError, OSError, ValueError, KeyError, AssertionError) as error:
+            await _read_identity(configuration, kubeconfig=kubeconfig)
+            api = ApiClient(configuration)
+        except (ConfigException, OSError) as error:
             raise StartupError(
                 f"no way to the Kubernetes API: {error or type(error).__name__}; run in a pod with a ServiceAccount "
                 "token, or set KUBECONFIG"
             ) from error
-        return cls(http)
+        api.user_agent = "formulary"
+        return cls(api, kubeconfig=kubeconfig, seconds=seconds)
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._api.close()
 
     async def get(self, path: str) -> Json | None:
         """One object; None if it does not exist."""
-        try:
-            return await self._call("GET", path)
-        except KubernetesRefused as error:
-            if error.means_no_object:
-                return None
-            raise
+        return await self._call_about("GET", path)
 
     async def metadata(self, path: str) -> Json | None:
         """The metadata of one object, without what it holds; None if it does not exist."""
-        try:
-            return await self._call("GET", path, accept=_METADATA_ALONE)
-        except KubernetesRefused as error:
-            if error.means_no_object:
-                return None
-            raise
+        return await self._call_about("GET", path, accept=_METADATA_ALONE)
 
-    async def pages(self, path: str, *, page_size: int = PAGE_SIZE) -> AsyncIterator[list[Json]]:
+    async def pages(self, path: str) -> AsyncIterator[list[Json]]:
         """All objects of a collection, as they were at one moment, page by page.
 
         Raises:
@@ -104,7 +106,7 @@ class KubeClient:
         """
         after = ""
         while True:
-            query = {"limit": str(page_size)} | ({"continue": after} if after else {})
+            query = {"limit": str(PAGE_SIZE)} | ({"continue": after} if after else {})
             page = await self._call("GET", path, query=query)
             yield page.get("items") or []
             after = page["metadata"].get("continue", "")
@@ -168,16 +170,11 @@ class KubeClient:
 
     async def merge(self, path: str, patch: Mapping[str, Any]) -> Json | None:
         """Apply a JSON merge patch (RFC 7386); None if the object does not exist."""
-        try:
-            return await self._call("PATCH", path, body=patch, content_type="application/merge-patch+json")
-        except KubernetesRefused as error:
-            if error.means_no_object:
-                return None
-            raise
+        return await self._call_about("PATCH", path, body=patch, content_type="application/merge-patch+json")
 
-    async def apply(self, path: str, body: Mapping[str, Any], *, manager: str, force: bool = True) -> Json:
-        """Server-side apply: create the object, or change the fields that `manager` owns."""
-        query = {"fieldManager": manager, "force": "true" if force else "false"}
+    async def apply(self, path: str, body: Mapping[str, Any], *, manager: str) -> Json:
+        """Server-side apply: create the object, or change fields of it; status 409 where another manager owns one."""
+        query = {"fieldManager": manager, "force": "false"}
         return await self._call("PATCH", path, body=body, query=query, content_type="application/apply-patch+yaml")
 
     async def delete(self, path: str, *, uid: str = "") -> bool:
@@ -186,12 +183,20 @@ class KubeClient:
         if uid:
             options["preconditions"] = {"uid": uid}
         try:
-            await self._call("DELETE", path, body=options)
+            return await self._call_about("DELETE", path, body=options) is not None
         except KubernetesRefused as error:
-            if error.means_no_object or (uid and error.status == 409):
+            if uid and error.status == 409:
                 return False
             raise
-        return True
+
+    async def _call_about(self, method: str, path: str, **options: Any) -> Json | None:
+        """A call about one object; None if it does not exist."""
+        try:
+            return await self._call(method, path, **options)
+        except KubernetesRefused as error:
+            if error.means_no_object:
+                return None
+            raise
 
     async def _call(
         self,
@@ -203,54 +208,91 @@ class KubeClient:
         content_type: str = "application/json",
         accept: str = _ACCEPTED,
     ) -> Json:
+        """Call, and translate every failure of the library into one of ours."""
+        headers = {"Content-Type": content_type, "Accept": accept}
         try:
-            response = await self._http.request(
-                method,
-                path,
-                params=dict(query) if query else None,
-                content=json.dumps(body).encode() if body is not None else None,
-                headers={"Content-Type": content_type, "Accept": accept},
-            )
-        except (httpx2.HTTPError, ConfigError, OSError) as error:
+            status, content = await self._exchange(method, path, query, headers, body)
+            if status == 401:  # the token was replaced before its time
+                await _read_identity(self._api.configuration, kubeconfig=self._kubeconfig)
+                status, content = await self._exchange(method, path, query, headers, body)
+        except (aiohttp.ClientError, ConfigException, OSError, ValueError) as error:
             raise KubernetesUnavailable(
                 f"the Kubernetes API does not answer ({type(error).__name__}); retried automatically"
             ) from error
-        if response.is_success:
-            return _answer(response, method=method, path=path)
-        raise _refusal(response, method=method, path=path)
+        answer = _object(content)
+        if not 200 <= status < 300:
+            raise _refusal(status, answer or {}, method=method, path=path)
+        if answer is None:  # from something else in between, such as a proxy
+            raise KubernetesUnavailable(
+                f"what answers {method} {path} with {status} is not the Kubernetes API; retried automatically"
+            )
+        return answer
 
-
-def _answer(response: httpx2.Response, *, method: str, path: str) -> Json:
-    """What a success brings. Anything but an object comes from something else in between, such as a proxy."""
-    try:
-        answer = response.json()
-    except (ValueError, RecursionError):
-        answer = None
-    if not isinstance(answer, dict):
-        raise KubernetesUnavailable(
-            f"what answers {method} {path} with {response.status_code} is not the Kubernetes API; retried automatically"
+    async def _exchange(
+        self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str], body: Any
+    ) -> tuple[int, bytes]:
+        """One request. `param_serialize` is not given the body: it walks through it in Python, too deep for some."""
+        _, url, sent, *_ = await self._api.param_serialize(
+            method, path, query_params=query, header_params=dict(headers), auth_settings=["BearerToken"]
         )
-    return answer
+        if "authorization" in sent:
+            sent["authorization"] = sent["authorization"].strip()  # the file of a token may end with a newline
+        response = await self._api.call_api(method, url, sent, body, _request_timeout=self._seconds)
+        return response.status, await response.read()
 
 
-def _refusal(response: httpx2.Response, *, method: str, path: str) -> FormularyError:
-    status = response.status_code
+async def _read_identity(configuration: Configuration, *, kubeconfig: Path) -> None:
+    """Read where the API server is and who we are; the library reads the token of a ServiceAccount again each minute.
+
+    Raises:
+        ConfigException: there is neither a ServiceAccount nor a usable kubeconfig.
+    """
     try:
-        told = response.json()
+        reading = _identity(kubeconfig).load_and_set(configuration)
+        if reading is not None:
+            await reading
+    except Exception as error:  # the library raises any of them where a kubeconfig is not as it expects
+        raise ConfigException(str(error) or type(error).__name__) from error
+
+
+def _identity(kubeconfig: Path) -> incluster_config.InClusterConfigLoader | KubeConfigLoader:
+    token, authority = incluster_config.SERVICE_TOKEN_FILENAME, incluster_config.SERVICE_CERT_FILENAME
+    if Path(token).exists():
+        return incluster_config.InClusterConfigLoader(token, authority)
+    kubeconfig = kubeconfig.expanduser()
+    with kubeconfig.open(encoding="utf-8") as stream:
+        # Not by its path: the library's errors would then quote users with their tokens.
+        return KubeConfigLoader(yaml.safe_load(stream), config_base_path=str(kubeconfig.parent))
+
+
+async def _refuse_redirect(
+    _session: aiohttp.ClientSession, _context: SimpleNamespace, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """Tokens and bodies go where the configuration says and nowhere else."""
+    redirect.response.close()
+    raise _refusal(redirect.response.status, {}, method=redirect.method, path=redirect.url.path)
+
+
+def _object(content: bytes) -> Json | None:
+    """The JSON object of an answer; None if it is anything else."""
+    try:
+        answer = json.loads(content)
     except (ValueError, RecursionError):
-        told = None
-    if not isinstance(told, dict):
-        told = {}
+        return None
+    return answer if isinstance(answer, dict) else None
+
+
+def _refusal(status: int, answer: Json, *, method: str, path: str) -> FormularyError:
     if status in (429, 500, 502, 503, 504):
         # Such as which admission webhook does not answer.
-        why = f" ({told['message']})" if told.get("message") else ""
+        why = f" ({answer['message']})" if answer.get("message") else ""
         return KubernetesUnavailable(
             f"the Kubernetes API answers {status} to {method} {path}{why}; retried automatically"
         )
-    reason = str(told.get("reason") or status)
-    details = told.get("details")
+    reason = str(answer.get("reason") or status)
+    details = answer.get("details")
     return KubernetesRefused(
-        f"the Kubernetes API refuses {method} {path} with {status} {reason}: {told.get('message') or ''}",
+        f"the Kubernetes API refuses {method} {path} with {status} {reason}: {answer.get('message') or ''}",
         status=status,
         reason=reason,
         about=str(details.get("name") or "") if isinstance(details, dict) else "",

@@ -1,4 +1,4 @@
-"""InvocationApproval objects: what becomes of one, and how its status tells."""
+"""InvocationApproval objects: what becomes of one, and what its status says."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ _CLOCK_SECONDS = 5.0
 
 
 class ApprovalReconciler:
-    """Keeps the approvals of runs in step with the objects. `changed` is told of each run that may go on now."""
+    """Keeps the approvals of runs in step with the objects. `changed` is called for each run that may go on now."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class ApprovalReconciler:
 
 
 def _precedes(document: Json, *, run: Invocation) -> bool:
-    """Whether the approval is older than a run of the server, whose id follows from a caller and a key and can be told
+    """Whether the approval is older than a run of the server, whose id follows from a caller and a key and is known
     before there is a run. The id of a run that somebody created follows from the uid of its object."""
     created = datetime.fromisoformat(document["metadata"]["creationTimestamp"])
     return run.source is Source.SERVER and (run.created_at - created).total_seconds() > _CLOCK_SECONDS

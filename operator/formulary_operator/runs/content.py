@@ -1,10 +1,10 @@
 """What a run would run, for a person who decides on it: the parts of its manifest, and a digest of all of it."""
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.engines.plan import RunPlan
@@ -12,7 +12,7 @@ from formulary_operator.engines.plan import RunPlan
 Json = dict[str, Any]
 
 HIDDEN = "(hidden)"
-"""Stands for the value of a sensitive parameter."""
+"""Shown instead of the value of a sensitive parameter."""
 _DEFAULT_ACCOUNT = "default"
 _UNNAMED_ACCOUNTS = {"Workflow": "(of the WorkflowTemplate)"}
 """The account of a manifest that names none, where it is not that of the namespace."""
@@ -44,9 +44,8 @@ def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan,
 
 
 def digest_of(manifest: Mapping[str, Any]) -> str:
-    """What stands for a manifest: sha256 of its canonical JSON."""
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    """Digest of a manifest: sha256 of its canonical JSON."""
+    return f"sha256:{hashlib.sha256(canonical_json(manifest).encode()).hexdigest()}"
 
 
 def _texts(value: object, name: str) -> Iterator[str]:

@@ -80,7 +80,7 @@ class RunExpiry:
             try:
                 yield int(await self._client.delete(path, uid=each.uid))
             except KubernetesRefused as error:
-                self._tell_failure("object", error)
+                self._log_failure("object", error)
 
     async def _ended(self, listed: ListedObjects) -> list[ObjectOfRun]:
         """The row says whether a run ended. An object that became no run, or whose row is lost, says it itself."""
@@ -106,11 +106,11 @@ class RunExpiry:
         except Superseded:
             raise
         except FormularyError as error:
-            self._tell_failure(kind, error)
+            self._log_failure(kind, error)
         if deleted:
             _log.info("expired", kind=kind, number=deleted)
 
-    def _tell_failure(self, kind: str, error: FormularyError) -> None:
+    def _log_failure(self, kind: str, error: FormularyError) -> None:
         self._metrics.expiry_failures.labels(kind=kind).inc()
         _log.warning("not_expired", kind=kind, reason=str(error))
 

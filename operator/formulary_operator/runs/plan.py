@@ -13,7 +13,7 @@ from formulary_operator.engines.plan import NONCE_ANNOTATION, Observation, RunPl
 
 Json = dict[str, Any]
 
-_MAX_TOLD = 500
+_MAX_LAST_WORDS = 500
 
 
 def plan_of(
@@ -27,7 +27,7 @@ def plan_of(
     seconds: float,
     nonce: str = "",
 ) -> RunPlan:
-    """What an engine is told about a run that may take so many seconds from now on."""
+    """What an engine receives about a run that may take so many seconds from now on."""
     secret = frozenset(p.name for p in workflow.spec.parameters if p.sensitive and p.name in run.input)
     return RunPlan(
         invocation_id=run.id,
@@ -71,9 +71,9 @@ def reference_of(resource: Resource, document: Mapping[str, Any]) -> dict[str, s
 
 
 def is_made_for(document: Mapping[str, Any], *, nonce: str) -> bool:
-    """Whether it was made by who knew the nonce of the run, which nobody can whom it was not told."""
-    told = (document["metadata"].get("annotations") or {}).get(NONCE_ANNOTATION)
-    return bool(nonce) and told == nonce
+    """Whether the object carries the nonce of the run, which only this operator knows."""
+    carried = (document["metadata"].get("annotations") or {}).get(NONCE_ANNOTATION)
+    return bool(nonce) and carried == nonce
 
 
 def is_owned(document: Mapping[str, Any], *, uid: str) -> bool:
@@ -92,6 +92,6 @@ def outcome_message(observed: Observation, *, kind: str, name: str, outputs: Map
     """How a run ended, for a person; what a failed one said last says most."""
     verb = {Phase.SUCCEEDED: "succeeded", Phase.TIMED_OUT: "was stopped at its deadline"}.get(observed.phase, "failed")
     parts = [f"{kind} {name} {verb}", observed.message]
-    if observed.phase is not Phase.SUCCEEDED and isinstance(told := outputs.get("message"), str):
-        parts.append(told[-_MAX_TOLD:].strip())
+    if observed.phase is not Phase.SUCCEEDED and isinstance(last := outputs.get("message"), str):
+        parts.append(last[-_MAX_LAST_WORDS:].strip())
     return ": ".join(part for part in parts if part)

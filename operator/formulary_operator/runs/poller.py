@@ -27,7 +27,7 @@ _HALTED_APART_SECONDS = 1.0
 """However many runs there are: each look is some questions to the API server and the database. For each phase, so that
 runs that wait for a person do not hold up those that are under way."""
 _UNTAKEN_SECONDS = 60.0
-_UNTOLD_SECONDS = 3.0
+_UNREPORTED_SECONDS = 3.0
 """Between two looks for runs that were denied at once, and get an object so that people see them."""
 _log = structlog.get_logger(__name__)
 
@@ -94,9 +94,9 @@ class RunPoller:
                 await self._refuse_unwatched(run)
                 continue
             self._looked[run.id] = self._look(run, last=known.get(run.id), alike=counted[run.phase])
-        if time.monotonic() - self._looked_for_denied > _UNTOLD_SECONDS:
+        if time.monotonic() - self._looked_for_denied > _UNREPORTED_SECONDS:
             self._looked_for_denied = time.monotonic()
-            for denied in await self._runs.untold():
+            for denied in await self._runs.unreported():
                 if not self._namespaces or denied.namespace in self._namespaces:
                     self.look_at(denied)
 

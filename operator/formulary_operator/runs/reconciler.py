@@ -62,7 +62,7 @@ class InvocationReconciler:
             document = None
         waiting = await self._without_former(document, namespace=namespace, name=name)
         if document is None:
-            waiting += await self._runs.untold(namespace=namespace, name=name)
+            waiting += await self._runs.unreported(namespace=namespace, name=name)
             return await self._without_object(waiting)
         run = await self._run_of(document)
         if run is None:
@@ -81,7 +81,7 @@ class InvocationReconciler:
             if run.object_uid in ("", uid):
                 left.append(run)
             else:
-                self._tell_end(run, await self._execution.cancel(run))
+                self._report_end(run, await self._execution.cancel(run))
         return left
 
     async def _without_object(self, waiting: list[Invocation]) -> str:
@@ -98,7 +98,7 @@ class InvocationReconciler:
             return await self._client.create(INVOCATIONS.path(namespace=run.namespace), desired_object(run))
         except KubernetesRefused as error:
             if error.status == 409:
-                raise  # one of this name was made just now, or is about to go: the next look tells
+                raise  # one of this name was made just now, or is about to go: the next look shows which
             if run.phase.is_final:
                 _log.warning("denied_run_not_recorded", invocation=run.id, namespace=run.namespace, reason=str(error))
                 await self._runs.note_no_object(run.id)
@@ -109,7 +109,7 @@ class InvocationReconciler:
             ended = await self._runs.finish(
                 run.id, phase=Phase.FAILED, reason=reason, message=f"the run could not be recorded: {problem}"
             )
-            self._tell_end(run, ended)
+            self._report_end(run, ended)
             return None
 
     async def _run_of(self, document: Json) -> Invocation | Refusal | None:
@@ -125,7 +125,7 @@ class InvocationReconciler:
         message = f"another object has the name of run {run.id}, so that it cannot be recorded; delete that object"
         if not run.phase.is_final and not run.object_uid:
             ended = await self._runs.finish(run.id, phase=Phase.FAILED, reason=Reason.START_FAILED, message=message)
-            self._tell_end(run, ended)
+            self._report_end(run, ended)
         return Refusal(
             reason=Reason.INPUT_INVALID, message="metadata.name: is the id of a run of the server; rename it"
         )
@@ -133,7 +133,7 @@ class InvocationReconciler:
     async def _bring_on(self, run: Invocation, document: Json) -> str:
         now = await self._step(run, document)
         if now.phase.is_final and not run.phase.is_final:
-            self._tell_end(run, now)
+            self._report_end(run, now)
         wanted = run_status(document, now, now=timestamp())
         await self._reporter.report(document, wanted, change=change(document, wanted))
         return now.phase.value
@@ -152,7 +152,7 @@ class InvocationReconciler:
             return await self._execution.halt(run)
         return await self._execution.advance(run, owner=owner_of(document))
 
-    def _tell_end(self, before: Invocation, ended: Invocation | None) -> None:
+    def _report_end(self, before: Invocation, ended: Invocation | None) -> None:
         now = ended or before
         self._metrics.count_run(now.phase.value)
         _log.info("run_ended", invocation=now.id, namespace=now.namespace, phase=now.phase.value, reason=now.reason)

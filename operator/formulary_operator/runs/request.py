@@ -167,7 +167,7 @@ def _require_storable(given: Mapping[str, Any]) -> None:
 
 def _target(request: RunRequest, *, context: RequestContext | None, runs_namespace: str) -> RunTarget:
     """What is to be healed: as the request says, else as its incident does."""
-    told, known = request.spec.target, target_of(context)
+    given, known = request.spec.target, target_of(context)
     home = known.namespace or (runs_namespace if known.name else request.namespace)
     if context is not None and home != request.namespace:
         raise InvalidInput(
@@ -175,9 +175,9 @@ def _target(request: RunRequest, *, context: RequestContext | None, runs_namespa
             f"in {home}",
             field="spec.remediationId",
         )
-    if told is None:
+    if given is None:
         return known
-    target = RunTarget(api_version=told.api_version, kind=told.kind, name=told.name, namespace=told.namespace)
+    target = RunTarget(api_version=given.api_version, kind=given.kind, name=given.name, namespace=given.namespace)
     if known.name and (target.kind, target.name) != (known.kind, known.name):
         raise InvalidInput(
             f"spec.target: {target} is not what incident {request.spec.remediation_id!r} is about, {known}; leave "

@@ -31,7 +31,7 @@ class Refusal:
 
 
 def desired_object(run: Invocation) -> Json:
-    """The object that stands in the cluster for a run that the server was asked for."""
+    """The object that represents, in the cluster, a run that the server was asked for."""
     spec = {
         "workflowRef": {
             "workflowId": run.workflow_name,
@@ -67,8 +67,8 @@ def stands_for(document: Mapping[str, Any], run: Invocation) -> bool:
         return bool(document["metadata"]["uid"] == run.object_uid)
     labels, spec = document["metadata"].get("labels") or {}, document.get("spec") or {}
     reference = spec.get("workflowRef") or {}
-    told = (labels.get(INVOCATION_LABEL), spec.get("requester"), reference.get("versionId"))
-    return told == (run.id, run.requester, run.version_id)
+    stated = (labels.get(INVOCATION_LABEL), spec.get("requester"), reference.get("versionId"))
+    return stated == (run.id, run.requester, run.version_id)
 
 
 def is_of_the_server(document: Mapping[str, Any]) -> bool:

@@ -47,7 +47,7 @@ Reconcile = Callable[..., Awaitable[str]]
 
 
 class RunWiring:
-    """Runs what is asked for, as far as the rules allow. `name` stands for all replicas of this operator."""
+    """Runs what is asked for, as far as the rules allow. `name` is that of all replicas of this operator."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class RunWiring:
 
     @staticmethod
     def is_settled(resource: Resource, document: Json) -> bool:
-        """Whether nothing is left to do about an object, as far as it tells."""
+        """Whether nothing is left to do about an object, as far as it says."""
         if resource is INVOCATIONS:
             return is_settled(document)
         return resource is APPROVALS and is_answered(document)

@@ -1,14 +1,21 @@
-"""Whether an object, its status and what the catalog holds for it still agree."""
+"""How a complete list of the cluster's objects and the catalog differ: what to reconcile again, and what to remove.
 
-from collections.abc import Mapping
+`resync` asks it about every object, and `watch/sweep_guard` about the workflows that the list no longer holds.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.stored import StoredWorkflow
+from formulary_catalog.domain.stored import Missing, StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
 from formulary_operator.workflows.status import differs, standing, wanted_status
 from formulary_operator.workflows.translate import entry_of, is_suspended
 from formulary_operator.workflows.validation_result import ConditionReason, refused, stored
+
+ALWAYS_REMOVED = 20
+Key = tuple[str, str]
 
 
 def is_adrift(
@@ -51,8 +58,42 @@ def is_current(entry: CatalogEntry, stored: StoredWorkflow, *, uid: str, model_i
 def _is_known_refusal(document: Mapping[str, Any], current: StoredWorkflow | None) -> bool:
     """Whether this content was refused as VersionImmutable, and nothing has changed since.
 
-    Only the catalog can tell whether it would refuse it again; as long as it holds the same, it would.
+    Only the catalog knows whether it would refuse it again; as long as it holds the same, it would.
     """
     if current is None or standing(document) != ConditionReason.VERSION_IMMUTABLE:
         return False
     return bool(document["status"].get("contentHash") == current.content_hash)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """What to remove, and what was refused to be removed. One of them is empty."""
+
+    orphans: frozenset[Key] = frozenset()
+    refused: frozenset[Missing] = frozenset()
+
+
+def sweep(
+    stored: Collection[Missing], *, seen: Collection[Key], max_fraction: float, allowed: Collection[Missing] = ()
+) -> Sweep:
+    """The orphans of a complete list. More than 20, and more than `max_fraction` of all, are not believed.
+
+    A catalog that is gone from a list is more often a restored etcd or a wrong cluster than a decision. `allowed` are
+    those objects of which somebody said that it was one.
+    """
+    listed = frozenset(seen)
+    missing = frozenset(each for each in stored if each[:2] not in listed)
+    if len(missing) > max(ALWAYS_REMOVED, max_fraction * len(stored)) and not missing.issubset(allowed):
+        return Sweep(refused=missing)
+    return Sweep(orphans=frozenset((namespace, name) for namespace, name, _ in missing))
+
+
+def by_key(
+    workflows: Collection[StoredWorkflow], *, source: str, namespaces: Collection[str]
+) -> Mapping[Key, StoredWorkflow]:
+    """The workflows that came from this source, in these namespaces; none named are all."""
+    return {
+        (workflow.namespace, workflow.name): workflow
+        for workflow in workflows
+        if workflow.source == source and (not namespaces or workflow.namespace in namespaces)
+    }

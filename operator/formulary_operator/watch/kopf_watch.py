@@ -87,7 +87,7 @@ class Watcher:
         except Exception:
             _log.exception("watching_failed")
         finally:
-            self._tell(self._ended.set)
+            self._call_home(self._ended.set)
 
     async def _operate(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -97,8 +97,8 @@ class Watcher:
             await kopf.operator(
                 registry=handlers(
                     self._kinds,
-                    changed=lambda key, priority: self._tell(self._changed, key, priority),
-                    relisted=lambda: self._tell(self._relisted),
+                    changed=lambda key, priority: self._call_home(self._changed, key, priority),
+                    relisted=lambda: self._call_home(self._relisted),
                 ),
                 settings=_settings(),
                 standalone=True,
@@ -110,13 +110,13 @@ class Watcher:
             supervising.cancel()
 
     async def _supervise(self) -> None:
-        """Stop when a stream has ended: kopf goes on without it, for example when its CRD was deleted and made anew."""
+        """Stop when a stream has ended: kopf goes on without it, such as when its CRD was deleted and created again."""
         wanted, complete = len(self._kinds) * max(1, len(self._namespaces)), False
         waited = 0.0
         while complete or waited < _BEGIN_SECONDS:
             await asyncio.sleep(_SUPERVISION_SECONDS)
             if self._stop.is_set():
-                return  # streams end because they are told to
+                return  # streams end because the watch is stopping
             waited += _SUPERVISION_SECONDS
             running = sum(task.get_name().startswith(_STREAM) for task in asyncio.all_tasks())
             if complete and running < wanted:
@@ -124,15 +124,15 @@ class Watcher:
             complete = running >= wanted
         _log.error("watch_lost", streams=running, wanted=wanted)
         self._stop.set()
-        self._tell(self._ended.set)  # kopf, told to stop while its streams fail, may wait for ever
+        self._call_home(self._ended.set)  # kopf, stopped while its streams fail, may wait for ever
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _call_home(self, callback: Callable[..., None], *arguments: object) -> None:
         if not self._home.is_closed():
             self._home.call_soon_threadsafe(callback, *arguments)
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Tell of what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves."""
+    """Log what nobody awaited, but not of kopf's streams, which the end of the loop may find closing themselves."""
     if "asyncgen" not in context:
         loop.default_exception_handler(context)
 

@@ -42,7 +42,7 @@ class WorkQueue(Generic[_K]):
     """Belongs to one event loop. A key that is added while it is worked on is worked on once more afterwards."""
 
     def __init__(self) -> None:
-        # A key may stand in here twice, the second time with a higher priority; it is queued until the first is taken.
+        # A key may be in here twice, the second time with a higher priority; it is queued until the first is taken.
         self._ready: asyncio.PriorityQueue[tuple[Priority, int, _K]] = asyncio.PriorityQueue()
         self._arrivals = itertools.count()
         self._queued: dict[_K, Priority] = {}
@@ -68,7 +68,7 @@ class WorkQueue(Generic[_K]):
             self._ready.put_nowait((priority, next(self._arrivals), key))
 
     async def work(self, handle: Callable[[_K], Awaitable[None]], *, failed: Callable[[_K, Exception], None]) -> None:
-        """Be one worker, until cancelled. `failed` is told of each failure; the key is tried again."""
+        """Be one worker, until cancelled. `failed` is called for each failure; the key is tried again."""
         while True:
             _, _, key = await self._ready.get()
             try:

@@ -14,14 +14,14 @@ from formulary_operator.api.names import LEASES
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.watch.sweep import Key, sweep
+from formulary_operator.watch.drift import Key, sweep
 
 _LOOK_SECONDS = 5.0
 _log = structlog.get_logger(__name__)
 
 
 class SweepGuard:
-    """Decides on sweeps, and tells of each refusal: in the log, a metric, the database and an Event."""
+    """Decides on sweeps, and reports each refusal: in the log, a metric, the database and an Event."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SweepGuard:
         self._refusals = SweepRefusals(database)
         self._events = events
         self._metrics = metrics
-        self._told = ""
+        self._reported = ""
         """The id of the refusal that people know of."""
 
     async def orphans(self, known: Mapping[Key, StoredWorkflow], *, seen: Collection[Key]) -> frozenset[Key]:
@@ -55,7 +55,7 @@ class SweepGuard:
         )
         self._metrics.sweep_refused.set(len(found.refused))
         if found.refused:
-            await self._tell(await self._refusals.keep(self._name, missing=found.refused, served=len(known)))
+            await self._report(await self._refusals.keep(self._name, missing=found.refused, served=len(known)))
         elif before is not None and not (before.allowed and found.orphans):
             # An allowance holds until all of it is done, whatever ends this process meanwhile.
             await self._refusals.end(self._name)
@@ -65,18 +65,18 @@ class SweepGuard:
         """Wait until somebody allows what was refused."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            if not self._told:
+            if not self._reported:
                 continue
-            with suppress(FormularyError):  # what does not answer is told by those who need it
+            with suppress(FormularyError):  # what does not answer is reported by those who need it
                 refusal = await self._refusals.of(self._name)
-                if refusal is not None and refusal.id == self._told and refusal.allowed:
-                    self._told = ""
+                if refusal is not None and refusal.id == self._reported and refusal.allowed:
+                    self._reported = ""
                     return
 
-    async def _tell(self, refusal: SweepRefusal) -> None:
-        if refusal.id == self._told:
+    async def _report(self, refusal: SweepRefusal) -> None:
+        if refusal.id == self._reported:
             return
-        self._told = refusal.id
+        self._reported = refusal.id
         next_step = f"if they were really deleted, run `formulary-operator sweep --allow {refusal.id}`"
         _log.error(
             "sweep_refused",

@@ -99,7 +99,7 @@ class Embedding:
             return None
         if self._left_alone_until and self._running.locked():  # somebody finds out just now if it works again
             return None
-        async with self._running:  # each run of the model beside another takes memory that is never given back
+        async with self._running:  # each concurrent run of the model takes memory that is never given back
             if time.monotonic() < self._left_alone_until:
                 return None
             return await self._embedded(text, embedder=embedder)

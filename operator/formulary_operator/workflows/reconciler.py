@@ -27,7 +27,7 @@ _log = structlog.get_logger(__name__)
 
 
 class WorkflowReconciler:
-    """Makes the catalog hold what the cluster says, object by object; each call looks at the object anew."""
+    """Makes the catalog hold what the cluster says, object by object; each call looks at the object again."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class WorkflowReconciler:
             return
         metadata = document["metadata"]
         path = WORKFLOWS.path(namespace=metadata["namespace"], name=metadata["name"], subresource="status")
-        # The uid is a precondition: an object that was made anew meanwhile is another one.
+        # The uid is a precondition: an object that was created again meanwhile is another one.
         written = await self._client.merge(path, {"metadata": {"uid": metadata["uid"]}, "status": wanted})
         self._metrics.count_status_patch("gone" if written is None else "ok")
         change = transition(document, wanted)

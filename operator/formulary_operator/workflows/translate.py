@@ -15,7 +15,7 @@ SOURCE = "cluster"
 
 
 def entry_of(document: Mapping[str, Any]) -> CatalogEntry:
-    """The entry that a RemediationWorkflow stands for.
+    """The entry that a RemediationWorkflow describes.
 
     What a suspended one hides is no reason to refuse it: nobody is served it, and suspending must not fail.
 
@@ -45,7 +45,7 @@ def is_suspended(document: Mapping[str, Any]) -> bool:
 
 
 def context_of(document: Mapping[str, Any]) -> RequestContext:
-    """The context that an AIAnalysis stands for.
+    """The context that an AIAnalysis describes.
 
     Raises:
         InvalidManifest: a field breaks a rule; values of custom labels are never shown.

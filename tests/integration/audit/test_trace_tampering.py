@@ -8,8 +8,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Problem, canonical, digest
+from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Problem, digest
 from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore
@@ -41,7 +42,7 @@ class Owner:
             content = json.loads(row["body"]) | {"previous": previous}
             if row["seq"] == first:
                 content["payload"]["text"] = text
-            body = canonical(content)
+            body = canonical_json(content)
             previous = digest(body)
             if row["seq"] >= first:
                 await self._connection.execute(

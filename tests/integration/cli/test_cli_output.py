@@ -131,6 +131,13 @@ LISTING = WorkflowList(
 )
 
 
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def printed(monkeypatch: pytest.MonkeyPatch, *, columns: int) -> tuple[Page, io.StringIO]:
     monkeypatch.setenv("COLUMNS", str(columns))
     stream = io.StringIO()
@@ -187,3 +194,56 @@ def test_markup_of_others_is_shown_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     details = DETAILS.model_copy(update={"title": "[red]bold[/red] :smile: \x1b[2J"})
     show_details(details, page=page)
     assert stream.getvalue().splitlines()[1] == "[red]bold[/red] :smile:"
+
+
+def test_a_value_that_is_wider_than_the_page_stays_whole_and_can_be_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, stream = printed(monkeypatch, columns=40)
+    digest = f"sha256:{'0' * 64}"
+    page.pair("digest", f"of the manifest {digest} as rendered")
+    page.paragraph(f"see {digest}", indent=4)
+    page.verbatim(f"kubectl get {digest}\n  --watch", indent=2)
+    page.table(("NAME", "DIGEST"), [("one", digest)])
+
+    assert stream.getvalue().splitlines() == [
+        "digest          of the manifest",
+        f"                {digest}",
+        "                as rendered",
+        "    see",
+        f"    {digest}",
+        f"  kubectl get {digest}",
+        "    --watch",
+        "NAME  DIGEST",
+        f"one   {digest}",
+    ]
+
+
+def test_columns_are_aligned_by_the_width_that_characters_have_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, stream = printed(monkeypatch, columns=80)
+    page.table(("TITLE", "RISK"), [("再起動", "low"), ("restart\nNAME  fake", "high")])
+
+    assert stream.getvalue().splitlines() == [
+        "TITLE              RISK",
+        "再起動             low",
+        "restart NAME fake  high",
+    ]
+
+
+def test_a_pipe_receives_no_colour_and_a_terminal_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    page, piped = printed(monkeypatch, columns=80)
+    page.pair("risk", "high", style="red")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = Terminal()
+    Page(shown).pair("risk", "high", style="red")
+
+    assert piped.getvalue() == "risk            high\n"
+    assert shown.getvalue() == "\x1b[2mrisk            \x1b[0m\x1b[31mhigh\x1b[0m\n"
+
+
+def test_a_table_is_cut_to_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "12")
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown = Terminal()
+    Page(shown).table(("NAME", "TITLE"), [("cordon", "Cordon the node")])
+
+    assert [plain(line) for line in shown.getvalue().splitlines()] == ["NAME    TIT…", "cordon  Cor…"]

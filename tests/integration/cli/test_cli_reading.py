@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 import pytest_asyncio
 
@@ -96,7 +96,7 @@ async def test_json_is_exactly_the_answer_of_rest(url: str) -> None:
         "top_k": 3,
         "min_confidence": 0.1,
     }
-    async with httpx.AsyncClient() as client:
+    async with httpx2.AsyncClient() as client:
         rest = await client.post(f"{url}/api/v1/workflows/search", json=body)
         details = await client.get(f"{url}/api/v1/workflows/oom-scale-out")
         listing = await client.get(f"{url}/api/v1/workflows")
@@ -138,7 +138,7 @@ async def test_browsing_answers_people_from_a_server_and_from_a_database(
     assert saying in served.out
     told = json.loads((await formulary(*arguments, "--json", "--url", url)).out)
     if path:
-        async with httpx.AsyncClient() as client:
+        async with httpx2.AsyncClient() as client:
             assert (await client.get(f"{url}/api/v1{path}")).json() == told
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -53,7 +53,7 @@ def servers_on(directory: Path) -> list[psutil.Process]:
 
 
 def names(up: Up) -> set[str]:
-    listing = httpx.get(f"{up.url}/api/v1/workflows", timeout=SECONDS).raise_for_status().json()
+    listing = httpx2.get(f"{up.url}/api/v1/workflows", timeout=SECONDS).raise_for_status().json()
     return {listed["workflow_id"] for listed in listing["workflows"]}
 
 
@@ -113,7 +113,7 @@ def test_a_postgres_that_is_killed_is_started_again(data_dir: Path, manifests: P
         wait_until(lambda: "postgres_restarted" in output(up), what="the restart")
         (told,) = [line for line in up.output if "postgres_restarted" in line]
         assert json.loads(told)["level"] == "warning"
-        wait_until(lambda: httpx.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, what="readiness")
+        wait_until(lambda: httpx2.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, what="readiness")
         assert names(up) == {"a"}
 
 
@@ -171,7 +171,7 @@ def test_a_model_that_is_missing_leaves_lexical_search(data_dir: Path, manifests
         patch.setenv("FORMULARY_EMBEDDING_MODEL", "/nowhere")
         with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
             assert "mode lexical" in output(up)
-            found = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": "restarts"}, timeout=SECONDS).json()
+            found = httpx2.post(f"{up.url}/api/v1/workflows/search", json={"query": "restarts"}, timeout=SECONDS).json()
     assert (found["search_mode"], [hit["workflow_id"] for hit in found["workflows"]]) == ("lexical", ["a"])
 
 
@@ -188,10 +188,10 @@ def test_it_can_be_asked_while_it_loads(data_dir: Path, starter_catalog: Path) -
     assert process.stdout is not None
     try:
         wait_until(lambda: accepts("127.0.0.1", port), what="the port")
-        ready, listing = httpx.get(f"{url}/readyz", timeout=SECONDS), httpx.get(f"{url}/api/v1/workflows")
+        ready, listing = httpx2.get(f"{url}/readyz", timeout=SECONDS), httpx2.get(f"{url}/api/v1/workflows")
         assert (ready.status_code, ready.json()["status"], listing.status_code) == (503, "starting", 503)
         assert process.stdout.readline().startswith("Formulary is ready")
-        assert httpx.get(f"{url}/readyz", timeout=SECONDS).json()["status"] == "ready"
+        assert httpx2.get(f"{url}/readyz", timeout=SECONDS).json()["status"] == "ready"
     finally:
         process.terminate()
         process.communicate(timeout=SECONDS)
@@ -273,7 +273,7 @@ def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(data_
 
 
 def title_of(up: Up, name: str) -> str:
-    details = httpx.get(f"{up.url}/api/v1/workflows/{name}", timeout=SECONDS).json()
+    details = httpx2.get(f"{up.url}/api/v1/workflows/{name}", timeout=SECONDS).json()
     return str(details["title"])
 
 
@@ -301,8 +301,8 @@ def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_da
         wait_until(lambda: bool(served.events("waiting_for_database")), what="the first look at the database")
         (waiting,) = served.events("waiting_for_database")
         assert "run `formulary migrate`" in waiting["reason"]
-        assert httpx.get(f"{served.url}/healthz", timeout=SECONDS).status_code == 200
-        state = httpx.get(f"{served.url}/readyz", timeout=SECONDS)
+        assert httpx2.get(f"{served.url}/healthz", timeout=SECONDS).status_code == 200
+        state = httpx2.get(f"{served.url}/readyz", timeout=SECONDS)
         assert state.status_code == 503
         assert state.json() == {
             "status": "starting",
@@ -312,7 +312,7 @@ def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_da
             "mode": "lexical",
             "detail": waiting["reason"],
         }
-        assert httpx.get(f"{served.url}/metrics", timeout=SECONDS).status_code == 200
+        assert httpx2.get(f"{served.url}/metrics", timeout=SECONDS).status_code == 200
         early = search(served.url)
         assert early.status_code == 503
         assert early.json()["error"]["message"] == "the database cannot be used yet; retry in a few seconds"
@@ -321,7 +321,7 @@ def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_da
         assert (migrated.code, migrated.out.endswith(f"is at revision {HEAD}\n")) == (0, True)
         served.wait_ready()
 
-        assert "detail" not in httpx.get(f"{served.url}/readyz", timeout=SECONDS).json()
+        assert "detail" not in httpx2.get(f"{served.url}/readyz", timeout=SECONDS).json()
         answer = search(served.url)
         assert answer.status_code == 400
         assert "answers only for an incident" in answer.json()["error"]["message"]
@@ -333,12 +333,12 @@ def test_serve_waits_for_a_database_that_does_not_answer_and_can_be_stopped_mean
     with server(dsn=f"postgresql://user@127.0.0.1:{free_port()}/formulary") as served:
         served.start()
         wait_until(lambda: bool(served.events("waiting_for_database")), what="the first look at the database")
-        state = httpx.get(f"{served.url}/readyz", timeout=SECONDS)
+        state = httpx2.get(f"{served.url}/readyz", timeout=SECONDS)
         assert (state.status_code, state.json()["status"]) == (503, "starting")
         assert "does not answer" in state.json()["detail"]
         assert search(served.url).status_code == 503
         assert (served.crashes(), served.stop()) == ([], 0)
 
 
-def search(url: str) -> httpx.Response:
-    return httpx.post(f"{url}/api/v1/workflows/search", json={"query": "x"}, timeout=SECONDS)
+def search(url: str) -> httpx2.Response:
+    return httpx2.post(f"{url}/api/v1/workflows/search", json={"query": "x"}, timeout=SECONDS)

@@ -20,7 +20,7 @@ from formulary_catalog.errors import EmbedderUnavailable, StartupError, TextsRef
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.loading.report import LoadReport
-from formulary_catalog.loading.watch import watch
+from formulary_catalog.runtime.hot_reload import watch
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.embedding import Embedder
@@ -94,7 +94,7 @@ def asked_all_the_time(url: str) -> Iterator[list[str]]:
     over = threading.Event()
 
     def ask() -> None:
-        with httpx.Client(base_url=url, timeout=30) as http:
+        with httpx2.Client(base_url=url, timeout=30) as http:
             while not over.wait(0.02):
                 answer = http.post("/api/v1/workflows/search", json={"query": f"restart the pods {len(modes)}"})
                 modes.append(answer.raise_for_status().json()["search_mode"])
@@ -110,7 +110,7 @@ def asked_all_the_time(url: str) -> Iterator[list[str]]:
 
 def ready(url: str) -> dict[str, str]:
     """What `/readyz` says."""
-    report: dict[str, str] = httpx.get(f"{url}/readyz", timeout=30).raise_for_status().json()
+    report: dict[str, str] = httpx2.get(f"{url}/readyz", timeout=30).raise_for_status().json()
     return report
 
 

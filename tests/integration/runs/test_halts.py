@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.search.service import CatalogService
@@ -40,11 +40,11 @@ async def url(catalog: CatalogService) -> AsyncIterator[str]:
 
 
 @pytest.fixture
-async def http(url: str, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
+async def http(url: str, dsn: str) -> AsyncIterator[httpx2.AsyncClient]:
     async with (
         nobody_runs_anything(dsn),
         playing.operator(dsn),
-        httpx.AsyncClient(base_url=url, timeout=50) as client,
+        httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
         yield client
 
@@ -56,21 +56,21 @@ async def halts(dsn: str) -> AsyncIterator[HaltWriter]:
         await database.execute("delete from halt")
 
 
-async def search(http: httpx.AsyncClient) -> list[str]:
+async def search(http: httpx2.AsyncClient) -> list[str]:
     answer = await http.post("/api/v1/workflows/search", json={"query": "out of memory", "top_k": 5}, headers=STAGING)
     assert answer.status_code == 200, answer.text
     assert answer.json()["workflows"]
     return [str(note) for note in answer.json()["notes"]]
 
 
-async def invoke(http: httpx.AsyncClient) -> httpx.Response:
+async def invoke(http: httpx2.AsyncClient) -> httpx2.Response:
     params = {"workflow_id": "scale-out", "input": {"REPLICAS": 3}}
     request = {"jsonrpc": "2.0", "id": 7, "method": "invoke_workflow", "params": params}
     return await http.post(INVOKE, json=request, headers=STAGING)
 
 
 async def test_a_request_is_refused_with_the_reason_and_searches_go_on_and_say_it(
-    http: httpx.AsyncClient, halts: HaltWriter
+    http: httpx2.AsyncClient, halts: HaltWriter
 ) -> None:
     await halts.halt(namespace="", reason="restarts make it worse", by="ada")
     refused = await invoke(http)
@@ -85,7 +85,7 @@ async def test_a_request_is_refused_with_the_reason_and_searches_go_on_and_say_i
     assert "was not run" not in (await invoke(http)).text
 
 
-async def test_a_halt_of_another_namespace_is_neither_met_nor_told(http: httpx.AsyncClient, halts: HaltWriter) -> None:
+async def test_a_halt_of_another_namespace_is_neither_met_nor_told(http: httpx2.AsyncClient, halts: HaltWriter) -> None:
     await halts.halt(namespace="secret-project", reason="nobody else's business", by="ada")
     assert "was not run" not in (await invoke(http)).text
     assert not [note for note in await search(http) if "business" in note]
@@ -93,7 +93,7 @@ async def test_a_halt_of_another_namespace_is_neither_met_nor_told(http: httpx.A
 
 
 async def test_a_contract_halts_its_namespace_until_the_rule_is_gone(
-    http: httpx.AsyncClient, halts: HaltWriter, dsn: str
+    http: httpx2.AsyncClient, halts: HaltWriter, dsn: str
 ) -> None:
     async with Database.opened(dsn, role=Role.WRITER, deadline=30) as database:
         contracts = ContractWriter(database, shared_namespace="formulary")

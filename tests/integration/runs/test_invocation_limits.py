@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.metrics import Metrics
@@ -58,8 +58,8 @@ def request(**options: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
 
 
-async def ask(url: str, *, headers: dict[str, str] = STAGING, **options: Any) -> httpx.Response:
-    async with httpx.AsyncClient(timeout=50) as http:
+async def ask(url: str, *, headers: dict[str, str] = STAGING, **options: Any) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=50) as http:
         return await http.post(f"{url}/api/v1/invoke", json=request(**options), headers=headers)
 
 

@@ -27,7 +27,7 @@ from formulary_catalog.errors import (
     RunTimedOut,
     Unavailable,
 )
-from formulary_catalog.runs import engines
+from formulary_catalog.runs import preparation
 from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
@@ -602,10 +602,10 @@ async def test_an_unknown_run_is_not_found(service: InvocationService, invocatio
 async def test_an_engine_that_is_not_installed_is_said_to_be_so(
     service: InvocationService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "GROUP", "formulary.no-engines")
-    engines._builder.cache_clear()
+    monkeypatch.setattr(preparation, "_GROUP", "formulary.no-engines")
+    preparation._builder.cache_clear()
     try:
         with pytest.raises(NoExecutor, match="install"):
             await service.invoke(asked(dry_run=True), context=STAGING, caller=LOCAL)
     finally:
-        engines._builder.cache_clear()
+        preparation._builder.cache_clear()

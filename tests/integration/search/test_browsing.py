@@ -3,7 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Mapping
 
-import httpx
+import httpx2
 import pytest
 from mcp_types import TextResourceContents
 
@@ -52,12 +52,12 @@ def by(name: str, incident: Mapping[str, str] | None = None) -> dict[str, str]:
     return {"Authorization": f"Bearer {name}", **(incident or {})}
 
 
-async def get(url: str, path: str, headers: Mapping[str, str]) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=url) as http:
+async def get(url: str, path: str, headers: Mapping[str, str]) -> httpx2.Response:
+    async with httpx2.AsyncClient(base_url=url) as http:
         return await http.get(path, headers=headers)
 
 
-def names(listed: httpx.Response) -> list[str]:
+def names(listed: httpx2.Response) -> list[str]:
     assert listed.status_code == 200, listed.text
     return [line["workflow_id"] for line in listed.json()["workflows"]]
 
@@ -145,7 +145,7 @@ async def test_the_tools_of_agents_need_an_incident_whatever_the_rights(
     ],
 )
 async def test_rest_searches_selections_and_runs_need_an_incident(url: str, path: str, body: dict[str, object]) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.post(path, json=body, headers=by("admin"))
 
     assert answered.status_code == 400

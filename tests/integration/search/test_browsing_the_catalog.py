@@ -12,6 +12,7 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.browsing import Browsing
 from formulary_catalog.search.listing import Listing
+from formulary_catalog.search.relations import Relations
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -119,7 +120,7 @@ async def test_what_is_not_served_is_listed_for_people_alone(service: CatalogSer
 
 
 async def edges(service: CatalogService, entity: str, **asked: Any) -> list[tuple[str, str, str]]:
-    answer = await Browsing(service.parts).related(related_request(entity=entity, **asked), **ASKED)
+    answer = await Relations(service.parts).related(related_request(entity=entity, **asked), **ASKED)
     assert answer.total >= len(answer.related)
     return [(each.relation, each.direction, each.name) for each in answer.related]
 
@@ -160,7 +161,7 @@ async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incide
     request = related_request(entity="shop/node-first", relations=["escalatesTo"])
     for incident, expected in (("", "workflow://shop/node-add"), ("rr-1", "workflow://formulary/node-add")):
         context = ContextReference(remediation_id=incident)
-        found = await Browsing(service.parts).related(request, context=context, caller=CALLER)
+        found = await Relations(service.parts).related(request, context=context, caller=CALLER)
         assert [each.uri for each in found.related] == [expected]
 
 
@@ -200,7 +201,7 @@ async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: Catalog
     await service.record_selection(
         workflow_id=first.workflow_id, reasoning="r", search_id=searched.search_id, context=NO_CONTEXT, caller=CALLER
     )
-    impact = await Browsing(service.parts).impact("node-add", **ASKED)
+    impact = await Relations(service.parts).impact("node-add", **ASKED)
     assert [each.name for each in impact.incoming] == ["oom-scale-out", "oom-raise-limit", "oom-lower-limit"]
     assert impact.only_answer_to == ["PodPending"]
     assert first.workflow_id == "node-add"

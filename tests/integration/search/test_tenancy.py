@@ -39,6 +39,7 @@ TABLES = (
     "executor",
     "governance_contract",
     "halt",
+    "insight_key",
     "invocation",
     "invocation_approval",
     "invocation_secret",
@@ -57,6 +58,7 @@ TABLES = (
     "word_revision",
     "workflow_author",
     "workflow_outcome",
+    "workflow_relation",
     "workflow_search",
     "workflow_version",
 )
@@ -70,10 +72,19 @@ FILLED = {
     "trace_head",
     "trace_month",
     "word_revision",
+    "workflow_relation",
     "workflow_search",
     "workflow_version",
 }
-SECURED = {"request_context", "sealed_constraints", "trace_event", "trace_head", "workflow_search", "workflow_version"}
+SECURED = {
+    "request_context",
+    "sealed_constraints",
+    "trace_event",
+    "trace_head",
+    "workflow_relation",
+    "workflow_search",
+    "workflow_version",
+}
 RUNS = {"governance_contract", "halt", "invocation", "invocation_approval", "executor", "workflow_outcome"}
 """What the server reads of runs."""
 RUNS_OF_NAMESPACES = ("governance_contract", "halt", "invocation", "invocation_approval")
@@ -85,7 +96,8 @@ async def tenants(workflows: CatalogWriter, contexts: ContextWriter) -> dict[str
     ids = {}
     for namespace in ("alpha", "beta"):
         versions = [manifest.workflow("restart", version="1.0.0"), manifest.workflow("restart", version="2.0.0")]
-        own = manifest.workflow(f"only-{namespace}", keywords=[f"{namespace}word"])
+        linked = [{"name": "restart", "relation": "requires"}]
+        own = manifest.workflow(f"only-{namespace}", keywords=[f"{namespace}word"], related=linked)
         entries = await fill(workflows, [*versions, own], namespace=namespace)
         ids[namespace] = entries[1].version_id
         await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
@@ -271,7 +283,10 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
         """
     )
-    names = ("workflow_version", "workflow_search", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
+    names = (
+        *("workflow_version", "workflow_search", "workflow_relation", "request_context", "sealed_constraints"),
+        *RUNS_OF_NAMESPACES,
+    )
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 from mcp import MCPError
 from structlog.testing import capture_logs
@@ -105,15 +105,15 @@ def by(name: str, incident: Mapping[str, str] | None = None) -> dict[str, str]:
     return {"Authorization": f"Bearer {name}", **(incident or {})}
 
 
-async def search(url: str, headers: Mapping[str, str], **body: Any) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=url) as http:
+async def search(url: str, headers: Mapping[str, str], **body: Any) -> httpx2.Response:
+    async with httpx2.AsyncClient(base_url=url) as http:
         return await http.post(SEARCH, json=QUERY | body, headers=headers)
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "ping", "nothing"])
 async def test_a_stranger_on_mcp_gets_401_in_the_shape_of_the_protocol(url: str, method: str) -> None:
     message = {"jsonrpc": "2.0", "id": 1, "method": method}
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.post("/mcp", json=message)
 
     assert answered.status_code == 401
@@ -135,7 +135,7 @@ async def test_a_stranger_on_mcp_gets_401_in_the_shape_of_the_protocol(url: str,
     ],
 )
 async def test_a_stranger_gets_401_on_every_path_but_the_probes(url: str, method: str, path: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.request(method, path, headers=by("nobody"))
 
     assert (answered.status_code, answered.json()["error"]["code"]) == (401, -32000)
@@ -158,7 +158,7 @@ async def test_a_malformed_header_is_told_apart_and_cannot_break_the_challenge(s
 
 @pytest.mark.parametrize("path", ["oauth-protected-resource", "oauth-protected-resource/mcp", "openid-configuration"])
 async def test_who_looks_for_an_oauth_server_is_told_that_there_is_none(url: str, path: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.get(f"/.well-known/{path}")
         misdirected = await http.get(f"/.well-known/{path}", headers={"Host": "evil.example"})
 
@@ -168,7 +168,7 @@ async def test_who_looks_for_an_oauth_server_is_told_that_there_is_none(url: str
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_probes_and_scrapes_need_no_token(url: str, path: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         assert (await http.get(path)).status_code == 200
 
 
@@ -185,7 +185,7 @@ async def test_the_body_of_a_stranger_is_not_waited_for(url: str) -> None:
 
 
 async def test_host_origin_and_size_are_refused_before_anybody_is_asked_who_calls(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         host = await http.get("/api/v1/workflows", headers={"Host": "evil.example"})
         origin = await http.get("/api/v1/workflows", headers={"Origin": "https://evil.example"})
         size = await http.post(SEARCH, content=b"x" * (MAX_BODY_BYTES + 1))
@@ -231,7 +231,7 @@ async def test_a_namespace_that_may_not_be_listed_is_not_there(url: str) -> None
 
 async def test_a_namespace_that_the_incident_does_not_concern_is_not_there_although_it_may_be_listed(url: str) -> None:
     headers = by("narrow", SHOP_INCIDENT)
-    async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=url, headers=headers) as http:
         listed = (await http.get("/api/v1/workflows")).json()
         theirs = await http.get("/api/v1/workflows/bank/bank-restart")
 
@@ -273,7 +273,7 @@ async def test_who_copies_the_id_of_an_incident_changes_nothing_of_what_is_offer
 @pytest.mark.parametrize("named", [BANK_INCIDENT, {"X-AIAnalysis": "bank/oom"}, {"X-AIAnalysis": "bank/nothing"}])
 async def test_an_incident_that_may_not_be_used_is_403_on_every_rest_call(url: str, named: Mapping[str, str]) -> None:
     headers = by("responder", named)
-    async with httpx.AsyncClient(base_url=url, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=url, headers=headers) as http:
         answers = [
             await http.post(SEARCH, json=QUERY),
             await http.get("/api/v1/workflows"),
@@ -356,7 +356,7 @@ async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(
     metrics = Metrics()
     async with serving(service, authenticator=Undecided(), metrics=metrics) as url:
         answered = await search(url, by("auditor"))
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx2.AsyncClient(base_url=url) as http:
             on_mcp = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
 
     assert (answered.status_code, on_mcp.status_code) == (503, 503)
@@ -385,7 +385,7 @@ async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers
     app = create_app(
         service=service, settings=Settings(), readiness=state, metrics=Metrics(), authenticator=authenticator
     )
-    async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
         checking = asyncio.create_task(state.until_callers_are_checked(authenticator.check))
         before = await http.get("/readyz")
         authenticator.works = True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -47,7 +47,7 @@ def server() -> Iterator[Up]:
             yield up
 
 
-async def _search(client: httpx.AsyncClient, *, team: str, number: int) -> dict[str, Any] | None:
+async def _search(client: httpx2.AsyncClient, *, team: str, number: int) -> dict[str, Any] | None:
     """The answer, None where the database was too slow for one."""
     arguments = {"query": f"OOMKilled critical attempt {number % 7}"}
     params = {"name": "search_workflow_catalog", "arguments": arguments, "_meta": META}
@@ -76,7 +76,7 @@ async def _keep_searching(url: str, *, team: str, until: float) -> tuple[int, in
     """How many searches of one client were answered and given up; each answer holds its own team's workflow and
     nobody else's."""
     done = given_up = 0
-    async with httpx.AsyncClient(base_url=url, timeout=20, verify=False) as client:  # reading authorities takes long
+    async with httpx2.AsyncClient(base_url=url, timeout=20, verify=False) as client:  # reading authorities takes long
         while time.monotonic() < until:
             answer = await _search(client, team=team, number=done)
             if answer is None:

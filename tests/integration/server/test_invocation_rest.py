@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.search.service import CatalogService
@@ -45,8 +45,8 @@ async def url(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-async def http(url: str, dsn: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with nobody_runs_anything(dsn), httpx.AsyncClient(base_url=url, timeout=50) as client:
+async def http(url: str, dsn: str) -> AsyncIterator[httpx2.AsyncClient]:
+    async with nobody_runs_anything(dsn), httpx2.AsyncClient(base_url=url, timeout=50) as client:
         yield client
 
 
@@ -55,11 +55,11 @@ def request(workflow_id: str = "scale-out", *, rpc_id: Any = 7, method: str = "i
     return {"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": given}
 
 
-async def invoke(http: httpx.AsyncClient, *, headers: dict[str, str] = STAGING, **params: Any) -> httpx.Response:
+async def invoke(http: httpx2.AsyncClient, *, headers: dict[str, str] = STAGING, **params: Any) -> httpx2.Response:
     return await http.post(INVOKE, json=request(**params), headers=headers)
 
 
-def error_of(response: httpx.Response, *, status: int, code: int) -> dict[str, Any]:
+def error_of(response: httpx2.Response, *, status: int, code: int) -> dict[str, Any]:
     body = response.json()
     assert (response.status_code, body["jsonrpc"], body["error"]["code"]) == (status, "2.0", code), body
     assert set(body) == {"jsonrpc", "id", "error"}
@@ -69,7 +69,7 @@ def error_of(response: httpx.Response, *, status: int, code: int) -> dict[str, A
 
 @pytest.mark.parametrize("method", ["invoke_workflow", "workflow.invoke"])
 async def test_a_run_is_asked_for_by_json_rpc_and_its_output_returned(
-    http: httpx.AsyncClient, dsn: str, method: str
+    http: httpx2.AsyncClient, dsn: str, method: str
 ) -> None:
     async with playing.operator(dsn):
         response = await invoke(http, method=method, rpc_id="a", options={"timeoutMs": 20000})
@@ -79,7 +79,7 @@ async def test_a_run_is_asked_for_by_json_rpc_and_its_output_returned(
     assert (body["result"]["state"], body["result"]["output"]) == ("completed", {"healed": True})
 
 
-async def test_a_longer_run_is_polled_by_its_id_at_both_paths(http: httpx.AsyncClient, dsn: str) -> None:
+async def test_a_longer_run_is_polled_by_its_id_at_both_paths(http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.run_writer(dsn) as runs:
         await runs.announce(name="played", engines=["job"])
         begun = (await invoke(http, options={"timeoutMs": 60000})).json()["result"]
@@ -96,7 +96,7 @@ async def test_a_longer_run_is_polled_by_its_id_at_both_paths(http: httpx.AsyncC
     assert (ended["state"], ended["output"]) == ("completed", {"a": [1]})
 
 
-async def test_each_problem_of_the_input_is_told_with_field_rule_and_value(http: httpx.AsyncClient, dsn: str) -> None:
+async def test_each_problem_of_the_input_is_told_with_field_rule_and_value(http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.operator(dsn):
         response = await invoke(http, input={"REPLICAS": 0, "SAY": 5})
 
@@ -108,7 +108,7 @@ async def test_each_problem_of_the_input_is_told_with_field_rule_and_value(http:
 
 @pytest.mark.parametrize(("ending", "status", "code"), [(playing.BAD, 500, -32003), (playing.LATE, 408, -32004)])
 async def test_a_run_that_ends_badly_has_the_status_of_the_mapping(
-    http: httpx.AsyncClient, dsn: str, ending: playing.Ending, status: int, code: int
+    http: httpx2.AsyncClient, dsn: str, ending: playing.Ending, status: int, code: int
 ) -> None:
     async with playing.operator(dsn, ends=lambda _: ending):
         error = error_of(await invoke(http, workflow_id="fragile"), status=status, code=code)
@@ -120,7 +120,7 @@ async def test_a_run_that_ends_badly_has_the_status_of_the_mapping(
 
 
 async def test_what_is_unknown_not_runnable_or_without_executor_is_told_by_code(
-    http: httpx.AsyncClient, dsn: str
+    http: httpx2.AsyncClient, dsn: str
 ) -> None:
     error_of(await invoke(http, workflow_id="no-such"), status=404, code=-32001)
     error_of(await invoke(http, workflow_id="only-words"), status=400, code=-32003)
@@ -128,7 +128,7 @@ async def test_what_is_unknown_not_runnable_or_without_executor_is_told_by_code(
     assert "no executor" in missing["message"]
 
 
-async def test_a_denied_run_names_its_rule(http: httpx.AsyncClient, dsn: str) -> None:
+async def test_a_denied_run_names_its_rule(http: httpx2.AsyncClient, dsn: str) -> None:
     database = await Database.open(dsn, role=Role.WRITER, size=1, deadline=10)
     spec = {"rules": [{"id": "closed", "effect": "DENY", "rationale": "Shop is closed."}]}
     await ContractWriter(database, shared_namespace="formulary").save(spec, namespace=TARGET, name="hours", uid="1")
@@ -160,7 +160,7 @@ async def test_a_denied_run_names_its_rule(http: httpx.AsyncClient, dsn: str) ->
     ],
 )
 async def test_what_is_no_request_is_a_json_rpc_error(
-    http: httpx.AsyncClient, content: bytes, status: int, code: int, rpc_id: Any
+    http: httpx2.AsyncClient, content: bytes, status: int, code: int, rpc_id: Any
 ) -> None:
     response = await http.post(INVOKE, content=content, headers={"Content-Type": "application/json"})
 
@@ -179,12 +179,12 @@ async def test_what_is_no_request_is_a_json_rpc_error(
     ],
 )
 async def test_an_unknown_member_is_refused_with_the_nearest_name(
-    http: httpx.AsyncClient, params: dict[str, Any], nearest: str
+    http: httpx2.AsyncClient, params: dict[str, Any], nearest: str
 ) -> None:
     assert nearest in error_of(await invoke(http, **params), status=400, code=-32002)["message"]
 
 
-async def test_a_timeout_out_of_bounds_is_refused(http: httpx.AsyncClient) -> None:
+async def test_a_timeout_out_of_bounds_is_refused(http: httpx2.AsyncClient) -> None:
     for wrong in (0, 999, 43_200_001, "soon"):
         error = error_of(await invoke(http, options={"timeoutMs": wrong}), status=400, code=-32002)
         assert f"options.timeoutMs is {wrong!r}, which is not a whole number" in error["message"]
@@ -192,7 +192,7 @@ async def test_a_timeout_out_of_bounds_is_refused(http: httpx.AsyncClient) -> No
 
 @pytest.mark.parametrize("given", ["s3cr3t", ["s3cr3t"], '["s3cr3t"]'])
 async def test_an_input_that_is_no_object_is_refused_without_being_recorded(
-    http: httpx.AsyncClient, dsn: str, given: object
+    http: httpx2.AsyncClient, dsn: str, given: object
 ) -> None:
     error = error_of(await invoke(http, input=given), status=400, code=-32002)
 
@@ -203,19 +203,19 @@ async def test_an_input_that_is_no_object_is_refused_without_being_recorded(
     assert "s3cr3t" not in str(bodies) + str(error)
 
 
-async def test_a_quoted_input_with_a_member_twice_is_refused(http: httpx.AsyncClient) -> None:
+async def test_a_quoted_input_with_a_member_twice_is_refused(http: httpx2.AsyncClient) -> None:
     error = error_of(await invoke(http, input='{"REPLICAS": 2, "REPLICAS": 9}'), status=400, code=-32002)
     assert error["data"]["field"] == "input"
 
 
-async def test_the_input_may_be_the_json_text_of_an_object(http: httpx.AsyncClient, dsn: str) -> None:
+async def test_the_input_may_be_the_json_text_of_an_object(http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.operator(dsn):
         response = await invoke(http, input=json.dumps({"REPLICAS": "4", "SAY": None}))
 
     assert response.json()["result"]["state"] == "completed"
 
 
-async def test_a_waiting_run_is_approved_over_rest(http: httpx.AsyncClient, dsn: str) -> None:
+async def test_a_waiting_run_is_approved_over_rest(http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.operator(dsn):
         waiting = (await invoke(http, headers=PRODUCTION)).json()["result"]
         path = f"/api/v1/invocations/{waiting['invocation_id']}"
@@ -237,7 +237,7 @@ async def test_callers_are_held_to_their_rights(catalog: CatalogService, dsn: st
         agent=Rights(**seeing, invoke=[TARGET]), reader=Rights(**seeing), person=Rights(**seeing, approve=[TARGET])
     )
     async with serving(catalog, authenticator=known) as at, playing.operator(dsn):
-        async with httpx.AsyncClient(base_url=at, timeout=50) as http:
+        async with httpx2.AsyncClient(base_url=at, timeout=50) as http:
 
             def as_(name: str) -> dict[str, str]:
                 return {**PRODUCTION, "Authorization": f"Bearer {name}"}
@@ -257,7 +257,7 @@ async def test_callers_are_held_to_their_rights(catalog: CatalogService, dsn: st
     assert approval == {"reader": 404, "agent": 403, "person": 200}
 
 
-async def test_unknown_runs_and_query_parameters_are_refused(http: httpx.AsyncClient) -> None:
+async def test_unknown_runs_and_query_parameters_are_refused(http: httpx2.AsyncClient) -> None:
     for path in ("/api/v1/invocations/inv-x", "/api/workflow/status/inv-00000000000000000000"):
         response = await http.get(path)
         assert (response.status_code, response.json()["error"]["code"]) == (404, -32001)
@@ -267,7 +267,7 @@ async def test_unknown_runs_and_query_parameters_are_refused(http: httpx.AsyncCl
     assert "send everything in the body" in error_of(beside, status=400, code=-32002)["message"]
 
 
-async def test_the_command_line_runs_follows_and_approves(url: str, http: httpx.AsyncClient, dsn: str) -> None:
+async def test_the_command_line_runs_follows_and_approves(url: str, http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.operator(dsn):
         asked = ["scale-out", "--input", "REPLICAS=3", "--url", url, "--remediation-id"]
         ran = await formulary("invoke", *asked, "rr-staging")
@@ -306,7 +306,7 @@ async def test_the_command_line_tells_apart_what_cannot_be_run(url: str) -> None
 
 
 async def test_the_command_line_ends_with_what_it_means(
-    url: str, http: httpx.AsyncClient, dsn: str, tmp_path: Any
+    url: str, http: httpx2.AsyncClient, dsn: str, tmp_path: Any
 ) -> None:
     values = tmp_path / "values.yaml"
     values.write_text("REPLICAS: 3\nTOKEN: hunter2\n")

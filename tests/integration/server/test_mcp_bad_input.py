@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -40,8 +40,8 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
         yield at
 
 
-async def posted(url: str, content: bytes, **headers: str) -> httpx.Response:
-    async with httpx.AsyncClient(headers=HEADERS | headers) as http:
+async def posted(url: str, content: bytes, **headers: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(headers=HEADERS | headers) as http:
         return await http.post(f"{url}/mcp", content=content)
 
 
@@ -50,7 +50,7 @@ def message(tool: str, arguments: object, **params: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
 
 
-def told(response: httpx.Response) -> str:
+def told(response: httpx2.Response) -> str:
     """The error that a raw message was answered with, wherever it is."""
     body: dict[str, Any] = response.json()
     if "error" in body:
@@ -109,7 +109,7 @@ async def test_a_body_of_unknown_length_over_the_limit_is_refused(url: str) -> N
         for _ in range(100):
             yield b" " * 4096
 
-    async with httpx.AsyncClient(headers=HEADERS) as http:
+    async with httpx2.AsyncClient(headers=HEADERS) as http:
         response = await http.post(f"{url}/mcp", content=endless())
 
     assert response.status_code == 413
@@ -117,7 +117,7 @@ async def test_a_body_of_unknown_length_over_the_limit_is_refused(url: str) -> N
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"])
 async def test_only_posts_are_taken(url: str, method: str) -> None:
-    async with httpx.AsyncClient() as http:
+    async with httpx2.AsyncClient() as http:
         response = await http.request(method, f"{url}/mcp")
 
     assert response.status_code == 405
@@ -213,7 +213,7 @@ async def test_hostile_and_odd_text_is_only_text_in_every_field(url: str, mode: 
 
 
 async def test_a_header_of_odd_characters_fails_closed(url: str) -> None:
-    async with httpx.AsyncClient(headers=HEADERS) as http:
+    async with httpx2.AsyncClient(headers=HEADERS) as http:
         response = await http.post(
             f"{url}/mcp",
             content=message("search_workflow_catalog", {"query": "x"}),

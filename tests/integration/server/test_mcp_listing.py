@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema
 import pytest
 
@@ -74,6 +74,8 @@ async def test_every_hint_is_set_and_true(url: str) -> None:
         "record_workflow_selection": writing,
         "invoke_workflow": running,
         "get_invocation_status": reading,
+        "list_workflows": reading,
+        "related_workflows": reading,
         "governance_gate": reading,
         "governance_enforce": reading,
         "governance_verdict": reading,
@@ -114,13 +116,11 @@ async def test_the_server_says_who_it_is_and_how_to_use_it(url: str, mode: str) 
         assert (client.server_info.name, client.server_info.version) == ("formulary", __version__)
         assert client.instructions is not None
         assert len(client.instructions.split()) < 100
-        assert (await client.list_prompts()).prompts == []
-        assert (await client.list_resources()).resources == []
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_every_earlier_revision_is_served(url: str, revision: str) -> None:
-    async with httpx.AsyncClient(headers={"Accept": "application/json, text/event-stream"}) as http:
+    async with httpx2.AsyncClient(headers={"Accept": "application/json, text/event-stream"}) as http:
         params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}
         hello = await http.post(
             f"{url}/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}

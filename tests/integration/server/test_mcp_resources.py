@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from mcp_types import ErrorData, TextResourceContents
 
+from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, protocol_error
@@ -95,5 +97,46 @@ async def test_the_templates_say_how_to_address_a_workflow_and_a_version(url: st
     assert [template.uri_template for template in templates] == [
         "workflow://{namespace}/{name}",
         "workflow://{namespace}/{name}@{version}",
+        "workflow://{namespace}/{name}#{section}",
     ]
     assert {template.mime_type for template in templates} == {"application/json"}
+
+
+async def test_a_section_is_read_by_itself(url: str) -> None:
+    section = await read(url, "workflow://formulary/ours#when_to_use")
+
+    assert section["uri"] == "workflow://formulary/ours@1.0.0#when_to_use"
+    assert section["text"]
+    error = await protocol_error(url, lambda client: client.read_resource("workflow://formulary/ours#when"))
+    assert "when_to_use" in error.message
+
+
+async def test_the_list_holds_what_the_incident_allows_in_pages(
+    postgres: EmbeddedPostgres, embedder: Embedder, tmp_path: Path
+) -> None:
+    names = [f"w{number:03d}" for number in range(60)]
+    theirs = workflow("theirs", customLabels={"team": "payments"})
+    incident = analysis("buying", remediation_id="rr-1", labels={"team": ["checkout"]})
+    (tmp_path / "many.yaml").write_text(text(*map(workflow, names), theirs, incident))
+    listed: list[str] = []
+    async with (
+        catalog([tmp_path], postgres=postgres, embedder=embedder) as service,
+        serving(service) as at,
+        agent(at, headers={"X-Remediation-Id": "rr-1"}) as client,
+    ):
+        page = await client.list_resources()
+        first = len(page.resources)
+        listed += [resource.uri for resource in page.resources]
+        while page.next_cursor:
+            page = await client.list_resources(cursor=page.next_cursor)
+            listed += [resource.uri for resource in page.resources]
+
+    assert first < len(listed)
+    assert listed == [GUIDE.uri, *(f"workflow://formulary/{name}" for name in names)]
+
+
+async def test_a_cursor_that_is_none_of_ours_is_refused(url: str) -> None:
+    error = await protocol_error(url, lambda client: client.list_resources(cursor="nonsense"))
+
+    assert error.code == -32602
+    assert "cursor" in error.message

@@ -8,6 +8,7 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.calls.incident import META_KEY
 from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
@@ -278,7 +279,7 @@ async def test_where_an_incident_is_required_only_calls_need_one(
     async with strict as service, serving(service) as at:
         async with agent(at, mode=mode, headers={"X-Remediation-Id": ""}) as client:
             assert (await client.list_tools()).tools
-            assert (await client.list_resources()).resources == []
+            assert [resource.name for resource in (await client.list_resources()).resources] == [GUIDE.name]
             assert "X-Remediation-Id" in refused(await client.call_tool(SEARCH, {"query": "OOMKilled"}))
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from operator import methodcaller
 
 import asyncpg
-import httpx
+import httpx2
 import psutil
 import pytest
 
@@ -158,7 +158,7 @@ async def _busy_server(dsn: str, *, embedder: Embedder) -> AsyncIterator[str]:
         dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=embedder
     )
     app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
-    async with listening(app) as url, _stuck(dsn), httpx.AsyncClient(base_url=url) as http:
+    async with listening(app) as url, _stuck(dsn), httpx2.AsyncClient(base_url=url) as http:
 
         async def occupy() -> None:
             while True:
@@ -211,7 +211,7 @@ async def test_whoever_reads_a_resource_is_told_when_to_come_back(busy: str, mod
 
 
 async def test_a_program_is_told_when_to_come_back(busy: str) -> None:
-    async with httpx.AsyncClient(base_url=busy, timeout=30) as http, asyncio.timeout(30):
+    async with httpx2.AsyncClient(base_url=busy, timeout=30) as http, asyncio.timeout(30):
         while True:
             reply = await http.post("/api/v1/workflows/search", json={"query": "OOMKilled"})
             if "the server is busy" in reply.text:
@@ -222,6 +222,6 @@ async def test_a_program_is_told_when_to_come_back(busy: str) -> None:
 
 
 async def test_calls_about_runs_are_answered_while_searches_are_refused(busy: str) -> None:
-    async with httpx.AsyncClient(base_url=busy, timeout=30) as http:
+    async with httpx2.AsyncClient(base_url=busy, timeout=30) as http:
         reply = await http.get("/api/v1/invocations/inv-0123456789abcdef0123")
     assert reply.status_code == 404

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -51,17 +51,17 @@ def embedding(writing: Database, away: Endpoint) -> Embedding:
 
 
 def mode(up: Up, query: str) -> str:
-    answer = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": query}, timeout=SECONDS)
+    answer = httpx2.post(f"{up.url}/api/v1/workflows/search", json={"query": query}, timeout=SECONDS)
     return str(answer.raise_for_status().json()["search_mode"])
 
 
 def similarities(up: Up) -> list[float | None]:
-    answer = httpx.post(f"{up.url}/api/v1/workflows/search", json={"query": "restart", "top_k": 50}, timeout=SECONDS)
+    answer = httpx2.post(f"{up.url}/api/v1/workflows/search", json={"query": "restart", "top_k": 50}, timeout=SECONDS)
     return [hit["similarity_score"] for hit in answer.raise_for_status().json()["workflows"]]
 
 
 def ready(up: Up) -> Any:
-    return httpx.get(f"{up.url}/readyz", timeout=SECONDS).raise_for_status().json()
+    return httpx2.get(f"{up.url}/readyz", timeout=SECONDS).raise_for_status().json()
 
 
 def test_a_server_starts_without_the_endpoint_and_uses_it_when_it_comes_and_comes_back(
@@ -82,7 +82,7 @@ def test_a_server_starts_without_the_endpoint_and_uses_it_when_it_comes_and_come
             assert mode(up, "restart it") == "lexical"
             assert ready(up)["status"] == "degraded"
             assert f"http://127.0.0.1:{away.port} " in ready(up)["detail"]
-            assert "formulary_embedder_up 0.0" in httpx.get(f"{up.url}/metrics", timeout=SECONDS).text
+            assert "formulary_embedder_up 0.0" in httpx2.get(f"{up.url}/metrics", timeout=SECONDS).text
 
             with running(away):
                 wait_until(lambda: mode(up, "restart this") == "hybrid", what="the endpoint to be used again")

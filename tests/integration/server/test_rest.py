@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 import structlog.testing
 
@@ -42,20 +42,20 @@ async def service(
 
 
 @pytest.fixture
-async def http(service: CatalogService) -> AsyncIterator[httpx.AsyncClient]:
-    async with serving(service) as url, httpx.AsyncClient(base_url=url) as client:
+async def http(service: CatalogService) -> AsyncIterator[httpx2.AsyncClient]:
+    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as client:
         yield client
 
 
 async def found(
-    http: httpx.AsyncClient, body: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None
+    http: httpx2.AsyncClient, body: dict[str, Any] | None = None, *, headers: dict[str, str] | None = None
 ) -> list[str]:
     response = await http.post(SEARCH, json={"query": "restarts it", "top_k": 50, **(body or {})}, headers=headers)
     assert response.status_code == 200, response.text
     return [hit["workflow_id"] for hit in response.json()["workflows"]]
 
 
-def error_of(response: httpx.Response) -> dict[str, Any]:
+def error_of(response: httpx2.Response) -> dict[str, Any]:
     """The body of an error: one clear line."""
     (error,) = response.json().values()
     assert list(error) == ["code", "message", "field", *(["data"] if "data" in error else [])]
@@ -65,7 +65,7 @@ def error_of(response: httpx.Response) -> dict[str, Any]:
     return found
 
 
-async def test_a_search_answers_whole(http: httpx.AsyncClient) -> None:
+async def test_a_search_answers_whole(http: httpx2.AsyncClient) -> None:
     response = await http.post(SEARCH, json={"query": "OOMKilled critical"})
 
     answer = response.json()
@@ -75,7 +75,7 @@ async def test_a_search_answers_whole(http: httpx.AsyncClient) -> None:
     assert answer["inferred"] == {"signal_type": "OOMKilled", "severity": "critical"}
 
 
-async def test_labels_are_taken_flat_nested_and_as_lists(http: httpx.AsyncClient) -> None:
+async def test_labels_are_taken_flat_nested_and_as_lists(http: httpx2.AsyncClient) -> None:
     flat = await found(http, {"label.signal-type": ["OOMKilled", "Evicted"]})
     nested = await found(http, {"filters": {"signal_type": ["OOMKilled", "Evicted"]}})
 
@@ -84,7 +84,7 @@ async def test_labels_are_taken_flat_nested_and_as_lists(http: httpx.AsyncClient
     assert "certificate-expired-renew" not in flat
 
 
-async def test_a_vector_of_the_caller_ranks_in_place_of_ours(http: httpx.AsyncClient, embedder: Embedder) -> None:
+async def test_a_vector_of_the_caller_ranks_in_place_of_ours(http: httpx2.AsyncClient, embedder: Embedder) -> None:
     vector = [float(number) for number in embedder.embed_query("expired TLS certificate")]
 
     response = await http.post(SEARCH, json={"query": "restarts it", "embedding": vector, "top_k": 50})
@@ -93,7 +93,7 @@ async def test_a_vector_of_the_caller_ranks_in_place_of_ours(http: httpx.AsyncCl
     assert nearest["workflow_id"] == "certificate-expired-renew"
 
 
-async def test_the_constraints_of_the_incident_are_appended(http: httpx.AsyncClient) -> None:
+async def test_the_constraints_of_the_incident_are_appended(http: httpx2.AsyncClient) -> None:
     by_header = await found(http, headers=PAYMENTS)
     by_analysis = await found(http, headers={"X-AIAnalysis": "shop/paying"})
     by_body = await found(http, {"remediation_id": "rr-payments"})
@@ -103,7 +103,7 @@ async def test_the_constraints_of_the_incident_are_appended(http: httpx.AsyncCli
     assert "cart-cache" not in by_header
 
 
-async def test_custom_labels_may_be_set_where_nobody_is_authenticated(http: httpx.AsyncClient) -> None:
+async def test_custom_labels_may_be_set_where_nobody_is_authenticated(http: httpx2.AsyncClient) -> None:
     kept = await found(http, {"filters": {"custom_labels": {"team": ["checkout-squad"]}}})
 
     assert "cart-cache" in kept
@@ -122,7 +122,7 @@ async def test_custom_labels_may_be_set_where_nobody_is_authenticated(http: http
     ],
 )
 async def test_an_unknown_or_contradictory_incident_fails_closed(
-    http: httpx.AsyncClient, body: dict[str, object], headers: dict[str, str]
+    http: httpx2.AsyncClient, body: dict[str, object], headers: dict[str, str]
 ) -> None:
     response = await http.post(SEARCH, json={"query": "restarts it", **body}, headers=headers)
 
@@ -132,7 +132,7 @@ async def test_an_unknown_or_contradictory_incident_fails_closed(
 
 async def test_where_an_incident_is_required_what_an_agent_does_needs_one(postgres: EmbeddedPostgres) -> None:
     strict = catalog([], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED)
-    async with strict as service, serving(service) as url, httpx.AsyncClient(base_url=url) as http:
+    async with strict as service, serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
         responses = [
             await http.post(SEARCH, json={"query": "OOMKilled"}),
             await http.post("/api/v1/selections", json={"workflow_id": "any", "reasoning": "It fits."}),
@@ -144,7 +144,7 @@ async def test_where_an_incident_is_required_what_an_agent_does_needs_one(postgr
     assert ready.status_code == 200
 
 
-async def test_workflows_are_listed_in_pages_under_the_constraints_of_the_incident(http: httpx.AsyncClient) -> None:
+async def test_workflows_are_listed_in_pages_under_the_constraints_of_the_incident(http: httpx2.AsyncClient) -> None:
     whole = (await http.get("/api/v1/workflows?limit=1000")).json()
     page = (await http.get("/api/v1/workflows?limit=2&offset=1")).json()
     constrained = (await http.get("/api/v1/workflows?limit=1000", headers=PAYMENTS)).json()
@@ -158,7 +158,7 @@ async def test_workflows_are_listed_in_pages_under_the_constraints_of_the_incide
     "name",
     ["oom-scale-out", "formulary/oom-scale-out", "oom-scale-out@1.0.0", "formulary/oom-scale-out@1.0.0"],
 )
-async def test_a_workflow_is_read_under_every_form_of_its_name(http: httpx.AsyncClient, name: str) -> None:
+async def test_a_workflow_is_read_under_every_form_of_its_name(http: httpx2.AsyncClient, name: str) -> None:
     answer = (await http.get(f"/api/v1/workflows/{name}")).json()
 
     assert (answer["workflow_id"], answer["namespace"]) == ("oom-scale-out", "formulary")
@@ -186,7 +186,7 @@ async def test_a_workflow_is_read_under_every_form_of_its_name(http: httpx.Async
     ],
 )
 async def test_what_cannot_be_answered_is_refused_with_its_code(
-    http: httpx.AsyncClient, path: str, status: int, code: int
+    http: httpx2.AsyncClient, path: str, status: int, code: int
 ) -> None:
     response = await http.get(path)
 
@@ -223,7 +223,7 @@ async def test_what_cannot_be_answered_is_refused_with_its_code(
     ],
 )
 async def test_a_bad_body_is_refused_with_the_field_at_fault(
-    http: httpx.AsyncClient, content: bytes, field: str
+    http: httpx2.AsyncClient, content: bytes, field: str
 ) -> None:
     response = await http.post(SEARCH, content=content, headers={"Content-Type": "application/json"})
 
@@ -241,7 +241,7 @@ async def test_a_bad_body_is_refused_with_the_field_at_fault(
         ("/api/v1/workflows?limit=1&limit=50", "query parameter 'limit' is given twice"),
     ],
 )
-async def test_an_unknown_query_parameter_is_refused(http: httpx.AsyncClient, path: str, saying: str) -> None:
+async def test_an_unknown_query_parameter_is_refused(http: httpx2.AsyncClient, path: str, saying: str) -> None:
     response = await http.get(path)
 
     assert response.status_code == 400
@@ -253,7 +253,7 @@ async def test_an_unknown_query_parameter_is_refused(http: httpx.AsyncClient, pa
     [(SEARCH, {"query": "OOMKilled"}), ("/api/v1/selections", {"workflow_id": "oom-scale-out", "reasoning": "x"})],
 )
 async def test_a_query_parameter_beside_a_body_is_refused(
-    http: httpx.AsyncClient, path: str, body: dict[str, str]
+    http: httpx2.AsyncClient, path: str, body: dict[str, str]
 ) -> None:
     response = await http.post(path, params={"environment": "production"}, json=body)
 
@@ -261,13 +261,13 @@ async def test_a_query_parameter_beside_a_body_is_refused(
     assert error_of(response)["message"] == "unknown query parameter 'environment'; send everything in the body"
 
 
-async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx.AsyncClient) -> None:
+async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx2.AsyncClient) -> None:
     response = await http.post(SEARCH, json={"query": "restarts it", "remediation_id": "rr-other"}, headers=PAYMENTS)
 
     assert "(headers, _meta or remediation_id) name different remediation ids" in error_of(response)["message"]
 
 
-async def test_each_call_leaves_one_line_in_the_log_without_its_arguments(http: httpx.AsyncClient) -> None:
+async def test_each_call_leaves_one_line_in_the_log_without_its_arguments(http: httpx2.AsyncClient) -> None:
     with structlog.testing.capture_logs() as logged:
         await http.post(SEARCH, json={"query": "restarts it"}, headers=PAYMENTS)
         await http.post(SEARCH, json={"query": "", "top_k": 99})
@@ -278,7 +278,7 @@ async def test_each_call_leaves_one_line_in_the_log_without_its_arguments(http: 
     ]
 
 
-async def test_a_selection_is_recorded(http: httpx.AsyncClient) -> None:
+async def test_a_selection_is_recorded(http: httpx2.AsyncClient) -> None:
     search_id = (await http.post(SEARCH, json={"query": "OOMKilled"})).json()["search_id"]
     chosen = {"workflow_id": "oom-scale-out", "reasoning": "Stateless.", "search_id": search_id}
 
@@ -292,7 +292,7 @@ async def test_a_selection_is_recorded(http: httpx.AsyncClient) -> None:
 
 
 async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
-    http: httpx.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    http: httpx2.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret-dsn-and-password")
@@ -306,7 +306,7 @@ async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
 
 
 async def test_a_call_that_takes_too_long_is_given_up(
-    http: httpx.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    http: httpx2.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stuck(*_: object, **__: object) -> None:
         await asyncio.Event().wait()

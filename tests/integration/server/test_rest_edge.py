@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-import httpx
+import httpx2
 import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.metrics import DEFINITIONS, Metrics
+from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
@@ -20,6 +20,7 @@ from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import KnownCallers, Rights
 from support.agent import agent, refused
+from support.metrics import served
 from support.serving import catalog, listening, serving
 
 LOOPBACK = HostRule(allowed=(), listening_on="127.0.0.1")
@@ -38,7 +39,7 @@ async def url(service: CatalogService) -> AsyncIterator[str]:
 
 
 async def status(url: str, *, host: str = "localhost", path: str = "/api/v1/workflows") -> int:
-    async with httpx.AsyncClient() as http:
+    async with httpx2.AsyncClient() as http:
         return (await http.get(url + path, headers={"Host": host})).status_code
 
 
@@ -76,7 +77,7 @@ def test_the_address_listened_on_is_a_name_unless_it_is_every_address() -> None:
 
 @pytest.mark.parametrize("path", ["/api/v1/workflows/search", "/api/v1/selections", "/nothing"])
 async def test_a_body_over_the_limit_is_refused_on_every_path(url: str, path: str) -> None:
-    async with httpx.AsyncClient(base_url=url, headers={"Content-Type": "application/json"}) as http:
+    async with httpx2.AsyncClient(base_url=url, headers={"Content-Type": "application/json"}) as http:
         over = await http.post(path, content=b"x" * (MAX_BODY_BYTES + 1))
         within = await http.post(path, content=b"x" * MAX_BODY_BYTES)
 
@@ -109,7 +110,7 @@ async def test_a_call_whose_client_left_while_it_waited_is_not_begun() -> None:
     admission = Admission(Settings(call_wait_seconds=60), metrics=metrics)
     busy = [f"/api/v1/workflows/{number}" for number in range(Settings().calls_at_once)]
     async with listening(_with_lifespan(Edge(slow, hosts=LOOPBACK, admission=admission))) as url:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=60) as http:
             running = [asyncio.create_task(http.get(path)) for path in busy]
             assert {await begun.get() for _ in busy} == {*busy}
             left = asyncio.create_task(http.get("/api/v1/workflows/left"))
@@ -124,7 +125,7 @@ async def test_a_call_whose_client_left_while_it_waited_is_not_begun() -> None:
     assert [begun.get_nowait() for _ in range(begun.qsize())] == ["/api/v1/workflows/stayed"]
 
 
-async def _until_waiting(metrics: Metrics, number: int, *, beside: "asyncio.Task[httpx.Response]") -> None:
+async def _until_waiting(metrics: Metrics, number: int, *, beside: "asyncio.Task[httpx2.Response]") -> None:
     """Wait until so many calls wait for a slot."""
     async with asyncio.timeout(60):
         while f'formulary_calls_waiting{{lane="catalog"}} {number}.0'.encode() not in metrics.exposition():
@@ -144,9 +145,9 @@ async def test_a_caller_that_fills_the_server_gives_way_to_another() -> None:
     callers = KnownCallers(greedy=Rights(), modest=Rights())
     many = settings.calls_at_once + settings.calls_waiting
     app = _with_lifespan(Edge(slow, hosts=LOOPBACK, admission=admission, authenticator=callers))
-    async with listening(app) as url, httpx.AsyncClient(base_url=url, timeout=30) as http:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as http:
 
-        def call(caller: str) -> "asyncio.Task[httpx.Response]":
+        def call(caller: str) -> "asyncio.Task[httpx2.Response]":
             authorization = {"Authorization": f"Bearer {caller}"}
             return asyncio.create_task(http.get(f"/api/v1/workflows/{caller}", headers=authorization))
 
@@ -181,7 +182,7 @@ async def test_any_number_of_probes_asks_the_database_once_at_a_time(
         asked -= 1
 
     monkeypatch.setattr(database, "ping", counted)
-    async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
+    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
         ready = await asyncio.gather(*(http.get("/readyz") for _ in range(40)))
 
     assert {response.status_code for response in ready} == {200}
@@ -201,7 +202,7 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
         return await count() | {"Active": asked}
 
     monkeypatch.setattr(workflows, "counts", counted)
-    async with serving(service) as url, httpx.AsyncClient(base_url=url) as http:
+    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
         scraped = await asyncio.gather(*(http.get("/metrics") for _ in range(40)))
         again = await http.get("/metrics")
         monkeypatch.setattr(probes, "_COUNTED_FOR_SECONDS", -1.0)
@@ -237,7 +238,7 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
     readiness = Readiness(catalog_loaded=False)
     async with catalog([], postgres=postgres, embedder=None) as service:
         app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
-        async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+        async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
             starting = await http.get("/readyz")
             readiness.catalog_loaded = True
             degraded = await http.get("/readyz")
@@ -261,7 +262,7 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
 async def test_while_the_catalog_loads_calls_are_told_to_come_back(service: CatalogService) -> None:
     readiness = Readiness(catalog_loaded=False)
     app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
-    async with listening(app) as url, httpx.AsyncClient(base_url=url) as http:
+    async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
         read = [await http.get("/api/v1/workflows"), await http.post("/api/v1/workflows/search", json={"query": "x"})]
         async with agent(url) as client:
             assert (await client.list_tools()).tools
@@ -277,11 +278,11 @@ async def test_while_the_catalog_loads_calls_are_told_to_come_back(service: Cata
 
 
 async def test_metrics_are_scraped_as_prometheus_text(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         response = await http.get("/metrics")
 
     assert response.headers["content-type"].startswith("text/plain; version=")
-    assert all(f"# TYPE {metric.name} {metric.kind}" in response.text for metric in DEFINITIONS)
+    assert served(response.text) == served(Metrics().exposition().decode())
 
 
 async def _raw(url: str, request: bytes) -> bytes:

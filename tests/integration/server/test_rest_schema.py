@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import httpx
+import httpx2
 import jsonschema
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from formulary_catalog.server.app import OPENAPI_PATH, openapi_document
+from formulary_catalog.store.analytics.connection import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import text, workflow
 from support.serving import catalog, serving
@@ -29,8 +30,11 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(workflow("ours"), workflow("theirs")))
     loaded = catalog([own], postgres=postgres, embedder=None, context_wait_seconds=0)
-    async with loaded as service, serving(service) as at:
-        yield at
+    async with loaded as service:
+        (database,) = await service.parts.database.fetch("select current_database() as name")
+        insight = postgres.dsn(user=ROLE, database=database["name"])
+        async with serving(service, analytics_database_url=insight, analytics_per_minute=10_000) as at:
+            yield at
 
 
 async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: Path) -> None:
@@ -49,7 +53,7 @@ async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: P
     done = await asyncio.to_thread(run)
 
     assert done.returncode == 0, done.stdout[-5000:]
-    assert "24 selected / 24 total" in done.stdout
+    assert "29 selected / 29 total" in done.stdout
 
 
 async def test_every_valid_search_without_an_incident_is_answered(url: str) -> None:
@@ -62,14 +66,14 @@ async def test_every_valid_search_without_an_incident_is_answered(url: str) -> N
         assert isinstance(case.body, dict)
         # A label both flat and nested is refused where the two differ, which no schema can say.
         body = {name: value for name, value in case.body.items() if not name.startswith("label.")}
-        response = httpx.post(url + SEARCH, json=body | {"remediation_id": None})
+        response = httpx2.post(url + SEARCH, json=body | {"remediation_id": None})
         assert response.status_code == 200 or "NUL" in response.text, response.text
 
     await asyncio.to_thread(answered)
 
 
 async def test_the_document_is_served_and_describes_every_operation(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         document = (await http.get(OPENAPI_PATH)).json()
 
     assert document == openapi_document()

@@ -7,7 +7,7 @@ import socket
 import statistics
 import time
 
-import httpx
+import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from formulary_catalog.errors import StartupError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.http.serving import GRACE_SECONDS, Beside
+from formulary_catalog.server.http.serving import GRACE_SECONDS, BackgroundWork
 from formulary_catalog.server.http.serving import serve as serve_within
 from formulary_catalog.settings import Settings
 
@@ -36,8 +36,8 @@ class Slow:
         return PlainTextResponse("done")
 
 
-async def serve(app: ASGIApp, *, host: str, port: int, beside: Beside) -> None:
-    await serve_within(app, host=host, port=port, beside=beside, settings=Settings(), metrics=Metrics())
+async def serve(app: ASGIApp, *, host: str, port: int, background: BackgroundWork) -> None:
+    await serve_within(app, host=host, port=port, background=background, settings=Settings(), metrics=Metrics())
 
 
 async def started(slow: Slow) -> tuple[asyncio.Task[None], int]:
@@ -46,23 +46,23 @@ async def started(slow: Slow) -> tuple[asyncio.Task[None], int]:
     async def tell(port: int) -> None:
         ready.set_result(port)
 
-    running = asyncio.create_task(serve(slow.app, host="127.0.0.1", port=0, beside=tell))
+    running = asyncio.create_task(serve(slow.app, host="127.0.0.1", port=0, background=tell))
     async with asyncio.timeout(10):
         return running, await ready
 
 
 async def nothing(port: int) -> None:
-    """No work beside the serving."""
+    """No work background the serving."""
 
 
 async def test_work_beside_that_fails_ends_the_serving_with_its_error() -> None:
     async def failing(port: int) -> None:
-        async with httpx.AsyncClient() as http:
+        async with httpx2.AsyncClient() as http:
             assert (await http.get(f"http://127.0.0.1:{port}/nothing")).status_code == 404
         raise StartupError("no catalog to be had")
 
     with pytest.raises(StartupError, match="no catalog to be had"):
-        await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, beside=failing), timeout=10)
+        await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, background=failing), timeout=10)
 
 
 async def test_work_beside_ends_with_the_serving() -> None:
@@ -75,7 +75,7 @@ async def test_work_beside_ends_with_the_serving() -> None:
         finally:
             ended.set()
 
-    await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, beside=endless), timeout=10)
+    await asyncio.wait_for(serve(Slow().app, host="127.0.0.1", port=0, background=endless), timeout=10)
 
     assert ended.is_set()
 
@@ -84,7 +84,7 @@ async def test_work_beside_ends_with_the_serving() -> None:
 async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.Signals) -> None:
     slow = Slow()
     running, port = await started(slow)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         call = asyncio.create_task(http.get("/"))
         await slow.entered.wait()
 
@@ -100,7 +100,7 @@ async def test_a_signal_stops_the_server_after_the_running_calls(number: signal.
 async def test_a_second_interrupt_does_not_wait_for_calls() -> None:
     slow = Slow()
     running, port = await started(slow)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         call = asyncio.create_task(http.get("/"))
         await slow.entered.wait()
         os.kill(os.getpid(), signal.SIGINT)
@@ -118,7 +118,7 @@ async def test_small_answers_are_not_held_back_until_they_are_acknowledged() -> 
     quick = Slow()
     quick.release.set()
     running, port = await started(quick)
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         taken = []
         for _ in range(50):
             begun = time.perf_counter()
@@ -134,12 +134,12 @@ async def test_a_port_in_use_is_said_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(StartupError, match=f"cannot listen on port {port} of 127.0.0.1: .*choose another"):
-            await serve(Slow().app, host="127.0.0.1", port=port, beside=nothing)
+            await serve(Slow().app, host="127.0.0.1", port=port, background=nothing)
 
 
 async def test_a_host_that_is_none_is_said_in_one_line() -> None:
     with pytest.raises(StartupError, match=r"cannot listen on port 0 of no\.such\.host\.invalid"):
-        await serve(Slow().app, host="no.such.host.invalid", port=0, beside=nothing)
+        await serve(Slow().app, host="no.such.host.invalid", port=0, background=nothing)
 
 
 async def _closed(port: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 from cryptography import x509
 
@@ -31,11 +31,11 @@ def test_serve_answers_https_alone_under_the_mounted_certificate(database: str, 
     with server(dsn=database, tls_dir=str(tmp_path)) as daemon:
         daemon.start()
         port = int(daemon.url.rpartition(":")[2])
-        with httpx.Client(verify=trusted, base_url=f"https://localhost:{port}", trust_env=False) as http:
+        with httpx2.Client(verify=trusted, base_url=f"https://localhost:{port}", trust_env=False) as http:
             wait_until(lambda: _is_ready(http), what="the server to be ready", shown=daemon.output, seconds=60)
             found = http.get("/api/v1/workflows")
-        with pytest.raises(httpx.TransportError):
-            httpx.get(f"{daemon.url}/healthz", trust_env=False)
+        with pytest.raises(httpx2.TransportError):
+            httpx2.get(f"{daemon.url}/healthz", trust_env=False)
 
         assert found.status_code == 200
         assert daemon.events("ready")[0]["address"] == f"https://127.0.0.1:{port}"
@@ -75,10 +75,10 @@ async def test_a_renewed_certificate_is_served_without_a_restart_and_a_broken_on
         listening.close()
 
 
-def _is_ready(http: httpx.Client) -> bool:
+def _is_ready(http: httpx2.Client) -> bool:
     try:
         return http.get("/readyz").status_code == 200
-    except httpx.TransportError:
+    except httpx2.TransportError:
         return False
 
 

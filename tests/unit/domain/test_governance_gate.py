@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.governance.actions import ProposedAction, gate_actions
+from formulary_catalog.domain.governance.actions import EnforceResult, ProposedAction, enforce, gate_actions
 from formulary_catalog.domain.governance.commands import dangers, destructive_steps
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import DecisionOutcome, RunEvidence, decide
-from formulary_catalog.domain.governance.enforcement import EnforceResult, enforce
 from formulary_catalog.domain.governance.gate import (
     GateDecision,
     GateReport,

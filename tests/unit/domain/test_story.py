@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.cli.audit.rendering import show_story
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
-from formulary_catalog.domain.audit.narration import Story, tell
+from formulary_catalog.domain.audit.narration import Story, narrate
 from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.runtime.terminal import Page
@@ -40,7 +40,7 @@ UNSUPPORTED = {**incident.SELECTION, "result": {**incident.SELECTION["result"], 
 
 
 def story(*happened: tuple[float, str, Any]) -> Story:
-    return tell("rr-2026-0042", recalled("rr-2026-0042", happened))
+    return narrate("rr-2026-0042", recalled("rr-2026-0042", happened))
 
 
 def printed(told: Story, monkeypatch: pytest.MonkeyPatch, *, findings: tuple[IntegrityFinding, ...] = ()) -> str:
@@ -68,15 +68,15 @@ def test_a_broken_chain_is_said_before_the_story(monkeypatch: pytest.MonkeyPatch
 def test_a_damaged_event_is_told_as_one(body: str) -> None:
     events = recalled("rr-1", [(0, "search", incident.SEARCH), (1, "selection", incident.SELECTION)])
     damaged = replace(events[0], body=body)
-    told = tell("rr-1", [damaged, events[1], replace(damaged, seq=3)])
-    assert [passage.telling.tone for passage in told.passages] == [Tone.BAD, Tone.GOOD, Tone.BAD]
-    assert told.passages[0].telling.title == "search: the event is damaged and cannot be read"
+    told = narrate("rr-1", [damaged, events[1], replace(damaged, seq=3)])
+    assert [passage.description.tone for passage in told.passages] == [Tone.BAD, Tone.GOOD, Tone.BAD]
+    assert told.passages[0].description.title == "search: the event is damaged and cannot be read"
     assert told.passages[2].at == events[1].at
 
 
 def test_a_story_needs_events() -> None:
     with pytest.raises(ValueError, match="needs events"):
-        tell("rr-1", [])
+        narrate("rr-1", [])
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_a_choice_is_marked_at_the_search_that_it_was_made_from(
     assert {
         number: line.text.removeprefix("formulary/").split("@")[0]
         for number, passage in enumerate(told.passages)
-        for line in passage.telling.lines
+        for line in passage.description.lines
         if "(chosen" in line.text
     } == marked
 
@@ -318,7 +318,9 @@ def test_the_rank_of_a_choice_is_that_in_the_search_it_was_made_from(
     happened: list[tuple[str, Any]], rank: str
 ) -> None:
     told = story(*((float(second), *event) for second, event in enumerate(happened)))
-    assert [line.text for line in told.passages[-1].telling.lines if line.label == "rank"] == ([rank] if rank else [])
+    assert [line.text for line in told.passages[-1].description.lines if line.label == "rank"] == (
+        [rank] if rank else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -353,14 +355,14 @@ def test_the_rank_of_a_choice_is_that_in_the_search_it_was_made_from(
 def test_chosen_is_what_was_selected_or_really_run(happened: list[tuple[str, Any]], chosen: bool) -> None:
     events = [("search", incident.SEARCH), *happened]
     told = story(*((float(second), *event) for second, event in enumerate(events)))
-    marked = [line.text for line in told.passages[0].telling.lines if "(chosen" in line.text]
+    marked = [line.text for line in told.passages[0].description.lines if "(chosen" in line.text]
     assert [text.split()[0] for text in marked] == (["formulary/oom-raise@1.0.0"] if chosen else [])
 
 
 def test_a_choice_that_its_search_did_not_return_is_told_as_no_evidence() -> None:
     passage = story((0, "search", incident.SEARCH), (1, "selection", UNSUPPORTED)).passages[1]
-    assert passage.telling.tone is Tone.WAITING
-    assert [(line.label, line.text) for line in passage.telling.lines][-1] == (
+    assert passage.description.tone is Tone.WAITING
+    assert [(line.label, line.text) for line in passage.description.lines][-1] == (
         "evidence",
         "none: the search that it names did not return this version",
     )
@@ -376,7 +378,7 @@ def test_a_search_is_told_with_what_the_incident_demanded_and_what_was_read_from
         "notes": ["environment was set by the incident's context, not by the call"],
     }
     (passage,) = story((0, "search", {**incident.SEARCH, "constraints": applied})).passages
-    assert [(line.label, line.text) for line in passage.telling.lines][2:7] == [
+    assert [(line.label, line.text) for line in passage.description.lines][2:7] == [
         ("incident", "environment production; priority P0"),
         ("detected", "hpaenabled true"),
         ("inferred", "signal_type OOMKilled"),
@@ -389,12 +391,12 @@ def test_a_choice_that_no_search_found_stands_out() -> None:
     told = story(
         (0, "search", call(result={"candidates": [{"version_id": "wf_ver_x"}]})), (1, "selection", incident.SELECTION)
     )
-    assert [line.tone for line in told.passages[1].telling.lines if line.label == "rank"] == [Tone.WAITING]
+    assert [line.tone for line in told.passages[1].description.lines if line.label == "rank"] == [Tone.WAITING]
 
 
 def test_rules_that_matched_without_deciding_are_told_as_well() -> None:
     (passage,) = story((0, "invocation.decided", incident.ALLOWED)).passages
-    assert [(line.label, line.text) for line in passage.telling.lines][:2] == [
+    assert [(line.label, line.text) for line in passage.description.lines][:2] == [
         ("why", "approved by alice"),
         ("also", "REQUIRE_EVIDENCE by rule ask-first of contract formulary/production: people watch"),
     ]
@@ -402,8 +404,8 @@ def test_rules_that_matched_without_deciding_are_told_as_well() -> None:
 
 def test_a_kind_that_is_not_known_is_told_by_its_fields() -> None:
     (passage,) = story((0, "drill.ended", {"result": [1, 2], "caller": "bob", "nothing": None})).passages
-    assert passage.telling.title == "drill.ended"
-    assert [(line.label, line.text) for line in passage.telling.lines] == [("caller", "bob"), ("result", "[1, 2]")]
+    assert passage.description.title == "drill.ended"
+    assert [(line.label, line.text) for line in passage.description.lines] == [("caller", "bob"), ("result", "[1, 2]")]
 
 
 def test_a_caller_is_named_where_it_changes() -> None:

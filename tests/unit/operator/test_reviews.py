@@ -3,22 +3,25 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-import httpx2
 import pytest
+from aiohttp import web
 from structlog.testing import capture_logs
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator.access import reviews
 from formulary_operator.access.reviews import Reviewer
-from formulary_operator.kube.client import KubeClient
+from support.kube_clients import answered_by, gone
 
-DONE = httpx2.Response(201, json={"status": {"allowed": True}})
-FORBIDDEN = httpx2.Response(403, json={"reason": "Forbidden", "message": "no"})
-Answer = Callable[[], httpx2.Response]
+Answer = Callable[[], web.Response] | None
+"""None: the connection breaks off."""
 
 
-def gone() -> httpx2.Response:
-    raise httpx2.ConnectError("nobody listens")
+def done() -> web.Response:
+    return web.json_response({"status": {"allowed": True}}, status=201)
+
+
+def forbidden() -> web.Response:
+    return web.json_response({"reason": "Forbidden", "message": "no"}, status=403)
 
 
 class Server:
@@ -28,14 +31,15 @@ class Server:
         self._answers = list(answers)
         self.asked = 0
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+    async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         self.asked += 1
-        return self._answers.pop(0)() if len(self._answers) > 1 else self._answers[0]()
+        answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        return answer() if answer is not None else await gone(request)
 
     @asynccontextmanager
     async def reviewer(self) -> AsyncIterator[Reviewer]:
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(self), base_url="https://api.invalid") as http:
-            yield Reviewer(KubeClient(http))
+        async with answered_by(self) as client:
+            yield Reviewer(client)
 
 
 async def review(reviewer: Reviewer) -> object:
@@ -45,25 +49,25 @@ async def review(reviewer: Reviewer) -> object:
 @pytest.mark.parametrize(
     "trouble",
     [
-        gone,
-        lambda: httpx2.Response(503),
-        lambda: httpx2.Response(429),
-        lambda: httpx2.Response(200, text="<html>a proxy</html>"),
-        lambda: httpx2.Response(200, json=["odd"]),
+        None,
+        lambda: web.Response(status=503),
+        lambda: web.Response(status=429),
+        lambda: web.Response(text="<html>a proxy</html>"),
+        lambda: web.json_response(["odd"]),
     ],
 )
 async def test_a_review_is_asked_for_again_until_it_is_answered(
     trouble: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reviews, "_AGAIN_SECONDS", 0.001)
-    server = Server(trouble, trouble, lambda: DONE)
+    server = Server(trouble, trouble, done)
     async with server.reviewer() as reviewer:
         assert await review(reviewer) == {"allowed": True}
     assert server.asked == 3
 
 
 async def test_a_refused_review_is_not_asked_for_again_and_logged_once() -> None:
-    server = Server(lambda: FORBIDDEN)
+    server = Server(forbidden)
     with capture_logs() as lines:
         async with server.reviewer() as reviewer:
             for _ in range(3):
@@ -74,7 +78,7 @@ async def test_a_refused_review_is_not_asked_for_again_and_logged_once() -> None
 
 
 async def test_a_review_without_a_status_decides_nothing() -> None:
-    server = Server(lambda: httpx2.Response(201, json={"kind": "TokenReview"}))
+    server = Server(lambda: web.json_response({"kind": "TokenReview"}, status=201))
     async with server.reviewer() as reviewer:
         with pytest.raises(Unavailable, match="without a status"):
             await review(reviewer)

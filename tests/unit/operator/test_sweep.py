@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_operator.watch.sweep import ALWAYS_REMOVED, sweep
+from formulary_operator.watch.drift import ALWAYS_REMOVED, sweep
 
 KEYS = st.sets(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 300).map(str)), max_size=200)
 MANY = {("team", str(number), f"uid-{number}") for number in range(100)}

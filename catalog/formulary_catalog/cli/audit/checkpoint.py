@@ -53,7 +53,7 @@ def checkpoint_command(*, trail: TrailSource, as_json: bool) -> None:
 def keygen_command(*, file: Path) -> None:
     """Make a key that signs checkpoints.
 
-    FILE gets the private key, readable by its owner alone; FILE.pub the public one, for whoever verifies. Nothing is
+    FILE gets the private key, readable by its owner alone; FILE.pub the public one, for verification. Nothing is
     overwritten.
 
     \b

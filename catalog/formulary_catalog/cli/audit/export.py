@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _ReaderGone(Exception):
-    """Whoever reads standard output has read enough. No `OSError`: the database would be blamed for it on the way."""
+    """The reader of standard output has read enough. No `OSError`: the database would be blamed for it on the way."""
 
 
 @click.command("export")

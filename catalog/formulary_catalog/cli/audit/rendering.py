@@ -54,12 +54,12 @@ def _show_day(passage: Passage, *, after: date, page: Page) -> date:
 
 def _show_passage(passage: Passage, *, findings: Sequence[IntegrityFinding], page: Page) -> None:
     elapsed = f"+{spell_duration(passage.elapsed)}".ljust(_ELAPSED_WIDTH)
-    telling = passage.telling
-    page.line(f"{passage.at:%H:%M:%S}  {elapsed}{telling.title}", style=f"bold {_STYLES[telling.tone]}".strip())
+    description = passage.description
+    page.line(f"{passage.at:%H:%M:%S}  {elapsed}{description.title}", style=f"bold {_STYLES[description.tone]}".strip())
     for finding in findings:
         page.pair("NOT AS RECORDED", finding.message, indent=4, style="bold red")
     page.pair("by", passage.caller, indent=4)
     above = ""
-    for line in telling.lines:
+    for line in description.lines:
         page.pair(line.label if line.label != above else "", line.text, indent=4, style=_STYLES[line.tone])
         above = line.label

@@ -65,7 +65,7 @@ def expire_command(*, months: int, for_real: bool, trail: TrailSource, as_json: 
     """Drop old traces.
 
     Those that began in an older month, unless they are held or have changed since. Only says what would go, without
-    --yes. A signed checkpoint names what went, so that verification can tell it from tampering. Export first.
+    --yes. A signed checkpoint names what went, so that verification does not report it as tampering. Export first.
 
     \b
     Examples:

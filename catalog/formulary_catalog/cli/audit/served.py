@@ -10,7 +10,7 @@ from formulary_catalog.cli.http_client import Remote, connected
 from formulary_catalog.cli.options import settings_of
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.narration import Passage, Story
-from formulary_catalog.domain.audit.wording import Line, Telling, Tone
+from formulary_catalog.domain.audit.wording import Description, Line, Tone
 from formulary_catalog.domain.reading import TraceAnswer, TracePage, TraceSummary
 
 _SECONDS = 20.0
@@ -55,7 +55,7 @@ def story_of(answer: TraceAnswer) -> Story:
     story = answer.story
     return Story(
         trace_id=answer.trace_id,
-        outcomes=tuple(Telling(title=each.title, tone=Tone(each.tone)) for each in story.outcomes),
+        outcomes=tuple(Description(title=each.title, tone=Tone(each.tone)) for each in story.outcomes),
         began=datetime.fromisoformat(story.began),
         took=story.took,
         analysis=story.analysis,
@@ -65,7 +65,7 @@ def story_of(answer: TraceAnswer) -> Story:
                 at=datetime.fromisoformat(each.at),
                 elapsed=each.elapsed,
                 caller=each.caller,
-                telling=Telling(
+                description=Description(
                     title=each.title,
                     tone=Tone(each.tone),
                     lines=tuple(Line(label=line.label, text=line.text, tone=Tone(line.tone)) for line in each.lines),

@@ -51,7 +51,7 @@ def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -
 @readable_options
 @json_option
 def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
-    """Tell the story of a trace.
+    """Show the story of a trace.
 
     From the first search to the outcome: what was found and chosen and why, what governance decided, who approved,
     how the run went. Exit code 1 if the trace is not as it was written.
@@ -63,7 +63,7 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
     """
     from formulary_catalog.cli.audit.rendering import show_story
     from formulary_catalog.domain.audit.export import discrepancies, event_line, replay_report
-    from formulary_catalog.domain.audit.narration import tell
+    from formulary_catalog.domain.audit.narration import narrate
     from formulary_catalog.runtime.terminal import Page
 
     if trail.url:
@@ -71,15 +71,15 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
         return
     events, replay = trail.ask(lambda reader: read_trace(reader, trace_id, settings=trail.settings))
     if as_json:
-        told = {
+        shown = {
             "trace_id": trace_id,
             "replay": replay_report(replay),
             "discrepancies": discrepancies(replay),
             "events": [json.loads(event_line(event)) for event in events],
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(shown))
     else:
-        show_story(tell(trace_id, events), findings=replay.findings, page=Page())
+        show_story(narrate(trace_id, events), findings=replay.findings, page=Page())
     if not replay.passed:
         raise SystemExit(1)
 

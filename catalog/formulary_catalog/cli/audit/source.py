@@ -122,7 +122,7 @@ def require_storable(trace_id: str) -> None:
 
 
 def not_found(trace_id: str, *, replay: "Replay | None" = None) -> NotFound:
-    """Why there is nothing to tell of a trace."""
+    """Why nothing is known of a trace."""
     shown = trace_id if len(trace_id) <= _MAX_SHOWN else f"{trace_id[:_MAX_SHOWN]}…"
     gone = [finding.message for finding in replay.findings if finding.trace_id] if replay is not None else []
     if gone:

@@ -6,7 +6,6 @@ follow; the head of the trace and the checkpoints say what the hashes were.
 """
 
 import hashlib
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,7 +71,7 @@ class IntegrityFinding:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredEvent:
-    """An event as it is stored. What the body says too stands beside it; `search_id` is empty where there is none."""
+    """An event as it is stored. Its columns repeat what the body says; `search_id` is empty where there is none."""
 
     trace_id: str
     seq: int
@@ -93,7 +92,7 @@ class StoredEvent:
 
     @property
     def at(self) -> datetime:
-        """When it was written, in UTC; 1970 where the body does not tell."""
+        """When it was written, in UTC; 1970 where the body does not say."""
         try:
             return datetime.fromisoformat(self.content["at"]).astimezone(UTC)
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -126,15 +125,6 @@ class Mark:
     seq: int
     hash: str
     expired: bool = False
-
-
-def canonical(value: Any) -> str:
-    """The one JSON text of a value: keys sorted, no spaces, UTF-8 unescaped.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(text: str) -> str:

@@ -1,6 +1,6 @@
 """Checkpoints: what the heads of all traces were, chained to the checkpoint before, and signed.
 
-Whoever owns the database can rewrite a trace and its head; not what a signed checkpoint said of it. A checkpoint is a
+The owner of the database can rewrite a trace and its head; not what a signed checkpoint said of it. A checkpoint is a
 text: a few lines of its own, then one line for each trace that changed since the one before, sorted: its id as a JSON
 string, the number of its newest event and the hash of that event. The hash of a checkpoint is the SHA-256 of its text;
 the signature is Ed25519 over that hash as hexadecimal text.
@@ -164,10 +164,10 @@ def compose(
     *, kind: CheckpointKind, after: int, previous: str, at: datetime, lines: Iterable[Vouched], key: SigningKey | None
 ) -> Checkpoint:
     """The checkpoint after the one with the id `after` and the hash `previous`; without a key it is not signed."""
-    told = sorted(f"{json.dumps(line.trace_id, ensure_ascii=False)} {line.seq} {line.hash}\n" for line in lines)
+    listed = sorted(f"{json.dumps(line.trace_id, ensure_ascii=False)} {line.seq} {line.hash}\n" for line in lines)
     time = at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    heading = f"formulary checkpoint 1 {kind}\nid {after + 1}\nat {time}\nprevious {previous}\ntraces {len(told)}\n"
-    body = heading + "".join(told)
+    heading = f"formulary checkpoint 1 {kind}\nid {after + 1}\nat {time}\nprevious {previous}\ntraces {len(listed)}\n"
+    body = heading + "".join(listed)
     hash_ = digest(body)
     return Checkpoint(
         id=after + 1,
@@ -182,7 +182,7 @@ def compose(
 class CheckpointCheck:
     """Verifies the chain of checkpoints while they pass by, with the public keys that their signatures may be by.
 
-    Whoever owns the database can drop the newest checkpoints, and have what follows signed anew: only those that were
+    The owner of the database can drop the newest checkpoints, and have what follows signed again: only those that were
     `seen` elsewhere show it.
     """
 

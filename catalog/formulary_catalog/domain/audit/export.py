@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from formulary_catalog.domain.audit.chain import StoredEvent
-from formulary_catalog.domain.audit.narration import Passage, Story, tell
+from formulary_catalog.domain.audit.narration import Passage, Story, narrate
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.audit.wording import spell_duration
@@ -60,7 +60,7 @@ def trace_files(trace_id: str, events: Sequence[StoredEvent], *, replay: Replay)
         ValueError: there are no events.
     """
     verdict = verdict_of(events)
-    story = tell(trace_id, events)
+    story = narrate(trace_id, events)
     return {
         "events.ndjson": "".join(f"{event_line(event)}\n" for event in events),
         "verdict.json": _json(verdict),
@@ -133,14 +133,14 @@ def _decision_id(event: StoredEvent) -> str:
 
 
 def _verdict_page(verdict: Mapping[str, Any], *, story: Story) -> str:
-    told = Recorded(verdict)
-    parts = [f"# {_escaped(story.trace_id)}: {told.text('final_decision') or 'UNKNOWN'}"]
-    if summary := told.text("summary"):
+    recorded = Recorded(verdict)
+    parts = [f"# {_escaped(story.trace_id)}: {recorded.text('final_decision') or 'UNKNOWN'}"]
+    if summary := recorded.text("summary"):
         parts.append(_escaped(summary))
     for heading, name in (("Why", "why"), ("Next steps", "next_steps")):
-        if told.texts(name):
+        if recorded.texts(name):
             parts.append(f"## {heading}")
-            parts.append("\n".join(f"- {_escaped(each)}" for each in told.texts(name)))
+            parts.append("\n".join(f"- {_escaped(each)}" for each in recorded.texts(name)))
     parts.append("## What happened")
     parts.append(f"Times are UTC; the trace began on {story.began:%Y-%m-%d %H:%M:%S}.")
     parts.append("\n".join(line for passage in story.passages for line in _passage_lines(passage)))
@@ -150,8 +150,8 @@ def _verdict_page(verdict: Mapping[str, Any], *, story: Story) -> str:
 def _passage_lines(passage: Passage) -> Iterator[str]:
     by = f" ({_escaped(passage.caller)})" if passage.caller else ""
     elapsed = spell_duration(passage.elapsed)
-    yield f"- {passage.at:%H:%M:%S}, +{elapsed}: **{_escaped(passage.telling.title)}**{by}"
-    for line in passage.telling.lines:
+    yield f"- {passage.at:%H:%M:%S}, +{elapsed}: **{_escaped(passage.description.title)}**{by}"
+    for line in passage.description.lines:
         margin = "  " if line.label else "    "
         yield f"{margin}- {_escaped(f'{line.label} {line.text}'.strip())}"
 

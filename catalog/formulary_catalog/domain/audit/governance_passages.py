@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.wording import Known, Line, Telling, Tone, lines
+from formulary_catalog.domain.audit.wording import Description, Known, Line, Tone, lines
 
 _DECISIONS = {
     "ALLOW": ("allowed", Tone.GOOD),
@@ -29,18 +29,18 @@ def risk_lines(report: Recorded) -> Iterator[Line]:
         yield Line(label="risk", text=f"{severity}, {text}", tone=Tone.BAD if severity in _GRAVE else Tone.WAITING)
 
 
-def _gate(payload: Recorded, known: Known) -> Telling:
+def _gate(payload: Recorded, known: Known) -> Description:
     report = payload.inner("result").inner("gate_report")
     said, tone = spell_decision(report.text("decision"))
     task = Line(label="task", text=payload.inner("arguments").text("task"))
-    return Telling(title=f"gate: {said}", tone=tone, lines=lines(task, risk_lines(report)))
+    return Description(title=f"gate: {said}", tone=tone, lines=lines(task, risk_lines(report)))
 
 
-def _enforce(payload: Recorded, known: Known) -> Telling:
+def _enforce(payload: Recorded, known: Known) -> Description:
     result = payload.inner("result").inner("enforce_result")
     said, tone = spell_decision(result.text("decision_summary"))
     counts = [(result.text(f"{name}_count"), name) for name in ("allowed", "degraded", "blocked")]
-    return Telling(
+    return Description(
         title=f"contract {result.text('contract_id')}: {said}",
         tone=tone,
         lines=lines(
@@ -50,10 +50,10 @@ def _enforce(payload: Recorded, known: Known) -> Telling:
     )
 
 
-def _verdict(payload: Recorded, known: Known) -> Telling:
+def _verdict(payload: Recorded, known: Known) -> Description:
     verdict = payload.inner("result").inner("verdict")
     said, tone = spell_decision(verdict.text("final_decision"))
-    return Telling(
+    return Description(
         title=f"verdict: {said}",
         tone=tone,
         lines=lines(
@@ -64,12 +64,12 @@ def _verdict(payload: Recorded, known: Known) -> Telling:
     )
 
 
-def _replay(payload: Recorded, known: Known) -> Telling:
+def _replay(payload: Recorded, known: Known) -> Description:
     status = payload.inner("result").inner("replay").text("status") or "unknown"
-    return Telling(title=f"verified the trace so far: {status}", tone=Tone.BAD if status == "FAIL" else Tone.PLAIN)
+    return Description(title=f"verified the trace so far: {status}", tone=Tone.BAD if status == "FAIL" else Tone.PLAIN)
 
 
-GOVERNANCE_TELLERS: Mapping[str, Callable[[Recorded, Known], Telling]] = {
+GOVERNANCE_DESCRIPTIONS: Mapping[str, Callable[[Recorded, Known], Description]] = {
     "governance.gate": _gate,
     "governance.enforce": _enforce,
     "governance.verdict": _verdict,

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from formulary_catalog.domain.audit.chain import StoredEvent, is_event
-from formulary_catalog.domain.audit.passages import is_ok, is_supported, telling
+from formulary_catalog.domain.audit.passages import describe, is_ok, is_supported
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.wording import Known, Telling, Tone, workflow_name
+from formulary_catalog.domain.audit.wording import Description, Known, Tone, workflow_name
 
 _RUN = "invocation."
 _REQUESTED = "invocation.requested"
@@ -19,29 +19,29 @@ _SELECTION = "selection"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """One event, told. `elapsed` is in seconds since the trace began; `caller` is empty where it is that of before."""
+    """One event in words. `elapsed` is in seconds since the trace began; `caller` is empty if it is the one before."""
 
     seq: int
     at: datetime
     elapsed: float
     caller: str
-    telling: Telling
+    description: Description
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """A trace, told. `outcomes` are what its runs came to, or how far it went without one; `took` is in seconds."""
+    """A trace in words. `outcomes` are what its runs came to, or how far it went without one; `took` is in seconds."""
 
     trace_id: str
-    outcomes: tuple[Telling, ...]
+    outcomes: tuple[Description, ...]
     began: datetime
     took: float
     analysis: str
     passages: tuple[Passage, ...]
 
 
-def tell(trace_id: str, events: Iterable[StoredEvent]) -> Story:
-    """The story of a trace's events, in their order. What is damaged is told as far as it can be read.
+def narrate(trace_id: str, events: Iterable[StoredEvent]) -> Story:
+    """The story of a trace's events, in their order. What is damaged is described as far as it can be read.
 
     Raises:
         ValueError: there are no events.
@@ -89,9 +89,9 @@ class _Reader:
     started: dict[str, datetime] = field(default_factory=dict)
     dry: set[str] = field(default_factory=set)
 
-    def read(self, scene: _Scene) -> Telling:
+    def read(self, scene: _Scene) -> Description:
         if scene.damaged:
-            return Telling(title=f"{scene.kind}: the event is damaged and cannot be read", tone=Tone.BAD)
+            return Description(title=f"{scene.kind}: the event is damaged and cannot be read", tone=Tone.BAD)
         self._learn(scene)
         begun = self.started.get(scene.payload.text("invocation_id"))
         known = Known(
@@ -101,7 +101,7 @@ class _Reader:
             dry=scene.payload.text("invocation_id") in self.dry,
             ran_for=None if begun is None else (scene.at - begun).total_seconds(),
         )
-        return telling(scene.kind, scene.payload, known=known)
+        return describe(scene.kind, scene.payload, known=known)
 
     def _learn(self, scene: _Scene) -> None:
         invocation_id = scene.payload.text("invocation_id")
@@ -127,7 +127,7 @@ def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
             at=scene.at,
             elapsed=(scene.at - scenes[0].at).total_seconds(),
             caller="" if caller == speaker else caller,
-            telling=reader.read(scene),
+            description=reader.read(scene),
         )
         speaker = caller or speaker
 
@@ -180,27 +180,29 @@ def _is_dry(scene: _Scene) -> bool:
     return scene.payload.flag("dry_run") or scene.payload.inner("arguments").flag("dry_run")
 
 
-def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Telling, ...]:
+def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Description, ...]:
     """The newest of each run, after the choice where all were dry; without a run, how far it went."""
-    runs: dict[str, Telling] = {}
+    runs: dict[str, Description] = {}
     dry: set[str] = set()
-    last: dict[str, Telling] = {}
-    choices: dict[bool, Telling] = {}
+    last: dict[str, Description] = {}
+    choices: dict[bool, Description] = {}
     for scene, passage in zip(scenes, passages, strict=True):
-        last[scene.kind] = passage.telling
+        last[scene.kind] = passage.description
         if scene.kind.startswith(_RUN):
             invocation_id = scene.payload.text("invocation_id")
-            runs[invocation_id] = passage.telling
+            runs[invocation_id] = passage.description
             if _is_dry(scene):
                 dry.add(invocation_id)
         elif scene.kind == _SELECTION and is_ok(scene.payload):
-            choices[is_supported(scene.payload)] = passage.telling
+            choices[is_supported(scene.payload)] = passage.description
     if runs.keys() - dry or (runs and not choices):
         return tuple(runs.values())
     if choices:
         choice = choices.get(True) or choices[False]
         nothing = "nothing was run for real" if runs else "nothing was run"
-        return (Telling(title=f"{choice.title}; {nothing}"), *runs.values())
+        return (Description(title=f"{choice.title}; {nothing}"), *runs.values())
     if "governance.verdict" in last:
         return (last["governance.verdict"],)
-    return (Telling(title="nothing was chosen and nothing was run") if _SEARCH in last else passages[-1].telling,)
+    return (
+        Description(title="nothing was chosen and nothing was run") if _SEARCH in last else passages[-1].description,
+    )

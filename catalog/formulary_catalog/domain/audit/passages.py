@@ -1,33 +1,33 @@
 """One recorded event in words for people: the calls that read and choose.
 
-What governance says, and how a run goes, is told by `governance_passages` and `run_passages`.
+What governance says, and how a run goes, is described by `governance_passages` and `run_passages`.
 """
 
 from collections.abc import Callable, Iterator
 
 from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED
-from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_TELLERS
+from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_DESCRIPTIONS
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.run_passages import RUN_TELLERS
-from formulary_catalog.domain.audit.wording import Known, Line, Telling, Tone, lines
+from formulary_catalog.domain.audit.run_passages import RUN_DESCRIPTIONS
+from formulary_catalog.domain.audit.wording import Description, Known, Line, Tone, lines
 
 _SHOWN_CANDIDATES = 5
 _OK = ("", "ok")
 _NO_EVIDENCE = "none: the search that it names did not return this version"
 
 
-def telling(kind: str, payload: Recorded, *, known: Known) -> Telling:
-    """An event in words; one of a kind that is not known is told by its fields."""
+def describe(kind: str, payload: Recorded, *, known: Known) -> Description:
+    """An event in words; one of a kind that is not known is described by its fields."""
     attempt = _ATTEMPTS.get(kind)
     if attempt is not None and not is_ok(payload):
         why = payload.inner("result").text("error") or payload.text("outcome")
-        return Telling(
+        return Description(
             title=f"{attempt(payload, known)}: failed",
             tone=Tone.BAD,
             lines=lines(Line(label="error", text=why, tone=Tone.BAD)),
         )
-    tell = _TELLERS.get(kind)
-    return tell(payload, known) if tell is not None else _unknown(kind, payload)
+    known_kind = _DESCRIPTIONS.get(kind)
+    return known_kind(payload, known) if known_kind is not None else _unknown(kind, payload)
 
 
 def is_ok(payload: Recorded) -> bool:
@@ -44,11 +44,11 @@ def _searching(payload: Recorded, known: Known) -> str:
     return f"searched for “{payload.inner('arguments').text('query')}”"
 
 
-def _search(payload: Recorded, known: Known) -> Telling:
+def _search(payload: Recorded, known: Known) -> Description:
     arguments, result = payload.inner("arguments"), payload.inner("result")
     candidates = result.each("candidates")
     left = len(candidates) - _SHOWN_CANDIDATES
-    return Telling(
+    return Description(
         title=f"{_searching(payload, known)}: {result.text('total') or len(candidates)} allowed",
         tone=Tone.PLAIN if candidates else Tone.WAITING,
         lines=lines(
@@ -66,7 +66,7 @@ def _search(payload: Recorded, known: Known) -> Telling:
 
 
 def _constraints(applied: Recorded) -> Iterator[Line]:
-    """What was demanded beside the labels of the call; of custom labels that there were some."""
+    """What was demanded in addition to the labels of the call; of custom labels that there were some."""
     for name in ("incident", "detected", "inferred"):
         yield Line(label=name, text="; ".join(f"{key} {value}" for key, value in applied.inner(name).pairs()))
     yield Line(label="custom", text="labels, sealed" if applied.text("custom_labels") else "")
@@ -100,9 +100,9 @@ def _listing(payload: Recorded, known: Known) -> str:
     return "listed the catalog"
 
 
-def _list(payload: Recorded, known: Known) -> Telling:
+def _list(payload: Recorded, known: Known) -> Description:
     total = payload.inner("result").text("total") or "an unknown number of"
-    return Telling(title=f"{_listing(payload, known)}: {total} workflows")
+    return Description(title=f"{_listing(payload, known)}: {total} workflows")
 
 
 def _looking_around(payload: Recorded, known: Known) -> str:
@@ -144,7 +144,7 @@ def _choosing(payload: Recorded, known: Known) -> str:
     return f"tried to choose {known.workflow(payload)}"
 
 
-def _selection(payload: Recorded, known: Known) -> Telling:
+def _selection(payload: Recorded, known: Known) -> Description:
     arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
     supported, name = is_supported(payload), known.workflow(payload)
     search = "the search that it names" if payload.text("search_id") else "the search before"
@@ -154,7 +154,7 @@ def _selection(payload: Recorded, known: Known) -> Telling:
         rank = f"{known.found.index(version_id) + 1} of {len(known.found)} in {search}"
     else:
         rank = f"{search} did not find it" if known.found else ""
-    return Telling(
+    return Description(
         title=f"chose {name}" if supported else f"named {name}, which its search did not return",
         tone=Tone.GOOD if supported else Tone.WAITING,
         lines=lines(
@@ -170,12 +170,12 @@ def _unsealing(payload: Recorded, known: Known) -> str:
     return "read what the incident demanded, custom labels included"
 
 
-def _status(payload: Recorded, known: Known) -> Telling:
-    return Telling(title=f"asked how the run of {known.workflow(payload)} stands")
+def _status(payload: Recorded, known: Known) -> Description:
+    return Description(title=f"asked how the run of {known.workflow(payload)} stands")
 
 
-def _unknown(kind: str, payload: Recorded) -> Telling:
-    return Telling(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
+def _unknown(kind: str, payload: Recorded) -> Description:
+    return Description(title=kind, lines=lines(Line(label=name, text=value) for name, value in payload.pairs()))
 
 
 _READING: dict[str, Callable[[Recorded, Known], str]] = {
@@ -197,8 +197,8 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
 """Calls of which there is nothing to tell but that they were made."""
 
 
-def _read(doing: Callable[[Recorded, Known], str]) -> Callable[[Recorded, Known], Telling]:
-    return lambda payload, known: Telling(title=doing(payload, known))
+def _read(doing: Callable[[Recorded, Known], str]) -> Callable[[Recorded, Known], Description]:
+    return lambda payload, known: Description(title=doing(payload, known))
 
 
 _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
@@ -212,21 +212,21 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "governance.verdict": lambda payload, known: "verdict",
     "governance.replay": lambda payload, known: "verified the trace so far",
 }
-_TELLERS: dict[str, Callable[[Recorded, Known], Telling]] = {
+_DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     "search": _search,
     **{kind: _read(doing) for kind, doing in _READING.items()},
     "list": _list,
     "selection": _selection,
-    "constraints": lambda payload, known: Telling(title=_unsealing(payload, known)),
+    "constraints": lambda payload, known: Description(title=_unsealing(payload, known)),
     "status": _status,
-    HOLD_PLACED: lambda payload, known: Telling(
+    HOLD_PLACED: lambda payload, known: Description(
         title="held: it is kept until it is released",
         tone=Tone.WAITING,
         lines=lines(Line(label="because", text=payload.text("reason"))),
     ),
-    HOLD_RELEASED: lambda payload, known: Telling(title="released from its hold"),
-    **GOVERNANCE_TELLERS,
-    **RUN_TELLERS,
+    HOLD_RELEASED: lambda payload, known: Description(title="released from its hold"),
+    **GOVERNANCE_DESCRIPTIONS,
+    **RUN_DESCRIPTIONS,
 }
-KINDS = _TELLERS.keys()
+KINDS = _DESCRIPTIONS.keys()
 """The kinds of events that have words of their own."""

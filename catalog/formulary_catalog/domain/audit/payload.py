@@ -20,7 +20,7 @@ class Recorded:
         return bool(self._fields)
 
     def text(self, *names: str) -> str:
-        """The first of these that says something, as text."""
+        """The first of the fields that holds something, as text."""
         return next((said for name in names if (said := as_text(self._fields.get(name)))), "")
 
     def number(self, name: str) -> float | None:

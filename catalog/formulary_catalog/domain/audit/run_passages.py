@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from formulary_catalog.domain.audit.governance_passages import risk_lines, spell_decision
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.wording import Known, Line, Telling, Tone, lines, spell_duration
+from formulary_catalog.domain.audit.wording import Description, Known, Line, Tone, lines, spell_duration
 
 _PHASES = {
     "Succeeded": ("succeeded", Tone.GOOD),
@@ -15,10 +15,10 @@ _PHASES = {
 }
 
 
-def _requested(payload: Recorded, known: Known) -> Telling:
+def _requested(payload: Recorded, known: Known) -> Description:
     seconds = payload.number("timeout_seconds")
     dry = " as a dry run" if payload.flag("dry_run") else ""
-    return Telling(
+    return Description(
         title=f"asked to run {known.workflow(payload)}{dry}",
         lines=lines(
             Line(label="run", text=_place(payload)),
@@ -29,12 +29,12 @@ def _requested(payload: Recorded, known: Known) -> Telling:
     )
 
 
-def _decided(payload: Recorded, known: Known) -> Telling:
+def _decided(payload: Recorded, known: Known) -> Description:
     said, tone = spell_decision(payload.text("outcome"))
     if payload.text("outcome") == "AWAIT" and payload.text("phase") != "AwaitingApproval":
         said, tone = "goes on as a dry run; a real one would have to wait for evidence", Tone.PLAIN
     why = payload.texts("why")
-    return Telling(
+    return Description(
         title=f"run of {known.workflow(payload)}: {said}",
         tone=tone,
         lines=lines(
@@ -54,29 +54,29 @@ def _others(rules: list[Recorded], *, why: str) -> Iterator[Line]:
             yield Line(label="also", text=f"{rule.text('effect')} by {name}: {rule.text('rationale')}".rstrip(": "))
 
 
-def _approved(payload: Recorded, known: Known) -> Telling:
+def _approved(payload: Recorded, known: Known) -> Description:
     return _judged(payload, known, verb="approved", tone=Tone.GOOD)
 
 
-def _rejected(payload: Recorded, known: Known) -> Telling:
+def _rejected(payload: Recorded, known: Known) -> Description:
     return _judged(payload, known, verb="rejected", tone=Tone.BAD)
 
 
-def _judged(payload: Recorded, known: Known, *, verb: str, tone: Tone) -> Telling:
-    return Telling(
+def _judged(payload: Recorded, known: Known, *, verb: str, tone: Tone) -> Description:
+    return Description(
         title=f"run of {known.workflow(payload)} {verb} by {payload.text('approver', 'caller') or 'unknown'}",
         tone=tone,
         lines=lines(Line(label="reason", text=payload.text("reason"))),
     )
 
 
-def _started(payload: Recorded, known: Known) -> Telling:
-    return Telling(title=f"{_run(payload, known)} started")
+def _started(payload: Recorded, known: Known) -> Description:
+    return Description(title=f"{_run(payload, known)} started")
 
 
-def _finished(payload: Recorded, known: Known) -> Telling:
+def _finished(payload: Recorded, known: Known) -> Description:
     said, tone = _PHASES.get(payload.text("phase"), (f"ended as {payload.text('phase') or 'unknown'}", Tone.WAITING))
-    return Telling(
+    return Description(
         title=f"{_run(payload, known)} {said}{_after(payload, known)}",
         tone=tone,
         lines=lines(
@@ -88,25 +88,25 @@ def _finished(payload: Recorded, known: Known) -> Telling:
     )
 
 
-def _cancelled(payload: Recorded, known: Known) -> Telling:
-    return Telling(
+def _cancelled(payload: Recorded, known: Known) -> Description:
+    return Description(
         title=f"{_run(payload, known)} was cancelled{_after(payload, known)}",
         tone=Tone.BAD,
         lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=payload.text("message"))),
     )
 
 
-def _refused(payload: Recorded, known: Known) -> Telling:
+def _refused(payload: Recorded, known: Known) -> Description:
     why = payload.text("message") or payload.inner("result").text("error")
-    return Telling(
+    return Description(
         title=f"run of {known.workflow(payload)} refused",
         tone=Tone.BAD,
         lines=lines(Line(label="reason", text=payload.text("reason")), Line(label="", text=why, tone=Tone.BAD)),
     )
 
 
-def _halt_begun(payload: Recorded, known: Known) -> Telling:
-    return Telling(
+def _halt_begun(payload: Recorded, known: Known) -> Description:
+    return Description(
         title=f"runs halted {payload.text('where')} by {payload.text('caller')}",
         tone=Tone.BAD,
         lines=lines(
@@ -116,8 +116,8 @@ def _halt_begun(payload: Recorded, known: Known) -> Telling:
     )
 
 
-def _halt_lifted(payload: Recorded, known: Known) -> Telling:
-    return Telling(
+def _halt_lifted(payload: Recorded, known: Known) -> Description:
+    return Description(
         title=f"halt lifted {payload.text('where')} by {payload.text('caller')}: new runs may begin",
         tone=Tone.GOOD,
         lines=lines(Line(label="reason", text=payload.text("reason"))),
@@ -144,7 +144,7 @@ def _after(payload: Recorded, known: Known) -> str:
     return f" after {spell_duration(took)}" if took is not None else ""
 
 
-RUN_TELLERS: Mapping[str, Callable[[Recorded, Known], Telling]] = {
+RUN_DESCRIPTIONS: Mapping[str, Callable[[Recorded, Known], Description]] = {
     "invocation.requested": _requested,
     "invocation.decided": _decided,
     "invocation.approved": _approved,

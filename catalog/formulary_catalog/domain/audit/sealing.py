@@ -5,18 +5,17 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.incidents import RequestContext
 
 _NOTHING: Mapping[str, tuple[str, ...]] = {}
 _METHOD = "hmac-sha256"
 _FIELDS = tuple(each.name for each in fields(RequestContext))
-_json = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-"""Canonical JSON in ASCII: what no database could store otherwise has a form that it can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """Constraints as they are stored beside a trace, never in its events.
+    """Constraints as they are stored apart from a trace, never in its events.
 
     Reading `content`, canonical JSON, takes the right to use the incidents of `namespace`. An empty namespace means all
     namespaces: the custom labels are those that a caller gave without an incident.
@@ -38,7 +37,7 @@ class KeyedDigest:
 
     def of_labels(self, labels: Mapping[str, frozenset[str]]) -> str:
         """The digest of custom labels, in whatever order they come."""
-        return self.of(_json({key: sorted(values) for key, values in labels.items()}))
+        return self.of(canonical_json({key: sorted(values) for key, values in labels.items()}, ascii_only=True))
 
 
 def seal(
@@ -60,7 +59,7 @@ def seal(
         "strict_keys": sorted(incident.strict_keys | strict_keys),
         "detected_labels": dict(incident.detected_labels),
     }
-    return Sealed(namespace=incident.namespace, content=_json(stored))
+    return Sealed(namespace=incident.namespace, content=canonical_json(stored, ascii_only=True))
 
 
 def unseal(content: str) -> RequestContext:

@@ -52,7 +52,7 @@ class Replay:
 
     @property
     def passed(self) -> bool:
-        """Whether all is as it was written, as far as can be told."""
+        """Whether all is as it was written, as far as is known."""
         return not self.findings
 
     @property
@@ -137,7 +137,7 @@ class TraceCheck:
         return tuple(sorted(_merged(self._findings), key=lambda finding: (finding.seq, finding.last)))
 
     def _sound(self, event: StoredEvent) -> Mapping[str, Any] | None:
-        """What an event says that has the recorded hash, the form of an event, and stands in its own trace."""
+        """What an event says that has the recorded hash, the form of an event, and is in its own trace."""
         if digest(event.body) != event.hash:
             self._find(Problem.EDITED, event.seq, "body and recorded hash do not belong together")
             return None
@@ -157,12 +157,14 @@ class TraceCheck:
         said = (content["kind"], payload.get("caller"), payload.get("search_id", ""))
         if stored == said:
             return
-        for column, beside, inside in zip(("kind", "caller", "search_id"), stored, said, strict=True):
-            if beside != inside:
-                self._find(Problem.COLUMN_EDITED, event.seq, f"{column} is {beside!r}, and {inside!r} in the body")
+        for column, stored_value, body_value in zip(("kind", "caller", "search_id"), stored, said, strict=True):
+            if stored_value != body_value:
+                self._find(
+                    Problem.COLUMN_EDITED, event.seq, f"{column} is {stored_value!r}, and {body_value!r} in the body"
+                )
 
     def _arrange(self, *, vouched: set[str]) -> dict[int, _Link]:
-        """The events by the number that they were written with, one for each; tells of those that do not belong."""
+        """The events by the number that they were written with, one for each; reports those that do not belong."""
         claims: dict[int, list[_Link]] = {}
         for link in self._links:
             claims.setdefault(link.number, []).append(link)

@@ -10,7 +10,7 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
 class Tone(StrEnum):
-    """How a line is meant, for whoever colours it."""
+    """Meaning of a line, from which its colour follows."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -28,7 +28,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class Description:
     """What one event says. Lines without text are left out."""
 
     title: str

@@ -1,11 +1,18 @@
-"""The gate for actions that are not ours: judged by their words and a table of commands, for there are no facts."""
+"""Actions that are not ours: what the gate and a contract say to them.
+
+`governance/service` calls it for the governance tools. The gate judges actions by their words and a table of commands,
+since there are no facts.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from formulary_catalog.domain.governance.commands import dangers
+from formulary_catalog.domain.governance.contract import Contract, Effect
 from formulary_catalog.domain.governance.gate import (
     GateReport,
     Risk,
@@ -14,6 +21,7 @@ from formulary_catalog.domain.governance.gate import (
     is_harmless,
     is_production_like,
 )
+from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 from formulary_catalog.domain.text import split_camel_case, words
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.domain.workflows.manifest import FilledText, Text
@@ -36,6 +44,8 @@ _DESTROYING = frozenset(
 )
 _RAISED = {Severity.LOW: Severity.MEDIUM, Severity.MEDIUM: Severity.HIGH, Severity.HIGH: Severity.CRITICAL}
 _MAX_SHOWN = 100
+_BLOCKING = frozenset({Effect.HALT, Effect.DENY, Effect.REQUIRE_EVIDENCE})
+"""Evidence cannot be shown for an action that is not ours, so what asks for it blocks."""
 
 
 class ProposedAction(BaseModel):
@@ -84,6 +94,44 @@ def gate_actions(
     )
     judged = [_judged(action, in_production=in_production) for action in actions]
     return gate_report([risk for risks, _ in judged for risk in risks], unknown=not all(known for _, known in judged))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnforceResult:
+    """What a contract says to actions. Each action counts once, by the strongest rule that matches it."""
+
+    contract_id: str
+    decision_summary: Literal["ALLOW", "BLOCK"]
+    blocked_rule_ids: tuple[str, ...] = ()
+    allowed_count: int = 0
+    blocked_count: int = 0
+    degraded_count: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The result as the wire has it."""
+        return {
+            "contract_id": self.contract_id,
+            "decision_summary": self.decision_summary,
+            "blocked_rule_ids": list(self.blocked_rule_ids),
+            "allowed_count": self.allowed_count,
+            "blocked_count": self.blocked_count,
+            "degraded_count": self.degraded_count,
+        }
+
+
+def enforce(contract: Contract, actions: Sequence[ProposedAction], *, caller: str, now: datetime) -> EnforceResult:
+    """What the contract says to the actions. One that no rule matches is allowed: the contract does not forbid it."""
+    strongest = [_strongest(contract, action, caller=caller, now=now) for action in actions]
+    blocked = [rules for rules in strongest if rules and rules[0].effect in _BLOCKING]
+    degraded = [rules for rules in strongest if rules and rules[0].effect is Effect.DEGRADE]
+    return EnforceResult(
+        contract_id=contract.name,
+        decision_summary="BLOCK" if blocked else "ALLOW",
+        blocked_rule_ids=tuple(sorted({rule.id for rules in blocked for rule in rules})),
+        allowed_count=len(actions) - len(blocked) - len(degraded),
+        blocked_count=len(blocked),
+        degraded_count=len(degraded),
+    )
 
 
 def _judged(action: ProposedAction, *, in_production: bool) -> tuple[list[Risk], bool]:
@@ -137,3 +185,9 @@ def _risk(severity: Severity, category: str, message: str, *, raised: bool = Fal
     if not raised:
         return Risk(severity=severity, category=category, message=message)
     return Risk(severity=_RAISED.get(severity, severity), category=category, message=f"{message}, in production")
+
+
+def _strongest(contract: Contract, action: ProposedAction, *, caller: str, now: datetime) -> list[MatchedRule]:
+    subject = Subject(action_type=action.action_type, path=action.path_prefix, caller=caller)
+    rules = matched_rules([contract], subject, now=now)
+    return [rule for rule in rules if rule.effect is rules[0].effect]

@@ -8,7 +8,7 @@
 5. The safe default asks for an approval, unless a matching ALLOW lifts it or the run is harmless: low risk, in an
    environment that the settings call harmless, without a risk of severity high.
 
-A rule that restricts never allows more: the default holds beside it.
+A rule that restricts never allows more: the default still holds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -184,7 +184,7 @@ class _Considered:
             return self._decision(
                 DecisionOutcome.BLOCK,
                 why=_texts(denying),
-                message=f"Blocked: {'; '.join(_texts(denying))}. Choose another workflow, or ask whoever keeps the "
+                message=f"Blocked: {'; '.join(_texts(denying))}. Choose another workflow, or ask the owner of the "
                 "contract.",
             )
         if (rejection := self.evidence.rejection) is not None:

@@ -55,6 +55,6 @@ def halt_reason(contract: Contract) -> str:
 
 
 def halted_message(halts: Sequence[Halt]) -> str:
-    """What a run is told that may not begin."""
-    told = "; ".join(map(str, halts))
-    return f"Halted: {told}. Nothing is run until that is lifted; ask for another run then."
+    """Message of a run that may not begin."""
+    reasons = "; ".join(map(str, halts))
+    return f"Halted: {reasons}. Nothing is run until that is lifted; ask for another run then."

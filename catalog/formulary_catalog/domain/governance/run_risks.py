@@ -44,7 +44,7 @@ def _of_place(facts: RunFacts, *, harmless: frozenset[str]) -> Iterable[Risk]:
         yield _risk(
             Severity.CRITICAL,
             "target",
-            f"{facts.caller or 'whoever asks'} may not run workflows in namespace {where}, where the target is",
+            f"{facts.caller or 'the caller'} may not run workflows in namespace {where}, where the target is",
         )
     if not facts.environment.strip():
         yield _risk(Severity.MEDIUM, "environment", "the environment is not known, so it may be production")

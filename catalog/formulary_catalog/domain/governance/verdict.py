@@ -1,12 +1,12 @@
 """The verdict: gate and contract in one answer that a person can read."""
 
 import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.domain.governance.enforcement import EnforceResult
+from formulary_catalog.domain.canonical_json import canonical_json
+from formulary_catalog.domain.governance.actions import EnforceResult
 from formulary_catalog.domain.governance.gate import VERSION, GateDecision, GateReport
 from formulary_catalog.domain.text import one_line
 
@@ -113,5 +113,4 @@ def _why(gate: GateReport, enforced: EnforceResult | None) -> Iterable[str]:
 
 def _decision_id(gate: GateReport, enforced: EnforceResult | None) -> str:
     content = [gate.as_json(), enforced.as_json() if enforced is not None else None]
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return f"dec_{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:_ID_LENGTH]}"
+    return f"dec_{hashlib.sha256(canonical_json(content).encode('utf-8', 'replace')).hexdigest()[:_ID_LENGTH]}"

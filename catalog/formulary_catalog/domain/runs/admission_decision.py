@@ -35,7 +35,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """What a decision turns on beside the request: read in the transaction that acts on it."""
+    """What a decision depends on in addition to the request: read in the transaction that acts on it."""
 
     contracts: tuple[Contract, ...]
     approvals: tuple[Approval, ...]

@@ -1,7 +1,6 @@
 """Invocations: one run of one workflow version, from request to outcome, and what many came to. Rules only, no I/O."""
 
 import hashlib
-import json
 import re
 import secrets
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from uuid import UUID
 
 from formulary_catalog.domain.audit.chain import MAX_TRACE_ID, OWN_TRACE
 from formulary_catalog.domain.audit.sealing import Sealed
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
@@ -22,7 +22,7 @@ WAITING_SECONDS = 30.0
 """Up to this long a call waits for its run; a longer one is answered at once and followed by its id."""
 MAX_TIMEOUT_SECONDS = 12 * 3600.0
 NOT_KEPT = "(sensitive, not kept)"
-"""What stands for a sensitive value of a dry run: nothing reads it."""
+"""Recorded instead of a sensitive value of a dry run: nothing reads it."""
 UNPROVEN_USER = "unknown (no admission webhook told who)"
 """Who asked or approved where nobody proved it."""
 UNPROVEN = "unproven"
@@ -101,7 +101,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTarget:
-    """The object that is to be healed; empty where the incident does not tell."""
+    """The object that is to be healed; empty where the incident does not name it."""
 
     api_version: str = ""
     kind: str = ""
@@ -136,7 +136,7 @@ class RunTarget:
 class NewInvocation:
     """A checked request for a run. `values` are complete; `secret` holds those that must not be recorded.
 
-    `salt` is kept beside the run and nowhere else: without it a digest in the trail tells nothing of a short secret.
+    `salt` is kept with the run and nowhere else: without it a digest in the trail reveals nothing of a short secret.
     `idempotency_key` is the digest of the caller's key (`idempotency_digest`).
 
     `facts` is what the rules judge, as it was when the run was asked for: `domain.governance.gate.RunFacts` as JSON.
@@ -178,12 +178,12 @@ class NewInvocation:
         }
 
     def request_hash(self, *, salt: str) -> str:
-        """What stands for this request under the salt of one that was kept: another request with the same idempotency
+        """Hash of this request under the salt of one that was kept: another request with the same idempotency
         key is a mistake of the caller."""
         secret = dict.fromkeys(self.secret) if self.dry_run else dict(self.secret)
         asked = [self.version_id, dict(self.values), secret, self.timeout_seconds, self.dry_run]
         asked += [self.namespace, self.remediation_id, self.target.as_json()]
-        return hashlib.sha256(f"{salt}\0{_canonical(asked)}".encode()).hexdigest()
+        return hashlib.sha256(f"{salt}\0{canonical_json(asked)}".encode()).hexdigest()
 
     @property
     def trace_id(self) -> str:
@@ -240,7 +240,7 @@ class Invocation:
 
     @property
     def content_digest(self) -> str:
-        """What stands for the content; empty while it is not known."""
+        """Digest of the content; empty while it is not known."""
         return str(self.content.get("digest", ""))
 
     @property
@@ -274,7 +274,7 @@ def id_of_request(*, caller: str, idempotency_key: str) -> str:
     """The id of a run that a caller asks for: the same for the same key, so that a repeat is the same run."""
     if not idempotency_key:
         return ID_PREFIX + secrets.token_hex(10)
-    return ID_PREFIX + hashlib.sha256(_canonical(["request", caller, idempotency_key]).encode()).hexdigest()[:20]
+    return ID_PREFIX + hashlib.sha256(canonical_json(["request", caller, idempotency_key]).encode()).hexdigest()[:20]
 
 
 def idempotency_digest(*, caller: str, idempotency_key: str) -> str:
@@ -286,14 +286,14 @@ def idempotency_digest(*, caller: str, idempotency_key: str) -> str:
 
 def id_of_object(uid: str) -> str:
     """The id of a run that somebody asks for by creating an object; its uid is never used again."""
-    return ID_PREFIX + hashlib.sha256(_canonical(["object", uid]).encode()).hexdigest()[:20]
+    return ID_PREFIX + hashlib.sha256(canonical_json(["object", uid]).encode()).hexdigest()[:20]
 
 
 def trace_id(*, remediation_id: str = "", search_id: UUID | None = None, fallback: str) -> str:
     """The chain that an event belongs to: its incident's, else its search's, else one of its own.
 
     An incident whose id cannot name a chain has none, nor has one whose id would lead into the chain of somebody's
-    search or run: whoever creates an AIAnalysis chooses that id.
+    search or run: the author of an AIAnalysis chooses that id.
     """
     possible = len(remediation_id) <= MAX_TRACE_ID and storable(remediation_id)
     if remediation_id and possible and not remediation_id.startswith(OWN_TRACE):
@@ -302,8 +302,8 @@ def trace_id(*, remediation_id: str = "", search_id: UUID | None = None, fallbac
 
 
 def digest(value: Any, *, salt: str) -> str:
-    """What stands for a value that must not be recorded. `salt` keeps equal values of different runs apart."""
-    return "sha256:" + hashlib.sha256(f"{salt}\0{_canonical(value)}".encode()).hexdigest()
+    """Digest of a value that must not be recorded. `salt` keeps equal values of different runs apart."""
+    return "sha256:" + hashlib.sha256(f"{salt}\0{canonical_json(value)}".encode()).hexdigest()
 
 
 def duration_seconds(text: str) -> float | None:
@@ -312,10 +312,6 @@ def duration_seconds(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s", "", text.strip().lower()):
         return None
     return float(sum(int(number) * _UNITS[unit] for number, unit in parts))
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

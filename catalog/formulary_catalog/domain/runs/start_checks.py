@@ -85,7 +85,7 @@ def _is_about_another(incident: RequestContext, target: RunTarget) -> bool:
 
 
 def _all_allowed(documents: list[Mapping[str, Any] | None], constraints: Constraints) -> bool:
-    """Whether the constraints allow each of these versions. What cannot be read is not allowed."""
+    """Whether the constraints allow each version. What cannot be read is not allowed."""
     try:
         entries = [
             catalog_entry(each, source="catalog", default_namespace="default") for each in documents if each is not None

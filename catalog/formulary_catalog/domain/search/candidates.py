@@ -14,7 +14,7 @@ import numpy as np
 from formulary_catalog.domain.text import WordPlace
 
 _BY_FIELDS = tuple(int(WordPlace(fields.bit_length())) for fields in range(1 << max(WordPlace)))
-"""The most telling place of what stands in a set of fields, which has a bit for each place that is one."""
+"""The most significant place of what is in a set of fields, which has a bit for each place that is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

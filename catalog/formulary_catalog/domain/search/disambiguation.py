@@ -42,7 +42,7 @@ def _log_odds(confidence: float) -> float:
 
 
 def _check(hit: WorkflowHit, workflow: RemediationWorkflow, *, room: int) -> str:
-    """What tells this one apart, within `room` bytes; empty if its author wrote nothing, or there is no room."""
+    """What distinguishes this one, within `room` bytes; empty if its author wrote nothing, or there is no room."""
     description = workflow.spec.description
     texts = (("when not", description.when_not_to_use), ("needs", description.preconditions))
     label, text = next(((label, text) for label, text in texts if text), ("", ""))

@@ -35,7 +35,7 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of the query: how rare its word is, and the terms that stand for it, by their position among all."""
+    """A part of the query: how rare its word is, and the terms that match it, by their position among all."""
 
     rarity: float
     terms: tuple[int, ...]
@@ -60,7 +60,7 @@ class Wanted:
 
     @cached_property
     def telling(self) -> tuple[Part, ...]:
-        """The parts that tell what the query is about."""
+        """The parts that say what the query is about."""
         least = min(_TELLING_SHARE * max((part.rarity for part in self.parts), default=0.0), _TELLING_RARITY)
         return tuple(part for part in self.parts if part.rarity >= least)
 

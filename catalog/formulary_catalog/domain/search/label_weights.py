@@ -1,6 +1,6 @@
 """What labels count as evidence, in log odds (DESIGN section 5).
 
-A label raises a workflow that fits; it must never lift one that does not. So the weights are small beside those of
+A label raises a workflow that fits; it must never lift one that does not. So the weights are small next to those of
 meaning and words, and of several custom or detected labels each further one counts half of the one before.
 `make calibrate` writes the two of what a query mentions. The others are set by hand; fitted, that of detected labels
 would be larger.

@@ -28,7 +28,7 @@ _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
 MAX_QUERY_LENGTH = 4000
 _TRAILING_PUNCTUATION = ":,;"
-_CANONICAL = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
+CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ParsedQuery:
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
-        if not signal_declared and fold(self.signal) not in _CANONICAL:
+        if not signal_declared and fold(self.signal) not in CANONICAL_BY_FOLD:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
         return {dimension: value for dimension, value in read.items() if value}
@@ -63,7 +63,7 @@ def parse_query(query: str) -> ParsedQuery:
     second = fold(parts[1].rstrip(_TRAILING_PUNCTUATION)) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
     compound = len(split_camel_case(with_names(signal))) > 1
-    left_out = severity and (fold(signal) in _CANONICAL or (compound and severity in _NEVER_ADJECTIVES))
+    left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
     text = _readable(parts[:1] + parts[2:] if left_out else parts)
     return ParsedQuery(signal=signal, severity=severity, text=text)
 
@@ -71,7 +71,7 @@ def parse_query(query: str) -> ParsedQuery:
 def _signal(parts: Sequence[str]) -> str:
     """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
     word = parts[0].rstrip(_TRAILING_PUNCTUATION) if parts else ""
-    return "" if word == WILDCARD else _CANONICAL.get(fold(word), word)
+    return "" if word == WILDCARD else CANONICAL_BY_FOLD.get(fold(word), word)
 
 
 def _readable(parts: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""How rare a word is in texts about operating Kubernetes: what it tells that a workflow holds it."""
+"""How rare a word is in texts about operating Kubernetes: how much it says that a workflow holds it."""
 
 import math
 from collections.abc import Mapping

@@ -96,7 +96,7 @@ def _in_one(word: str) -> str:
 
 @cache
 def _index() -> Mapping[str, tuple[tuple[_Phrase, int], ...]]:
-    """What may begin with a word: phrases, and the number of the concept that each stands for."""
+    """What may begin with a word: phrases, and the number of the concept that each belongs to."""
     index: dict[str, tuple[tuple[_Phrase, int], ...]] = {}
     for number, concept in enumerate(synonyms().concepts):
         for form in (concept.concept, *concept.said):

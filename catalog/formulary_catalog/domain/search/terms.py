@@ -18,7 +18,7 @@ MAX_TERMS = 128
 class Term:
     """One thing to look for: a word, or several that must all be there.
 
-    `origin` tells which terms stand for the same part of the query: of those, only the best found counts.
+    `origin` is equal for terms of the same part of the query: of those, only the best found counts.
     """
 
     word: str

@@ -18,7 +18,7 @@ ANNOTATED = (
     "riskLevel",
     "related",
 )
-"""What may be said there: our own fields beside upstream's, but for `suspend`, which a schema must not hide."""
+"""What may be said there: our own fields and those of upstream, except `suspend`, which a schema must not hide."""
 _FIELD = f"metadata.annotations.{SPEC_ANNOTATION}"
 
 

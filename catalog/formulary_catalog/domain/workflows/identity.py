@@ -1,13 +1,13 @@
 """Identity of workflows: content hash, version id, the forms in which one may be named (DESIGN section 3)."""
 
 import hashlib
-import json
 import re
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.errors import InvalidInput
 
 VERSION_ID_PREFIX = "wf_ver_"
@@ -18,10 +18,9 @@ _MAX_REFERENCE = 400
 
 
 def content_hash(*, api_version: str, kind: str, namespace: str, name: str, spec: Mapping[str, Any]) -> str:
-    """sha256, in hex, of the canonical JSON (sorted keys, no spaces, UTF-8) of what identifies the content."""
+    """sha256, in hex, of the canonical JSON, as UTF-8, of what identifies the content."""
     identity = {"apiVersion": api_version, "kind": kind, "namespace": namespace, "name": name, "spec": spec}
-    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    return hashlib.sha256(canonical_json(identity).encode()).hexdigest()
 
 
 def version_id(content_hash: str) -> str:
@@ -49,7 +48,7 @@ def parse_reference(text: str, *, version: str = "") -> WorkflowReference:
     """Parse `name`, `namespace/name`, `name@version`, `namespace/name@version` or `wf_ver_…`.
 
     Raises:
-        InvalidInput: it is none of these, or `version` contradicts the version in the text.
+        InvalidInput: it has none of these forms, or `version` contradicts the version in the text.
     """
     text, version = text.strip(), version.strip()
     if len(text) > _MAX_REFERENCE:

@@ -14,7 +14,7 @@ from formulary_catalog.errors import InputRefused, NotInvocable
 
 _TYPES = {"string": "string", "integer": "integer", "boolean": "boolean", "array": "array", "float": "number"}
 _MAX_SHOWN = 80
-_MAX_TOLD = 10
+_MAX_PROBLEMS = 10
 _HIDDEN = "(sensitive)"
 _MAX_DEPTH = 32
 _WHOLE = range(-(2**63), 2**63)
@@ -74,8 +74,8 @@ def check_input(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> Ch
     values = {name: _coerced(value, by_name.get(name)) for name, value in given.items() if value is not None}
     # Only what is given needs what it depends on; a default needs nothing.
     if problems := _problems(values, parameters=by_name):
-        told = "; ".join(f"{problem['field']}: {problem['rule']}, given {problem['value']}" for problem in problems)
-        raise InputRefused(f"the input is invalid, nothing was run: {told}", problems=problems)
+        listed = "; ".join(f"{problem['field']}: {problem['rule']}, given {problem['value']}" for problem in problems)
+        raise InputRefused(f"the input is invalid, nothing was run: {listed}", problems=problems)
     defaults = {name: parameter.default for name, parameter in by_name.items() if parameter.default is not None}
     complete = defaults | values
     return CheckedInput(
@@ -101,7 +101,7 @@ def _problems(values: Mapping[str, Any], *, parameters: Mapping[str, Parameter])
     sound = {name: value for name, value in known.items() if _is_sound(value)}
     found += [_problem(name, rule=_PASSED_ON, value="(not shown)", hidden=True) for name in known.keys() - sound.keys()]
     for error in _validator(list(parameters.values())).iter_errors(sound):
-        if error.instance_path:  # what is missing is told below: a default fills in for what is required too
+        if error.instance_path:  # what is missing is reported below: a default fills in for what is required too
             name = str(error.instance_path[0])
             hidden = parameters[name].sensitive
             rule = _rule(error, parameter=parameters[name])
@@ -113,7 +113,7 @@ def _problems(values: Mapping[str, Any], *, parameters: Mapping[str, Parameter])
         if parameter.name not in known and (needed or (wanted_by and parameter.default is None)):
             rule = "required" if needed else f"required where {', '.join(wanted_by)} is given"
             found.append(_problem(parameter.name, rule=rule, value="nothing", hidden=True))
-    return found[:_MAX_TOLD]
+    return found[:_MAX_PROBLEMS]
 
 
 def _is_sound(value: Any, *, depth: int = 0) -> bool:

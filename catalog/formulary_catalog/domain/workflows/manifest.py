@@ -31,7 +31,7 @@ _EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 
 def _as_list(value: object) -> object:
-    """A bare scalar stands for a list of one, as in upstream's older manifests."""
+    """A bare scalar means a list of one, as in upstream's older manifests."""
     if value is None:
         return []
     return [value] if isinstance(value, str) else value
@@ -61,7 +61,7 @@ def _detected(value: object) -> object:
     return normalize_detected(value) if isinstance(value, bool | str) else value
 
 
-# What validators do is invisible to a JSON Schema: `json_schema_extra` and `json_schema_input_type` tell it.
+# What validators do is invisible to a JSON Schema: `json_schema_extra` and `json_schema_input_type` declare it.
 _NOT_BLANK = Field(json_schema_extra={"pattern": r"\S"})
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT), AfterValidator(_without_nul)]
 FilledText = Annotated[
@@ -326,7 +326,7 @@ def labels_of(spec: WorkflowSpec, *, name: str) -> WorkflowLabels:
 
 
 def meaning_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The content of a spec that a version stands for: spellings unified, without defaults and without `suspend`.
+    """The content of a spec that a version identifies: spellings unified, without defaults and without `suspend`.
 
     An API server writes defaults into objects, and others when its CRD changes: that must not look like an edit.
 
@@ -337,7 +337,7 @@ def meaning_of(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def embedding_text(spec: WorkflowSpec, *, name: str) -> str:
-    """The text whose vector stands for the workflow: name, when to use, what; nothing negative, no labels."""
+    """The text whose vector represents the workflow: name, when to use, what; nothing negative, no labels."""
     return with_split_words(f"{_readable(name)}. {spec.description.when_to_use} {spec.description.what}")
 
 

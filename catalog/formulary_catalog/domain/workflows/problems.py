@@ -1,4 +1,4 @@
-"""What is wrong with a document, in words for whoever wrote it."""
+"""What is wrong with a document, in words for its author."""
 
 import reprlib
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ _MAX_SHOWN_PROBLEMS = 5
 _MAX_SHOWN_KEY = 100
 _SECRET_FIELDS = frozenset({"customLabels", "custom_labels"})
 _WRONG_SHAPES = frozenset({"model_type", "model_attributes_type", "dict_type", "mapping_type"})
-"""Problems whose value stands where a whole part belongs: it may hold custom labels, so only its kind is told."""
+"""Problems whose value replaces a whole part: it may hold custom labels, so only its kind is shown."""
 _KINDS: Mapping[type, str] = {
     dict: "a map",
     list: "a list",

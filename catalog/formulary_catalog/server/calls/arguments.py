@@ -113,7 +113,7 @@ def _is_null(value: object) -> bool:
 
 
 def _unquoted(value: Any) -> Any:
-    """An object or a list, of the JSON text of one: some clients quote what is nested."""
+    """An object or a list, or the JSON text of one: some clients quote what is nested."""
     if isinstance(value, str):
         if not value.strip():
             raise PydanticUseDefault
@@ -149,8 +149,8 @@ def _flag(value: Any) -> Any:
 Flag = Annotated[bool, Strict(), BeforeValidator(_flag)]
 """True or false, or the text of one; a plain `bool` takes 1 and `yes` as well."""
 Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema({"type": "object"})]
-"""An object that whoever takes it checks; `json_schema_extra` says what is in it."""
+"""An object whose taker checks what is in it; `json_schema_extra` describes that."""
 Items = Annotated[list[Any], PlainValidator(_list), WithJsonSchema({"type": "array"})]
-"""A list of such things."""
+"""A list, likewise."""
 Unquoted = BeforeValidator(_unquoted)
-"""For a field that is a model of its own, which may come as JSON text as well."""
+"""For a field that is a model of its own: its JSON text is taken as well."""

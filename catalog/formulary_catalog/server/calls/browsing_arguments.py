@@ -89,7 +89,7 @@ class ListArguments(BrowsingArguments):
         "",
         max_length=MAX_CURSOR_LENGTH,
         description="next_cursor of the answer before.",
-        examples=["WyJhIiwgImIiXQ"],
+        examples=["WyJhIl0"],
     )
 
     @property

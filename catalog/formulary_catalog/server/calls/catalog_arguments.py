@@ -48,13 +48,13 @@ class DetailsArguments(Arguments):
 
     workflow_id: str = Field(
         max_length=400,
-        description="workflow_id of a search result; also namespace/name, name@version or a version_id.",
+        description="workflow_id of an answer; also namespace/name, name@version or a version_id.",
         examples=["oom-raise-memory-limit"],
     )
     version: str = Field(
         "",
         max_length=MAX_LABEL_LENGTH,
-        description="Semantic version; the latest active one without it.",
+        description="Semantic version; the latest without it.",
         examples=["1.0.0"],
     )
 
@@ -65,7 +65,7 @@ class SelectionArguments(DetailsArguments):
     reasoning: str = Field(
         max_length=MAX_REASONING_LENGTH,
         description="Why this workflow fits the root cause better than the others.",
-        examples=["Memory grows with load and the limit is the only cap; the change is reversible."],
+        examples=["The limit is the only cap; the change is reversible."],
     )
     search_id: SearchId = ""
     confidence: float | None = Field(
@@ -113,7 +113,7 @@ Words = Annotated[
 Keywords = Annotated[
     Words,
     Field(
-        description="Workflows with one of these words are left out; separate them by commas.",
+        description="No workflow with one of these words, separated by commas.",
         examples=["restart, delete"],
     ),
 ]
@@ -149,7 +149,7 @@ class _LabelledQuery(Arguments):
     query: str = Field(
         max_length=MAX_QUERY_LENGTH,
         description="'<signal_type> <severity> [keywords]', or the root cause in plain words.",
-        examples=["OOMKilled critical", "CrashLoopBackOff high missing configmap"],
+        examples=["OOMKilled critical"],
     )
 
 
@@ -163,13 +163,13 @@ class SearchArguments(_LabelledQuery):
 
     exclude_keywords: Keywords = ()
     min_confidence: float = Field(
-        0.0, ge=0, le=1, description="Results below this confidence are left out; 0 without it.", examples=[0.5]
+        0.0, ge=0, le=1, description="No results below this confidence; 0 without it.", examples=[0.5]
     )
     top_k: int | None = Field(
         None,
         ge=1,
         le=MAX_TOP_K,
-        description=f"How many results to return; without it at most {DEFAULT_TOP_K}, those that fit.",
+        description=f"How many results; without it at most {DEFAULT_TOP_K}, those that fit.",
         examples=[3],
     )
     action_type: str = Field(

@@ -11,7 +11,7 @@ from formulary_catalog.governance.reading import MAX_ACTIONS
 from formulary_catalog.server.calls.arguments import Arguments, Items, Object
 
 _TEXT: dict[str, Any] = {"type": "string"}
-_COUNT: dict[str, Any] = {"type": "integer", "minimum": 0}
+_COUNT: dict[str, Any] = {"type": "integer"}
 
 
 def _object(*required: str, **members: dict[str, Any]) -> dict[str, Any]:
@@ -65,8 +65,7 @@ TraceId = Annotated[
     str,
     Field(
         max_length=MAX_LABEL_LENGTH,
-        description="trace_id of an earlier answer, to go on with its trace; a new one, or that of the incident, "
-        "without it.",
+        description="trace_id of an earlier answer, to go on with its trace.",
         examples=[_TRACE],
     ),
 ]
@@ -82,13 +81,13 @@ class GateArguments(Arguments):
     )
     context: Object | None = Field(
         None,
-        description="What is known about the surroundings, in any shape; the environment matters most.",
+        description="What is known of the surroundings; the environment matters most.",
         examples=[{"environment": "staging", "namespace": "shop"}],
         json_schema_extra={"additionalProperties": True},
     )
     proposed_actions: Items = Field(
         default_factory=list,
-        description="Every action of the task: action_type is a verb, resource what it acts on or the command itself.",
+        description="Every action: action_type is a verb, resource what it acts on or the command itself.",
         examples=[[{"action_type": "delete_pod", "tool": "kubectl", "resource": "pod/web-1"}]],
         json_schema_extra=_actions(tool=_TEXT, resource=_TEXT),
     )
@@ -100,21 +99,8 @@ class EnforceArguments(Arguments):
 
     trace_id: TraceId = ""
     contract: Object = Field(
-        description="The rules: effect and path_prefix of each; an empty match matches every action.",
-        examples=[
-            {
-                "version": "1.0.0",
-                "scope": {"name": "shop"},
-                "rules": [
-                    {
-                        "id": "no-deletes",
-                        "effect": "DENY",
-                        "match": {"path_prefix": "/prod"},
-                        "rationale": "Production is changed by releases.",
-                    }
-                ],
-            }
-        ],
+        description="The rules; an empty match matches every action.",
+        examples=[{"rules": [{"id": "no-deletes", "effect": "DENY", "match": {"path_prefix": "/prod"}}]}],
         json_schema_extra=_CONTRACT,
     )
     actions: Items = Field(
@@ -135,17 +121,8 @@ class VerdictArguments(Arguments):
     )
     enforce_result: Object | None = Field(
         None,
-        description="enforce_result as governance_enforce answered it; leave out if no contract was checked.",
-        examples=[
-            {
-                "contract_id": "shop@1.0.0",
-                "decision_summary": "ALLOW",
-                "blocked_rule_ids": [],
-                "allowed_count": 1,
-                "blocked_count": 0,
-                "degraded_count": 0,
-            }
-        ],
+        description="enforce_result as governance_enforce answered it, if a contract was checked.",
+        examples=[{"contract_id": "shop@1.0.0", "decision_summary": "ALLOW", "allowed_count": 1}],
         json_schema_extra=_ENFORCE_RESULT,
     )
 

@@ -26,12 +26,12 @@ _LABEL = re.compile(r"^label[._]")
 _RULES = {"string": "text", "boolean": "true or false", "array": "a list", "object": "an object"}
 
 
-def broken(rule: str, **member: Any) -> PydanticCustomError:
+def broken(rule: str, *, name: str = "") -> PydanticCustomError:
     """The error of a validator that says its rule itself, in words that follow the name of the field.
 
-    A validator of a whole model adds the `name` of the field, and its `value` if that is to be shown.
+    A validator of a whole model adds the `name` of the field.
     """
-    return PydanticCustomError("rule", rule, member or None)
+    return PydanticCustomError("rule", rule, {"name": name} if name else None)
 
 
 def unknown_argument(given: str, *, allowed: Sequence[str], prefix: str = "") -> InvalidInput:

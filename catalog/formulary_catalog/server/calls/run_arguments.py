@@ -29,8 +29,8 @@ class _Run(DetailsArguments):
     input: Object = Field(
         default_factory=dict,
         repr=False,
-        description="Values of the workflow's parameters by name, as input_schema of get_workflow_details asks for.",
-        examples=[INPUT_EXAMPLE],
+        description="Values of the parameters by name, as input_schema of get_workflow_details asks for.",
+        examples=[{"NAMESPACE": "shop", "MEMORY_LIMIT": "512Mi"}],
     )
 
 
@@ -39,15 +39,15 @@ class _Options(Arguments):
         None,
         ge=MIN_TIMEOUT_MS,
         le=MAX_TIMEOUT_MS,
-        description=f"Deadline of the run in milliseconds; up to {MAX_WAIT_MS} the call waits for its end. "
-        f"{MAX_WAIT_MS} without it, and then a run that needs longer goes on.",
+        description=f"Deadline of the run; up to {MAX_WAIT_MS} the call waits for its end. Without it a run that needs "
+        "longer goes on.",
         examples=[30000],
     )
     idempotency_key: str = Field(
         "",
         max_length=MAX_KEY_LENGTH,
         repr=False,
-        description="Any text of your own; the same request with the same key is the same run.",
+        description="Your own text; the same request with the same key is the same run.",
         examples=["checkout-oom-1"],
     )
     dry_run: Flag = Field(False, description="true: change nothing, return what would be created.", examples=[True])
@@ -84,7 +84,7 @@ class StatusArguments(Arguments):
         0,
         ge=0,
         le=MAX_WAIT_MS,
-        description="How long to wait for a change, in milliseconds; 0 without it.",
+        description="How long to wait for a change; 0 without it.",
         examples=[30000],
     )
     after_revision: int | None = Field(

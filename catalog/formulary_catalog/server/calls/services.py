@@ -8,6 +8,7 @@ from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
+    from formulary_catalog.analytics.service import AnalyticsService
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.reading import RunReading
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
     from formulary_catalog.search.incident_reading import IncidentReading
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
+    from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.skills import SkillService
     from formulary_catalog.search.traces import TraceReading
 
 OPENING_SECONDS = 45.0
@@ -36,14 +39,18 @@ class Services:
     traces: "TraceReading"
     incidents: "IncidentReading"
     runs: "RunReading"
+    relations: "Relations"
+    skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
+    analytics: "AnalyticsService"
 
     @classmethod
     def on(cls, catalog: "CatalogService", *, settings: Settings) -> "Services":
         """All services, on the database of the catalog."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
+        from formulary_catalog.analytics.service import AnalyticsService
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.reading import RunReading
@@ -52,6 +59,8 @@ class Services:
         from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.search.incident_reading import IncidentReading
         from formulary_catalog.search.listing import Listing
+        from formulary_catalog.search.relations import Relations
+        from formulary_catalog.search.skills import SkillService
         from formulary_catalog.search.traces import TraceReading
 
         parts = catalog.parts
@@ -64,6 +73,8 @@ class Services:
             traces=TraceReading(parts),
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
+            relations=Relations(parts),
+            skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
@@ -78,6 +89,7 @@ class Services:
                 contexts=parts.contexts,
                 harmless=settings.harmless_environments,
             ),
+            analytics=AnalyticsService.on(parts, settings=settings),
         )
 
 

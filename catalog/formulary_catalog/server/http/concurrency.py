@@ -20,7 +20,7 @@ from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
 
 _RETRY_SECONDS = (1.0, 4.0)
-"""Between these: whoever heeds it would come back together with all others who do."""
+"""Range of the delay: with one fixed delay, all clients that heed it would return at the same time."""
 _REFUSAL_SECONDS = 0.2
 """What a refusal takes: who does not heed it and calls again at once would keep the process busy with refusing."""
 _SLOW_REFUSALS = 256
@@ -65,7 +65,7 @@ class Lane:
             await self._wait(caller)
         else:
             self._in_work[caller] += 1
-        self._tell()
+        self._observe()
         try:
             yield waited
         finally:
@@ -76,7 +76,7 @@ class Lane:
             await self._refuse()
         waiting = _Waiting(caller=caller)
         self._waiting.append(waiting)
-        self._tell()
+        self._observe()
         try:
             async with asyncio.timeout(self._patience):
                 await waiting.turn
@@ -111,7 +111,7 @@ class Lane:
     def _give_up(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
             self._waiting.remove(waiting)
-            self._tell()
+            self._observe()
         elif waiting.turn.exception() is None:  # the turn came in the same moment
             self._leave(waiting.caller)
 
@@ -124,7 +124,7 @@ class Lane:
             self._waiting.remove(following)
             self._in_work[following.caller] += 1
             following.turn.set_result(None)
-        self._tell()
+        self._observe()
 
     def _next(self) -> _Waiting | None:
         """The first whose caller has less than half of the slots, else the first."""
@@ -145,7 +145,7 @@ class Lane:
             retry_after=retry_after,
         )
 
-    def _tell(self) -> None:
+    def _observe(self) -> None:
         self._metrics.set_calls(self._name, in_work=self._in_work.total(), waiting=len(self._waiting))
 
 

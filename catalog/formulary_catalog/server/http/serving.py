@@ -1,4 +1,4 @@
-"""Running the HTTP application in the event loop of the caller until it is told to stop."""
+"""Running the HTTP application in the event loop of the caller until it is stopped."""
 
 import asyncio
 import contextlib
@@ -16,8 +16,8 @@ from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ConnectionSettings
 
 GRACE_SECONDS = 10
-KEEP_ALIVE_SECONDS = 15  # longer than most clients keep a connection, and than a busy server tells them to wait
-Beside = Callable[[int], Coroutine[Any, Any, None]]
+KEEP_ALIVE_SECONDS = 15  # longer than most clients keep a connection, and than a busy server asks them to wait
+BackgroundWork = Callable[[int], Coroutine[Any, Any, None]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -26,21 +26,22 @@ async def serve(
     *,
     host: str,
     port: int,
-    beside: Beside,
+    background: BackgroundWork,
     settings: ConnectionSettings,
     metrics: Metrics,
     tls: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then finish the running calls and return; a second SIGINT does not wait.
 
-    `beside` runs from when it listens, and is cancelled when it stops. It is given the port that is listened on, which
-    differs from `port` if that is 0. Its failure ends the serving and is raised. `tls` may be changed while it is used.
+    `background` runs from when it listens, and is cancelled when it stops. It is given the port that is listened on,
+    which differs from `port` if that is 0. Its failure ends the serving and is raised. `tls` may be changed while it
+    is used.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
     gate = Gate(settings, server="catalog", metrics=metrics.connections, probes=PROBES)
-    server = _Server(_given_up_quietly(app), gate=gate, beside=beside, tls=tls)
+    server = _Server(_given_up_quietly(app), gate=gate, background=background, tls=tls)
     await server.serve_at(host=host, port=port)
     if server.force_exit:  # uvicorn leaves it out then, and the lifespan would end with a traceback
         await server.lifespan.shutdown()
@@ -48,21 +49,21 @@ async def serve(
 
 
 class _Server(Server):
-    """The server, with work beside it once it listens, and stopping without raising the signal again."""
+    """The server, with background work once it listens, and stopping without raising the signal again."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, beside: Beside, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, app: ASGIApp, *, gate: Gate, background: BackgroundWork, tls: ssl.SSLContext | None) -> None:
         super().__init__(
             app, gate=gate, keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS, lifespan=True, tls=tls
         )
-        self._beside = beside
+        self._background = background
         self._working: asyncio.Task[None] | None = None
 
     def listens(self, port: int) -> None:
-        self._working = asyncio.create_task(self._beside(port))
+        self._working = asyncio.create_task(self._background(port))
         self._working.add_done_callback(self._stop_if_failed)
 
     async def settle(self) -> None:
-        """End the work beside, and raise what it failed with."""
+        """End the background work, and raise what it failed with."""
         if self._working is None:
             return
         self._working.cancel()

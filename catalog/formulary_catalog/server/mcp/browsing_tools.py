@@ -35,7 +35,7 @@ async def _list(call: Call[ListArguments]) -> WorkflowList:
 
 
 async def _related(call: Call[RelatedArguments]) -> RelatedAnswer:
-    return await call.services.browsing.related(call.arguments.request, context=call.context, caller=call.caller)
+    return await call.services.relations.related(call.arguments.request, context=call.context, caller=call.caller)
 
 
 async def _find(call: Call[NameArguments]) -> NamesAnswer:
@@ -43,7 +43,7 @@ async def _find(call: Call[NameArguments]) -> NamesAnswer:
 
 
 async def _impact(call: Call[ImpactArguments]) -> ImpactAnswer:
-    return await call.services.browsing.impact(call.arguments.request, context=call.context, caller=call.caller)
+    return await call.services.relations.impact(call.arguments.request, context=call.context, caller=call.caller)
 
 
 async def _section(call: Call[SectionArguments]) -> SectionAnswer:
@@ -70,7 +70,7 @@ LIST_TOOL = CatalogTool(
     title="List workflows",
     description=(
         "What exists here, in name order: for an overview of a signal, action, namespace or risk. To find what fits an "
-        "incident use search_workflow_catalog, which ranks."
+        "incident, search_workflow_catalog ranks."
     ),
     action="list",
     arguments=ListArguments,

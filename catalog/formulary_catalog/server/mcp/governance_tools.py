@@ -30,9 +30,9 @@ GATE_TOOL = CatalogTool(
     name="governance_gate",
     title="Judge proposed actions",
     description=(
-        "Rate the risks of actions of any kind before you take them. decision: ALLOW, DEGRADE (dry run first, or ask a "
-        "person), UNKNOWN (describe the actions better) or BLOCK. Judged are the words and commands you give, so name "
-        "every action. Runs of workflows are judged again, from facts, when they are asked for. Does nothing itself."
+        "Rate the risks of actions of any kind before you take them: ALLOW, DEGRADE (dry run first, or ask a person), "
+        "UNKNOWN (describe them better) or BLOCK. Judged are the words and commands you give, so name every action. "
+        "Runs of workflows are judged again, from facts. Does nothing itself."
     ),
     action="governance.gate",
     arguments=GateArguments,
@@ -44,9 +44,9 @@ ENFORCE_TOOL = CatalogTool(
     name="governance_enforce",
     title="Check actions against a contract",
     description=(
-        "Check actions against the rules of a contract that you give. The strongest matching rule decides: DENY and "
-        "REQUIRE_EVIDENCE block, DEGRADE tones down, ALLOW allows; what no rule matches is allowed. Paths match by "
-        "whole segments. Does nothing itself."
+        "Check actions against the rules of a contract. The strongest matching rule decides: DENY and "
+        "REQUIRE_EVIDENCE block, DEGRADE tones down, ALLOW allows, as does no match. Paths match by whole segments. "
+        "Does nothing itself."
     ),
     action="governance.enforce",
     arguments=EnforceArguments,
@@ -58,8 +58,8 @@ VERDICT_TOOL = CatalogTool(
     name="governance_verdict",
     title="Sum gate and contract up",
     description=(
-        "One decision from a gate report and, if there is one, the result of a contract: the stricter of both, why, "
-        "and what to do next, also as a page for people. Call it after governance_gate and governance_enforce."
+        "One decision from a gate report and, if there is one, the result of a contract: the stricter one, why, and "
+        "what to do next, as a page too. Call it after governance_gate and governance_enforce."
     ),
     action="governance.verdict",
     arguments=VerdictArguments,

@@ -45,11 +45,10 @@ INVOKE_TOOL = CatalogTool(
     title="Run a workflow",
     description=(
         "Run the workflow you chose, against the target of the incident. Call get_workflow_details first and give "
-        "input by its input_schema. Rules decide: state awaiting_approval means that a person must approve, so tell "
-        "them and do not call again; a refusal names the rule. Up to 30000 ms it waits and returns output; with a "
-        "longer timeout_ms it returns invocation_id and state running at once: follow it with get_invocation_status. "
-        "Send an idempotency_key, and the same call again is the same run. With dry_run true nothing is changed and "
-        "manifest is returned."
+        "input by its input_schema. Rules decide: awaiting_approval means that a person must approve, so tell them and "
+        "do not call again; a refusal names the rule. It waits up to 30000 ms for output; with a longer timeout_ms it "
+        "returns invocation_id at once: follow it with get_invocation_status. With an idempotency_key the same call "
+        "again is the same run. With dry_run nothing is changed and manifest is returned."
     ),
     action="invocation.refused",
     arguments=RunArguments,
@@ -64,10 +63,9 @@ STATUS_TOOL = CatalogTool(
     name="get_invocation_status",
     title="Follow a run",
     description=(
-        "Where a run stands, by the invocation_id that invoke_workflow returned. To wait for it rather than ask again "
-        "and again, give wait_ms and the revision of the last answer as after_revision: it returns as soon as "
-        "something has changed, or when the time is up. Over are completed, failed, timed_out, cancelled and "
-        "halted. Changes nothing."
+        "Where a run stands, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
+        "wait_ms and the last revision as after_revision: it returns when something has changed or the time is up. "
+        "Over are completed, failed, timed_out, cancelled and halted. Changes nothing."
     ),
     action="status",
     arguments=StatusArguments,

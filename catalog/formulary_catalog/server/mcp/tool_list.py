@@ -9,6 +9,7 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
+from formulary_catalog.server.mcp.analytics_tools import ANALYTICS_TOOLS
 from formulary_catalog.server.mcp.browsing_tools import APPROVALS_TOOLS, BROWSING_TOOLS, FIRST_BROWSING_TOOLS
 from formulary_catalog.server.mcp.governance_tools import GOVERNANCE_TOOLS
 from formulary_catalog.server.mcp.invocation_tools import INVOCATION_TOOLS
@@ -21,7 +22,7 @@ TOOLSETS: dict[Toolset, tuple[CatalogTool[Any], ...]] = {
     Toolset.GOVERNANCE: GOVERNANCE_TOOLS,
     Toolset.CATALOG: BROWSING_TOOLS,
     Toolset.KNOWLEDGE: (),
-    Toolset.ANALYTICS: (),
+    Toolset.ANALYTICS: ANALYTICS_TOOLS,
     Toolset.APPROVALS: APPROVALS_TOOLS,
 }
 OTHER_NAMES = {

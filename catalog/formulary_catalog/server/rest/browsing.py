@@ -61,8 +61,8 @@ async def get_related(
 ) -> Response:
     """Neighbours, the near ones first."""
     context, asked = await checked_call(request, "read.related", RelatedArguments)
-    browsing = services_of(request).browsing
-    return answered(await browsing.related(asked.request, context=context, caller=caller_of(request), browsing=True))
+    relations = services_of(request).relations
+    return answered(await relations.related(asked.request, context=context, caller=caller_of(request), browsing=True))
 
 
 @router.get(
@@ -76,8 +76,8 @@ async def get_related(
 async def get_impact(request: Request, workflow_id: _WorkflowId) -> Response:
     """What leads to it, what only it answers, contracts, runs and searches."""
     context, asked = await checked_call(request, "read.impact", ImpactArguments)
-    browsing = services_of(request).browsing
-    return answered(await browsing.impact(asked.request, context=context, caller=caller_of(request), browsing=True))
+    relations = services_of(request).relations
+    return answered(await relations.impact(asked.request, context=context, caller=caller_of(request), browsing=True))
 
 
 @router.get(

@@ -37,6 +37,7 @@ _MEANINGS = {
     413: "The body is over 64 KiB.",
     415: "The body is not said to be JSON.",
     421: "The Host is not served here.",
+    429: "The caller asks more often than it may; Retry-After says when to come back.",
     500: "Internal error; the message holds an id for the operators.",
     503: "The database or the check of callers does not answer, or too many calls are running; retry.",
 }

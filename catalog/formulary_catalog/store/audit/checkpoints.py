@@ -1,4 +1,4 @@
-"""Checkpoints over the heads of all traces, written again and again by whoever feeds the catalog."""
+"""Checkpoints over the heads of all traces, written again and again by the process that feeds the catalog."""
 
 import asyncio
 import json
@@ -105,7 +105,7 @@ async def end_checkpoint(
 
 
 async def require_key(connection: OwnerConnection, key: SigningKey | None) -> None:
-    """Refuse to go on without a key behind a checkpoint that is signed: verification would tell of it for ever.
+    """Refuse to go on without a key behind a checkpoint that is signed: verification would report it for ever.
 
     Raises:
         StartupError: there is no key, and the newest checkpoint is signed.

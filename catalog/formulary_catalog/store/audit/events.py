@@ -10,9 +10,10 @@ from uuid import UUID
 from cachetools import TTLCache
 from pydantic_core import from_json
 
-from formulary_catalog.domain.audit.chain import StoredEvent, canonical
+from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
+from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.store.audit.reader import events_of, name_trace, replay_of, search_of
 from formulary_catalog.store.audit.sealed import KEY
 from formulary_catalog.store.database.connection import Connection, Database
@@ -32,7 +33,7 @@ _SEALED_SECONDS = 3600.0
 class TraceEvent:
     """What happened. `search_id` is that of the search it belongs to. Never holds custom labels or sensitive inputs.
 
-    `sealed` is what the incident demanded: a copy of it is kept beside the trace, and the payload holds its digest.
+    `sealed` is what the incident demanded: a copy of it is kept apart from the trace, and the payload holds its digest.
     """
 
     trace_id: str
@@ -45,7 +46,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Where an event stands in its chain."""
+    """Position of an event in its chain."""
 
     seq: int
     hash: str
@@ -185,7 +186,7 @@ class TraceStore:
 def _arguments(event: TraceEvent, sealed: str = "") -> tuple[str, str, str]:
     """Trace, kind and payload; the database takes caller and search from the payload, which the hash covers.
 
-    `sealed` is the digest of what is kept beside the trace.
+    `sealed` is the digest of what is kept apart from the trace.
     """
     said = {**event.payload, "caller": event.caller}
     if sealed:
@@ -202,11 +203,11 @@ def _copy(sealed: Sealed, digest: str) -> tuple[str, str, str]:
 def _text(said: Mapping[str, Any]) -> str:
     """The canonical text that can be stored and read again. Few payloads hold what cannot, so looking comes first."""
     try:
-        text = canonical(said)
+        text = canonical_json(said)
         from_json(f"[{text}]")
     except (TypeError, ValueError, RecursionError):
-        return canonical(_storable(said))
-    return text if "\\u0000" not in text else canonical(_storable(said))
+        return canonical_json(_storable(said))
+    return text if "\\u0000" not in text else canonical_json(_storable(said))
 
 
 def _storable(value: Any, *, room: int = _DEEPEST) -> Any:

@@ -1,6 +1,6 @@
 """What the migrations put around the trail, compared with what is there: functions of the schema, and triggers.
 
-Whoever owns the database can replace the function that appends, or switch a trigger off. What should be there is not
+The owner of the database can replace the function that appends, or switch a trigger off. What should be there is not
 kept in the database: it is read from the migrations themselves.
 """
 

@@ -1,4 +1,4 @@
-"""Checkpoints outside the database: whoever owns that cannot take back what was published of them.
+"""Checkpoints outside the database: its owner cannot take back what was published of them.
 
 What is published are lines `NUMBER:HASH`, the newest last. One of today is enough: all before it follow from its hash.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import httpx
+import httpx2
 import structlog
 
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
@@ -43,7 +43,7 @@ class CheckpointPlace(Protocol):
 
 
 class FilePlace:
-    """A file to which lines are only ever added, so that its file system can be told to allow no more than that."""
+    """A file to which lines are only ever added, so that its file system can be set to allow no more than that."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,7 @@ class FilePlace:
 
 
 class UrlPlace:
-    """An object behind a URL, read with GET and written with PUT; its user and password may stand in the URL."""
+    """An object behind a URL, read with GET and written with PUT; its user and password may be in the URL."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -88,13 +88,13 @@ class UrlPlace:
     @property
     def _host(self) -> str:
         """What messages may name of the URL."""
-        return httpx.URL(self._url).host
+        return httpx2.URL(self._url).host
 
-    async def _ask(self, method: str, *, content: str | None = None) -> httpx.Response:
+    async def _ask(self, method: str, *, content: str | None = None) -> httpx2.Response:
         try:
-            async with httpx.AsyncClient(timeout=_SECONDS) as client:
+            async with httpx2.AsyncClient(timeout=_SECONDS) as client:
                 response = await client.request(method, self._url, content=content)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unavailable(f"{self._host} does not answer where checkpoints are published") from error
         if method == "GET" and not response.is_success and response.status_code != _NOT_FOUND:
             raise Unavailable(f"{self._host} answers {response.status_code} where checkpoints are published")

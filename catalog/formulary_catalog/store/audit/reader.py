@@ -1,4 +1,4 @@
-"""The trail as it is read: one trace by whoever may name it, all of it by the owner of the database."""
+"""The trail as it is read: one trace by callers who may name it, all of it by the owner of the database."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -109,7 +109,7 @@ async def replay_of(connection: Connection, trace_id: str) -> Replay:
     head = await head_of(connection, trace_id)
     marks = await connection.fetch("select * from formulary.trace_marks($1)", trace_id)
     events = await events_of(connection, trace_id)
-    bent = [
+    altered = [
         IntegrityFinding(
             problem=Problem.CHECKPOINT_EDITED,
             message="text and hash do not belong together",
@@ -123,7 +123,7 @@ async def replay_of(connection: Connection, trace_id: str) -> Replay:
     findings = verify_trace(trace_id, events, head=head, marks=sound)
     known = bool(events or head or marks)
     return Replay(
-        findings=(*findings, *bent), event_count=len(events), trace_count=int(known), checkpoint_count=len(marks)
+        findings=(*findings, *altered), event_count=len(events), trace_count=int(known), checkpoint_count=len(marks)
     )
 
 
@@ -155,7 +155,7 @@ class TraceReader:
         return [_summary(row) for row in rows]
 
     async def count(self) -> int:
-        """How many events there are, as far as the heads of the traces tell."""
+        """How many events there are, as far as the heads of the traces say."""
         return int(await self._connection.fetchval("select coalesce(sum(seq), 0) from trace_head"))
 
     async def events(self, trace_id: str) -> list[StoredEvent]:
@@ -179,9 +179,8 @@ class TraceReader:
         """Whether one trace, or all of the trail, is as it was written, at one moment.
 
         `keys` are those that checkpoints may be signed with; without any, signatures are only counted. Checkpoints
-        that were `seen` before must be there. `progress` is
-        told how many events were looked at since it was told last. Verifying all needs a database that can be written
-        to, no standby: what checkpoints say is sorted there.
+        that were `seen` before must be there. `progress` is called with the number of events verified since the last
+        call. Verifying all needs a database that can be written to, no standby: what checkpoints say is sorted there.
         """
         async with self._connection.transaction(isolation="repeatable_read"):
             check = CheckpointCheck(keys, seen=seen)

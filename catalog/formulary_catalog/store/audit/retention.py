@@ -129,8 +129,9 @@ class Retention:
     async def expire(self, before: datetime, *, key: SigningKey | None) -> list[Month]:
         """Drop the traces that began in the months before a time, but for those held or changed since that time.
 
-        Checkpoints of a kind of their own name what went: so verification can tell it from what was taken away. What
-        is not as it was written stays: else whoever can make a trace look old could have it dropped with a signature.
+        Checkpoints of a kind of their own name what went, so that verification can distinguish it from what was taken
+        away. What is not as it was written stays: else anybody who can make a trace look old could have it dropped with
+        a signature.
 
         Raises:
             StartupError: there is no key, and checkpoints are signed.

@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 _CONNECTION_LOST = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # a connection that is lost while it is being made ready
+    asyncpg.InternalClientError,  # a connection that is lost while it is being set up
     asyncpg.OperatorInterventionError,
     ConnectionError,
 )
@@ -98,7 +98,7 @@ class Database:
                 "jit": "off",
                 "random_page_cost": "1.1",
                 "max_parallel_workers_per_gather": "0",
-                # Holds for every statement of the server. To plan a search anew each time takes longer than to run it,
+                # Holds for every statement of the server. To plan a search again each time takes longer than to run it,
                 # and all plans of it are alike; any other must be fast by a plan that does not look at its values.
                 "plan_cache_mode": "force_generic_plan" if role is Role.SERVER else "auto",
                 "statement_timeout": f"{int(deadline * 1000)}ms",

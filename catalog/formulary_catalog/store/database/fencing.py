@@ -35,7 +35,7 @@ async def fence(database: Database, *, name: str) -> None:
     epoch = await database.write(begin)
 
     async def require(connection: Connection) -> None:
-        # The lock makes whoever wants to lead next wait for the write that follows.
+        # With the lock, the next leader waits for the write that follows.
         ours = "select true from leadership where name = $1 and epoch = $2 for share"
         if not await connection.fetchval(ours, name, epoch):
             raise Superseded("another operator leads now; this one ends")

@@ -116,7 +116,11 @@ def migration_scripts() -> "list[Script]":
 
 async def _migrate(dsn: str) -> None:
     async with _connected(dsn) as connection:
-        await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        await _revision(connection)  # who may not look learns it here
+        try:
+            await connection.execute("select pg_advisory_lock($1)", _LOCK)
+        except asyncpg.InsufficientPrivilegeError as error:
+            raise _unprivileged(dsn, reason=str(error)) from error
         revision = await _revision(connection)
         if works_with(revision):
             return
@@ -127,17 +131,17 @@ async def _migrate(dsn: str) -> None:
         try:
             await connection.execute("create schema if not exists formulary")
             await connection.execute("create extension if not exists vector")
-            await _upgrade_beside_others(dsn)
+            await _upgrade_concurrently(dsn)
             # A rewritten table has no visibility map: until a vacuum, every search would look into its rows.
             await connection.execute("vacuum (analyze) formulary.workflow_search")
         except asyncpg.InsufficientPrivilegeError as error:
             raise _unprivileged(dsn, reason=str(error)) from error
 
 
-async def _upgrade_beside_others(dsn: str) -> None:
+async def _upgrade_concurrently(dsn: str) -> None:
     """Upgrade without holding up the searches of running servers.
 
-    A change of a table waits for whoever reads it, such as a backup, and everybody who comes later waits behind it. So
+    A change of a table waits for its readers, such as a backup, and all later statements wait behind it. So
     it waits shortly, and often.
     """
     for _ in range(_LOCK_ATTEMPTS):

@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT = 10
 
 @asynccontextmanager
 async def owner_connection(dsn: str) -> AsyncIterator[OwnerConnection]:
-    """Connect; what goes wrong inside is told as everywhere.
+    """Connect; errors inside are raised as everywhere.
 
     Raises:
         StartupError, Unavailable: no connection could be made, or the schema is not the one this version needs.

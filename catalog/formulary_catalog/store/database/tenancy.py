@@ -1,5 +1,5 @@
-"""How a reader comes to see the namespaces of its caller: row-level security goes by what is set here, and hides all
-from whoever has set nothing."""
+"""How a reader sees the namespaces of its caller: row-level security uses what is set here, and hides all rows from a
+connection that has set nothing."""
 
 from typing import Any
 

@@ -131,7 +131,7 @@ class Cluster:
             shutil.rmtree(self.socket_dir, ignore_errors=True)
 
     def new_log(self) -> BinaryIO:
-        """An empty log, open for the server; the log of the run before is kept beside it."""
+        """An empty log, open for the server; the log of the run before is kept next to it."""
         if self.log.exists():
             self.log.replace(self.log.with_name("postgres.log.1"))
         return open(self.log, "xb", opener=lambda path, flags: os.open(path, flags | os.O_APPEND, 0o600))
@@ -263,8 +263,8 @@ def _end_processes(directory: Path) -> None:
 
 def _reason(output: str) -> str:
     """The part of PostgreSQL's output that says what went wrong, in one line."""
-    if told := re.search(r"(?:FATAL|PANIC|error):\s+(.+)", output):
-        return told.group(1)
+    if found := re.search(r"(?:FATAL|PANIC|error):\s+(.+)", output):
+        return found.group(1)
     return " ".join(output.split()) or "it gave no reason"
 
 

@@ -3,7 +3,7 @@
 Only the programs of that package are used: its own server object outlives a killed owner, takes no settings, and as
 root opens all parent directories to everyone.
 
-The programs load shared libraries by a path relative to their own: on Linux from a directory beside the package, on
+The programs load shared libraries by a path relative to their own: on Linux from a directory next to the package, on
 macOS from one inside it, as auditwheel and delocate lay them out. A copy therefore has the layout of the environment.
 """
 

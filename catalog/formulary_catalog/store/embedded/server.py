@@ -176,7 +176,7 @@ class EmbeddedPostgres:
         (self._cluster.socket_dir / f".s.PGSQL.{_PORT}.lock").unlink(missing_ok=True)
 
     def _leftovers(self) -> list[psutil.Process]:
-        """The processes of any server on this cluster: each works in it, whoever started it."""
+        """The processes of any server on this cluster, also of one started elsewhere: it is their working directory."""
         here = {"name": "postgres", "cwd": str(self._cluster.path)}
         return [process for process in psutil.process_iter([*here]) if process.info == here]
 

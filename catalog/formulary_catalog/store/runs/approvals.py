@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, enter, invocation_of, tell
+from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, enter, invocation_of, record_event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ class ApprovalStore:
                     "object": approval.name,
                     "digest": digest,
                 }
-                await tell(connection, run, kind=kind, payload=payload, caller=approval.approver)
+                await record_event(connection, run, kind=kind, payload=payload, caller=approval.approver)
             return run
 
         return await self._database.write(write)

@@ -27,7 +27,7 @@ class HaltWriter:
         Once this returns no run starts. Starts that are under way are waited for, some seconds at most.
 
         Raises:
-            Unavailable: the database does not answer; nothing is halted, as far as that can be told.
+            Unavailable: the database does not answer; nothing is halted, as far as is known.
         """
         return await self._database.write(lambda connection: begin_halt(connection, namespace, reason=reason, by=by))
 
@@ -67,7 +67,7 @@ async def begin_halt(
         namespace,
         f"{halt}; trace {halt.trace_id}",
     )
-    await _tell(connection, halt, kind="halt.begun", reason=reason, by=by, runs=sorted(run["id"] for run in ended))
+    await _record(connection, halt, kind="halt.begun", reason=reason, by=by, runs=sorted(run["id"] for run in ended))
     return halt, len(ended)
 
 
@@ -82,7 +82,7 @@ async def lift_halt(connection: Connection, namespace: str, *, reason: str, by: 
     if row is None:
         return None
     halt = Halt(**row)
-    await _tell(connection, halt, kind="halt.lifted", reason=reason, by=by)
+    await _record(connection, halt, kind="halt.lifted", reason=reason, by=by)
     return halt
 
 
@@ -97,7 +97,7 @@ async def _starts_are_over(connection: Connection, namespace: str) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _tell(connection: Connection, halt: Halt, *, kind: str, reason: str, by: str, **more: Any) -> None:
+async def _record(connection: Connection, halt: Halt, *, kind: str, reason: str, by: str, **more: Any) -> None:
     payload: Mapping[str, Any] = {
         "namespace": halt.namespace,
         "contract": halt.contract,

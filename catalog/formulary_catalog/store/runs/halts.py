@@ -6,7 +6,7 @@ from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.database.connection import Connection, Database
 
 _ORDER = 7204113606
-"""An advisory lock: shared by whoever accepts, begins or starts a run, exclusive for whoever halts."""
+"""An advisory lock: shared by all that accept, begin or start a run, exclusive for a halt."""
 
 
 async def before_a_halt(connection: Connection) -> None:

@@ -23,12 +23,12 @@ from formulary_catalog.store.runs.submission import (
     Submitted,
     decided,
     invocation_of,
+    record_event,
     situation_of,
-    tell,
 )
 
 _OPERATOR = "formulary-operator"
-_UNTOLD_AT_ONCE = 50
+_UNREPORTED_AT_ONCE = 50
 _NO_OBJECT = "none"
 
 
@@ -100,7 +100,7 @@ class RunWriter:
 
         return await self._database.read(read)
 
-    async def untold(self, *, namespace: str = "", name: str = "") -> list[Invocation]:
+    async def unreported(self, *, namespace: str = "", name: str = "") -> list[Invocation]:
         """The runs of the last hour that were denied as soon as the server was asked for them, and have no object yet.
 
         With a name, those whose object would have it.
@@ -113,7 +113,7 @@ class RunWriter:
                 where source = 'server' and phase = 'Failed' and reason = 'Denied' and object_uid = ''
                   and created_at > clock_timestamp() - interval '1 hour'
                   and ($2 = '' or namespace = $1 and object_name = $2)
-                order by created_at limit {_UNTOLD_AT_ONCE}
+                order by created_at limit {_UNREPORTED_AT_ONCE}
                 """,
                 namespace,
                 name,
@@ -175,10 +175,12 @@ class RunWriter:
                 began,
                 stands.phase.is_final,
             )
-            await tell(connection, changed, kind="invocation.decided", payload=decided(stands), caller=_OPERATOR)
+            await record_event(
+                connection, changed, kind="invocation.decided", payload=decided(stands), caller=_OPERATOR
+            )
             if began:
                 payload = {"dry_run": not changed.runs_for_real}
-                await tell(connection, changed, kind="invocation.started", payload=payload, caller=_OPERATOR)
+                await record_event(connection, changed, kind="invocation.started", payload=payload, caller=_OPERATOR)
             if stands.phase.is_final:
                 await _forget_secret(connection, run.id)
             return changed
@@ -229,7 +231,7 @@ class RunWriter:
         return await self._database.read(read)
 
     async def note_object(self, invocation_id: str, *, uid: str) -> None:
-        """Note the WorkflowInvocation that stands for a run in the cluster."""
+        """Note the WorkflowInvocation that represents a run in the cluster."""
         await self._database.execute(
             "update invocation set object_uid = $2 where id = $1 and object_uid <> $2", invocation_id, uid
         )
@@ -364,7 +366,7 @@ async def _end(
         "reference": dict(ended.reference),
     }
     kind = "invocation.cancelled" if phase is Phase.CANCELLED else "invocation.finished"
-    await tell(connection, ended, kind=kind, payload=payload, caller=_OPERATOR)
+    await record_event(connection, ended, kind=kind, payload=payload, caller=_OPERATOR)
     await _forget_secret(connection, run.id)
     await _count_outcome(connection, ended)
     return ended

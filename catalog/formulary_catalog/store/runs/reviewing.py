@@ -73,9 +73,9 @@ class ReviewReader:
         return await self._database.read(read)
 
     async def not_over(
-        self, *, namespace: str, name: str, caller: str, namespaces: frozenset[str] | None
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None
     ) -> dict[str, int]:
-        """How many runs of a workflow there are in each phase but the last ones.
+        """How many runs of these versions there are in each phase but the last ones.
 
         Raises:
             Unavailable: the database does not answer.
@@ -84,10 +84,8 @@ class ReviewReader:
         async def read(connection: Connection) -> dict[str, int]:
             await _enter(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
-                "select phase, count(*) from invocation "
-                f"where workflow_namespace = $1 and workflow_name = $2 and {ACTIVE} group by phase",
-                namespace,
-                name,
+                f"select phase, count(*) from invocation where version_id = any ($1) and {ACTIVE} group by phase",
+                version_ids,
             )
             return {row["phase"]: row["count"] for row in rows}
 

@@ -113,10 +113,10 @@ class InvocationStore:
                     connection, caller=new.requester, limit=limits.dry_per_hour, counted=_DRY, name="dry runs"
                 )
             row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
-            await _tell(connection, new, stands=stands)
+            await _record_request(connection, new, stands=stands)
             if row.phase is Phase.SUCCEEDED:
                 ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
-                await tell(connection, row, kind="invocation.finished", payload=ended)
+                await record_event(connection, row, kind="invocation.finished", payload=ended)
             return Submitted(invocation=row, repeated=False)
 
         return await self._database.write(write)
@@ -344,7 +344,7 @@ async def _insert(
     return invocation_of(row)
 
 
-async def _tell(connection: Connection, new: NewInvocation, *, stands: RunState) -> None:
+async def _record_request(connection: Connection, new: NewInvocation, *, stands: RunState) -> None:
     requested = {
         "invocation_id": new.id,
         "workflow_id": f"{new.workflow_namespace}/{new.workflow_name}",
@@ -357,8 +357,8 @@ async def _tell(connection: Connection, new: NewInvocation, *, stands: RunState)
         "dry_run": new.dry_run,
         "analysis": new.analysis,
     }
-    await tell(connection, new, kind="invocation.requested", payload=requested, sealed=new.sealed)
-    await tell(connection, new, kind="invocation.decided", payload=decided(stands))
+    await record_event(connection, new, kind="invocation.requested", payload=requested, sealed=new.sealed)
+    await record_event(connection, new, kind="invocation.decided", payload=decided(stands))
 
 
 def decided(stands: RunState) -> dict[str, Any]:
@@ -366,7 +366,7 @@ def decided(stands: RunState) -> dict[str, Any]:
     return {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
 
 
-async def tell(
+async def record_event(
     connection: Connection,
     run: NewInvocation | Invocation,
     *,
@@ -375,7 +375,7 @@ async def tell(
     caller: str = "",
     sealed: Sealed | None = None,
 ) -> None:
-    """Write into the trail of a run, in the transaction of what is written about."""
+    """Append an event to the trail of a run, in the transaction of what it records."""
     await append_event(
         connection,
         TraceEvent(

@@ -95,7 +95,7 @@ def narrowing_conditions(narrowing: Narrowing, arguments: Arguments) -> list[str
         action = arguments.add(narrowing.action_type, "text")
         conditions.append(
             "version_id in (select version_id from workflow_version "
-            f"where status = 'Active' and lower(action_type) = lower({action}))"
+            f"where status = 'Active' and action_key = lower({action}))"
         )
     if narrowing.namespace:
         conditions.append(f"namespace = {arguments.add(narrowing.namespace, 'text')}")

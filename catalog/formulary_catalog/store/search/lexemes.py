@@ -24,8 +24,8 @@ _STEMS = 16_384
 class Texts:
     """Workflows as the lexical index has them. For the event loop's thread alone.
 
-    A version id stands for its content, and the revision for the way in which lexemes are derived from contents: with
-    another one, everything is read anew.
+    A version id identifies its content, and the revision for the way in which lexemes are derived from contents: with
+    another one, everything is read again.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Texts:
     ) -> Mapping[str, IndexedText]:
         """The texts of these workflows by version id, in the same order, with the lexemes of the terms at least.
 
-        Nothing of one that is no longer served. `revision` is what the database told before.
+        Nothing of one that is no longer served. `revision` is what the database returned before.
         """
         if revision != self._revision:
             self._known.clear()

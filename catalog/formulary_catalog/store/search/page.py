@@ -34,7 +34,7 @@ def outcome_of(column: Sequence[float | None] | None) -> WorkflowOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRow:
-    """What an answer needs of one workflow beside its rank; `document` is None where the caller knows it.
+    """What an answer needs of one workflow in addition to its rank; `document` is None where the caller knows it.
 
     `ambiguous`: another namespace that the caller may see has a workflow of that name which its incident allows.
     """

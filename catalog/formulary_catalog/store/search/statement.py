@@ -187,7 +187,7 @@ def candidates_statement(
         rules=rules,
         distances=Distances(question.vectors, arguments),
         signal=arguments.add(question.signal, "text") if question.signal else None,
-        # Whether it is declared counts nothing beside a severity that was asked for.
+        # Whether it is declared counts nothing where a severity was asked for.
         severity=arguments.add(question.severity, "text") if question.severity and not severities else None,
         asked=sorted(question.asked),
     )

@@ -14,17 +14,25 @@ class AllowedVersions:
     def __init__(self, constraints: Constraints, arguments: Arguments) -> None:
         rules = label_conditions(constraints, arguments)
         self._rules = " and ".join(rules.allowed) if rules.narrow else ""
+        self._labels = " and ".join(rules.allowed[1:]) if rules.narrow else "true"
+
+    def signal_rows(self) -> str:
+        """The query for the signal types of all rows of the search table: one for each signal of each workflow."""
+        if not self._rules:
+            return "select signal_type from workflow_search"
+        return _from_both_indexes("signal_type", self._labels)
+
+    @property
+    def on_signal_rows(self) -> str:
+        """The condition on such rows."""
+        return self._labels
 
     def condition(self, version: str) -> str:
         """The condition on the rows that go by this alias."""
         served = f"{version}.status = 'Active'"
         if not self._rules:
             return served
-        # In the subquery `version_id` and the columns of the rules are those of the search table.
-        return (
-            f"{served} and {version}.version_id in (select version_id from workflow_search as searched "
-            f"where {self._rules})"
-        )
+        return f"{served} and {version}.version_id in ({_from_both_indexes('version_id', self._rules)})"
 
     def looked_up(self, version: str) -> str:
         """The same for few rows: one look-up for each, and no pass over what is allowed."""
@@ -42,3 +50,11 @@ class AllowedVersions:
             f"exists (select from workflow_version as namesake where namesake.name = {version}.name "
             f"and namesake.namespace <> {version}.namespace and {self.looked_up('namesake')})"
         )
+
+
+def _from_both_indexes(columns: str, condition: str) -> str:
+    """What fits into the covering index is read from there, the rest from its rows, as a search does it."""
+    return " union all ".join(
+        f"select {columns} from workflow_search as searched where {slim} and {condition}"
+        for slim in ("slim", "not slim")
+    )

@@ -1,4 +1,4 @@
-"""Who created which object of the cluster, as the API server told the admission webhook."""
+"""Who created which object of the cluster, as the API server reported it to the admission webhook."""
 
 from collections.abc import Mapping
 from typing import Any

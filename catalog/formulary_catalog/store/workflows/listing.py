@@ -98,7 +98,11 @@ class ListingReader:
 
 def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> list[str]:
     served = question.status in (ACTIVE, PENDING)
-    conditions = [allowed.condition("version")] if served else [f"status = {arguments.add(question.status, 'text')}"]
+    if served:
+        # An action narrows to few: then each is looked up.
+        conditions = [allowed.looked_up("version") if question.action_type else allowed.condition("version")]
+    else:
+        conditions = [f"status = {arguments.add(question.status, 'text')}"]
     searched = "version_id in (select version_id from workflow_search where leading_row and {})"
     if question.status == PENDING:
         conditions.append(searched.format("emb is null"))
@@ -106,7 +110,7 @@ def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: 
         asked = arguments.add([question.signal_type, WILDCARD], "text[]")
         conditions.append(searched.format(f"signal_types && {asked}"))
     if question.action_type:
-        conditions.append(f"lower(action_type) = lower({arguments.add(question.action_type, 'text')})")
+        conditions.append(f"action_key = lower({arguments.add(question.action_type, 'text')})")
     if question.namespace:
         conditions.append(f"namespace = {arguments.add(question.namespace, 'text')}")
     if question.risk_level:

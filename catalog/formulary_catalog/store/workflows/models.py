@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from formulary_catalog.store.database.connection import Connection, Database
 
-_SWITCHING = 7_204_113_607  # shared by whoever writes search rows, alone for whoever changes the model of all
+_SWITCHING = 7_204_113_607  # shared by writers of search rows, exclusive for a change of the model of all
 
 
 class ModelState(StrEnum):

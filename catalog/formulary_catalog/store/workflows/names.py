@@ -1,5 +1,6 @@
 """Workflows by their names: exact ones, parts of names, and the nearest to a misspelt one."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,8 +15,8 @@ EXACT = 4
 """So many of these are exact."""
 _TITLE = 120
 """Characters of a title that the index holds."""
-_TRIGRAM = 3
-_MAX_TRIGRAMS = 40
+_BEGINNING = 3
+_MAX_PARTS = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +67,26 @@ class NameReader:
             f"name = {arguments.add(question.name, 'text')}",
             f"version_id = {arguments.add(question.version_id, 'text')}",
             f"{signal} <> '' and version_id in (select version_id from workflow_search where signal_type = {signal})",
-            f"lower(left(title, {_TITLE})) = nullif({arguments.add(question.title[:_TITLE], 'text')}, '')",
+            f"title_key = nullif(lower(left({arguments.add(question.title, 'text')}, {_TITLE})), '')",
             f"strpos(name, nullif({arguments.add(question.part, 'text')}, '')) > 0",
         )
+        few, many = allowed.looked_up("version"), allowed.condition("version")
         matching = " union all ".join(
-            f"select version_id, {rank} as rank from workflow_version as version "
-            f"where status = 'Active' and ({namespace} = '' or namespace = {namespace}) and {form}"
+            f"select version_id, name, namespace, {rank} as rank from workflow_version as version "
+            f"where {few if rank <= EXACT else many} and ({namespace} = '' or namespace = {namespace}) and {form}"
             for rank, form in enumerate(forms, start=1)
         )
         statement = f"""
             with matching as (
-                select version_id, min(rank) as rank from ({matching}) as found group by version_id
+                select version_id, name, namespace, min(rank) as rank from ({matching}) as found
+                group by version_id, name, namespace
+            ), page as (
+                select *, count(*) over () as total from matching
+                order by rank, length(name), name, namespace limit {arguments.add(limit, "integer")}
             )
-            select version_id, namespace, name, version, title, rank, count(*) over () as total,
-                   {allowed.ambiguous("version")} as ambiguous
-            from matching join workflow_version as version using (version_id)
-            where {allowed.condition("version")}
-            order by rank, length(name), name, namespace limit {arguments.add(limit, "integer")}
+            select page.*, version, title, {allowed.ambiguous("page")} as ambiguous
+            from page join workflow_version using (version_id)
+            order by rank, length(page.name), page.name, page.namespace
         """
 
         async def read(connection: Connection) -> tuple[list[NamedVersion], int]:
@@ -104,24 +108,27 @@ class NameReader:
     async def alike(
         self, name: str, *, constraints: Constraints, namespaces: frozenset[str] | None, limit: int
     ) -> Sequence[tuple[str, str]]:
-        """Name and namespace of the allowed workflows whose names share most letters in a row with this one.
+        """Name and namespace of the allowed workflows that have most beginnings of parts in common with this name.
+
+        Parts stand between hyphens, and their first letters are seldom misspelt.
 
         Raises:
             Unavailable: the database does not answer.
         """
-        trigrams = sorted({name[at : at + _TRIGRAM] for at in range(max(len(name) - _TRIGRAM + 1, 1))})[:_MAX_TRIGRAMS]
+        beginnings = sorted({part[:_BEGINNING] for part in re.findall("[a-z0-9]+", name)})[:_MAX_PARTS]
+        if not beginnings:
+            return []
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
-        shared = (
-            f"(select count(*) from unnest({arguments.add(trigrams, 'text[]')}) as part where strpos(name, part) > 0)"
+        shared = " + ".join(
+            f"(strpos('-' || name, {arguments.add(f'-{each}', 'text')}) > 0)::integer" for each in beginnings
         )
         statement = f"""
             select name, namespace from (
                 select name, namespace, {shared} as shared from workflow_version as version
                 where {allowed.condition("version")}
             ) as counted
-            where shared > 0 order by shared desc, length(name), name, namespace
-            limit {arguments.add(limit, "integer")}
+            where shared > 0 order by shared desc, length(name), name, namespace limit {arguments.add(limit, "integer")}
         """
 
         async def read(connection: Connection) -> Sequence[tuple[str, str]]:

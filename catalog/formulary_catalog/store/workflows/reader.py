@@ -44,8 +44,13 @@ class WorkflowReader:
         `constraints` say which workflows of other namespaces make a name ambiguous; what is found need not hold them.
         """
         arguments = Arguments()
-        name, namespace = arguments.add(reference.name, "text"), arguments.add(reference.namespace, "text")
-        version, version_id = arguments.add(reference.version, "text"), arguments.add(reference.version_id, "text")
+        namespace, version = arguments.add(reference.namespace, "text"), arguments.add(reference.version, "text")
+        if reference.version_id:
+            named = f"version_id = {arguments.add(reference.version_id, 'text')}"
+        else:
+            named = f"name = {arguments.add(reference.name, 'text')}"
+        current = "status in ('Active', 'Disabled')" if suspended else "status = 'Active'"
+        served = "true" if reference.version or reference.version_id else current
         also_suspended = arguments.add(suspended, "boolean")
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
@@ -55,10 +60,8 @@ class WorkflowReader:
                 f"""
                 select distinct on (namespace) {_COLUMNS}, {columns}, {_SUSPENDED} as suspended from workflow_version
                 where {_READABLE} and ({also_suspended} or not {_SUSPENDED})
-                  and case when {version_id} <> '' then version_id = {version_id} else name = {name} end
+                  and {named} and {served}
                   and ({namespace} = '' or namespace = {namespace}) and ({version} = '' or version = {version})
-                  and (status = 'Active' or {version} <> '' or {version_id} <> ''
-                       or ({also_suspended} and status = 'Disabled'))
                 order by namespace, status, changed_at desc
                 """,
                 *arguments.values,
@@ -82,6 +85,23 @@ class WorkflowReader:
                 f"and not {_SUSPENDED}",
                 list(version_ids),
             )
+            return frozenset(row["version_id"] for row in rows)
+
+        return await self._database.read(read)
+
+    async def allowed_versions(self, *, constraints: Constraints, namespaces: frozenset[str] | None) -> frozenset[str]:
+        """The ids of the served versions that are visible and allowed.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        statement = f"select version_id from workflow_version as version where {allowed.condition('version')}"
+
+        async def read(connection: Connection) -> frozenset[str]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(statement, *arguments.values)
             return frozenset(row["version_id"] for row in rows)
 
         return await self._database.read(read)

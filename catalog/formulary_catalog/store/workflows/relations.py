@@ -64,8 +64,8 @@ class RelationReader:
             Unavailable: the database does not answer.
         """
         arguments = Arguments()
-        statement = _statement(start, walk, allowed=AllowedVersions(constraints, arguments), arguments=arguments)
-        statement += f" limit {arguments.add(limit, 'integer')}"
+        allowed = AllowedVersions(constraints, arguments)
+        statement = _statement(start, walk, allowed=allowed, arguments=arguments, limit=limit)
 
         async def read(connection: Connection) -> tuple[list[Neighbour], int]:
             await enter(connection, namespaces=namespaces)
@@ -110,8 +110,11 @@ class RelationReader:
         return await self._database.read(read)
 
 
-def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments: Arguments) -> str:
+def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments: Arguments, limit: int) -> str:
     """The rows of neighbours with how many there are; each edge once, and each workflow at its least depth."""
+    rank = f"array_position({arguments.add(list(RELATIONS), 'text[]')}, relation)"
+    order = f"depth, {rank}, name, namespace, direction"
+    most = arguments.add(limit, "integer")
     walked = arguments.add([each.value for each in walk.relations if each in STORED], "text[]")
     own_name, own_namespace = arguments.add(start.name, "text"), arguments.add(start.namespace, "text")
     step = " union all ".join(_STEPS[direction].format(walked=walked) for direction in walk.directions)
@@ -128,14 +131,13 @@ def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments:
         from reached, lateral ({step}) as next
         where reached.depth < {arguments.add(walk.depth, "integer")}
           and (next.name, next.namespace) <> ({own_name}, {own_namespace})
-    ), neighbour as (
+    ), neighbour as materialized (
         select {_COLUMNS} from (
             select *, min(depth) over (partition by name, namespace) as least from reached where relation <> ''
         ) as found where depth = least{also}
     )
-    select {_COLUMNS}, count(*) over () as total, {allowed.ambiguous("neighbour")} as ambiguous
-    from neighbour
-    order by depth, array_position({arguments.add(list(RELATIONS), "text[]")}, relation), name, namespace, direction
+    select {_COLUMNS}, (select count(*) from neighbour) as total, {allowed.ambiguous("neighbour")} as ambiguous
+    from (select * from neighbour order by {order} limit {most}) as neighbour order by {order}
     """
 
 
@@ -175,10 +177,10 @@ def _first(start: Start, allowed: AllowedVersions, arguments: Arguments) -> str:
         which = f"version_id in (select version_id from workflow_search where signal_type = {signal})"
     else:
         relation = Relation.SAME_ACTION
-        which = f"lower(action_type) = lower({arguments.add(start.action_type, 'text')})"
+        which = f"action_key = lower({arguments.add(start.action_type, 'text')})"
     return (
         f"select version_id, namespace, name, '{relation}' collate \"C\", 'incoming', 1 "
-        f"from workflow_version as version where {which} and {allowed.condition('version')}"
+        f"from workflow_version as version where {which} and {allowed.looked_up('version')}"
     )
 
 
@@ -186,8 +188,8 @@ def _same_action(start: Start, allowed: AllowedVersions, arguments: Arguments) -
     name, namespace = arguments.add(start.name, "text"), arguments.add(start.namespace, "text")
     return (
         f"select version_id, namespace, name, '{Relation.SAME_ACTION}', 'outgoing', 1 from workflow_version as version "
-        f"where lower(action_type) = lower({arguments.add(start.action_type, 'text')}) "
-        f"and (name, namespace) <> ({name}, {namespace}) and {allowed.condition('version')}"
+        f"where action_key = lower({arguments.add(start.action_type, 'text')}) "
+        f"and (name, namespace) <> ({name}, {namespace}) and {allowed.looked_up('version')}"
     )
 
 

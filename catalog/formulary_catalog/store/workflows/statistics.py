@@ -13,14 +13,15 @@ from formulary_catalog.store.workflows.allowed import AllowedVersions
 class CatalogNumbers:
     """Counts of what is served and allowed; `others` counts versions that are not served, by status.
 
-    `signals` has by folded signal type how it is spelled and how many workflows declare it.
+    `signals` are those that some workflow declares, folded; `lone_signals` those that one declares, as it spells them.
     """
 
     by_namespace: dict[str, int]
     by_action: dict[str, int]
     by_risk: dict[str, int]
     others: dict[str, int]
-    signals: dict[str, tuple[str, int]]
+    signals: frozenset[str]
+    lone_signals: list[str]
     last_indexed: datetime | None
     model: str
 
@@ -53,37 +54,44 @@ class StatisticsReader:
         """
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
-        other = arguments.add(WILDCARD, "text")
-        counted = f"""
+        no_signals = arguments.add(["", WILDCARD], "text[]")
+        statement = f"""
             with served as materialized (
-                select version_id, namespace, lower(action_type) as action, action_type, risk_level, changed_at
-                from workflow_version as version where {allowed.condition("version")}
+                select namespace, action_type, risk_level, changed_at from workflow_version as version
+                where {allowed.condition("version")}
+            ), answered as materialized (
+                select signal_type, count(*) as number from ({allowed.signal_rows()}) as row_of_a_signal
+                where signal_type <> all ({no_signals}) group by signal_type
             )
-            select 'namespace' as what, namespace as key, '' as shown, count(*) as number, max(changed_at) as newest
+            select 'namespace' as what, namespace as key, count(*) as number, max(changed_at) as newest
             from served group by namespace
-            union all select 'action', action, min(action_type), count(*), null from served group by action
-            union all select 'risk', risk_level, '', count(*), null from served group by risk_level
-            union all select 'signal', signal_type, min(signal_name), count(*), null
-            from served join workflow_search using (version_id) where signal_type not in ('', {other})
-            group by signal_type
+            union all select 'action', action_type, count(*), null from served group by action_type
+            union all select 'risk', risk_level, count(*), null from served group by risk_level
+            union all select 'signal', signal_type, number, null from answered
+            union all select 'alone', signal_name, 1, null
+            from answered join workflow_search using (signal_type) where number = 1 and {allowed.on_signal_rows}
         """
 
         async def read(connection: Connection) -> CatalogNumbers:
             await enter(connection, namespaces=namespaces)
-            rows = await connection.fetch(counted, *arguments.values)
+            rows = await connection.fetch(statement, *arguments.values)
             others = await connection.fetch(
                 "select status, count(*) from workflow_version "
                 "where status not in ('Active', 'Deleted') group by status"
             )
             model = await connection.fetchval("select model_id from embedding_model where state = 'serving'")
-            of = {what: [row for row in rows if row["what"] == what] for what in ("namespace", "action", "risk")}
+            counted = {
+                what: {row["key"]: row["number"] for row in rows if row["what"] == what}
+                for what in ("namespace", "action", "risk", "signal", "alone")
+            }
             return CatalogNumbers(
-                by_namespace={row["key"]: row["number"] for row in of["namespace"]},
-                by_action={row["shown"]: row["number"] for row in of["action"]},
-                by_risk={row["key"] or "unknown": row["number"] for row in of["risk"]},
+                by_namespace=counted["namespace"],
+                by_action=_whatever_the_case(counted["action"]),
+                by_risk={level or "unknown": number for level, number in counted["risk"].items()},
                 others={row["status"]: row["count"] for row in others},
-                signals={row["key"]: (row["shown"], row["number"]) for row in rows if row["what"] == "signal"},
-                last_indexed=max((row["newest"] for row in of["namespace"]), default=None),
+                signals=frozenset(counted["signal"]),
+                lone_signals=sorted(counted["alone"]),
+                last_indexed=max((row["newest"] for row in rows if row["newest"] is not None), default=None),
                 model=model or "",
             )
 
@@ -121,3 +129,13 @@ class StatisticsReader:
             "select first, chosen from formulary.use_of($1::text[], $2)", version_ids, since
         )
         return rows[0]["first"], rows[0]["chosen"]
+
+
+def _whatever_the_case(counts: dict[str, int]) -> dict[str, int]:
+    """The counts of spellings together, under the first of them."""
+    spelled: dict[str, str] = {}
+    together: dict[str, int] = {}
+    for action, number in sorted(counts.items()):
+        name = spelled.setdefault(action.lower(), action)
+        together[name] = together.get(name, 0) + number
+    return together

@@ -1,4 +1,4 @@
-"""What sweeps refused to remove: kept so that people are told of it, and can allow it once."""
+"""What sweeps refused to remove: kept so that people see it, and can allow it once."""
 
 import secrets
 from collections.abc import Collection

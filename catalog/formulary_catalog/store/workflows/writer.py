@@ -215,7 +215,7 @@ async def _tenant(connection: Connection, *, namespace: str) -> int:
 
 
 async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
-    """One writer at a time for each workflow, and none beside a change of the model: what it reads must still hold
+    """One writer at a time for each workflow, and none during a change of the model: what it reads must still hold
     when it writes."""
     await keep_serving_model(connection)
     await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 0))", f"{namespace}/{name}")

@@ -9,25 +9,35 @@ SERVER = "formulary_server"
 WRITER = "formulary_writer"
 
 
-def _text(*spellings: str) -> str:
+def _said(*spellings: str) -> str:
     """A text of a manifest, in whichever spelling its author chose."""
     found = ", ".join(f"document #>> '{{spec,{spelling}}}'" for spelling in spellings)
-    return f"text collate \"C\" generated always as (coalesce({found}, '')) stored"
+    return f"coalesce({found}, '')"
+
+
+def _column(text: str) -> str:
+    return f'text collate "C" generated always as ({text}) stored'
 
 
 COLUMNS = [
     # Generated, so that rows of before and of older releases have them too.
     f"""
     alter table formulary.workflow_version
-    add column title {_text("title")},
-    add column action_type {_text("actionType", "action_type")},
-    add column risk_level {_text("riskLevel", "risk_level")}
+    add column title {_column(_said("title"))},
+    add column title_key {_column(f"lower(left({_said('title')}, 120))")},
+    add column action_type {_column(_said("actionType", "action_type"))},
+    add column action_key {_column(f"lower({_said('actionType', 'action_type')})")},
+    add column risk_level {_column(_said("riskLevel", "risk_level"))}
     """,
     """
-    create index workflow_version_listed on formulary.workflow_version (name, namespace)
-    include (version_id, tenant_id, action_type, risk_level) where status = 'Active'
+    create index workflow_version_listed on formulary.workflow_version (tenant_id, name, namespace, version_id)
+    include (action_type, risk_level, changed_at) where status = 'Active'
     """,
-    "create index workflow_version_action on formulary.workflow_version (lower(action_type)) where status = 'Active'",
+    # Compared as they are: row-level security is looked at before any function that might tell what it is given.
+    *(
+        f"create index workflow_version_{key} on formulary.workflow_version (tenant_id, {key}) where status = 'Active'"
+        for key in ("title_key", "action_key")
+    ),
 ]
 
 RELATIONS = [

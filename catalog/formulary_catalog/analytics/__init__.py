@@ -1,0 +1,1 @@
+"""Analytics: SQL of callers over the views of schema `insight`."""

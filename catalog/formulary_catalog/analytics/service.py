@@ -1,0 +1,200 @@
+"""Answers SQL of callers over `insight`, and what its tables are. Edges call it: MCP tools, REST, `formulary query`.
+
+Who asks needs a right of its own, asks under its incident if the call names one, and leaves an event in the trail with
+the statement, its rows and its cost. What a statement can do is bounded below, in `store/analytics/connection`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+from formulary_catalog.analytics.rate import Rate
+from formulary_catalog.domain.access import ANALYSE, READ_INVOCATIONS, USE_CONTEXTS, Caller, Right
+from formulary_catalog.domain.analytics.answers import (
+    QueryAnswer,
+    TableList,
+    TableSchema,
+    TableStatistics,
+    query_answer,
+)
+from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.statement import MAX_LENGTH, SCHEMA, require_table, single_select
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.audit import Record
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.visibility import namespaces_with
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.analytics.connection import InsightDatabase
+from formulary_catalog.store.analytics.tables import InsightTables
+
+DEFAULT_ROWS = 200
+MAX_ROWS = 1000
+DEFAULT_SAMPLE = 5
+MAX_SAMPLE = 50
+DEFAULT_BYTES = 8 * 1024
+"""What a model reads of an answer."""
+WHOLE_BYTES = 1024**2
+"""What a program or a person gets."""
+
+
+class AnalyticsService:
+    """The service behind the analytics tools. `right`, `check` and `rate` are for tests that take one away."""
+
+    def __init__(
+        self,
+        *,
+        parts: CatalogParts,
+        database: InsightDatabase,
+        rate: Rate,
+        right: Right | None = ANALYSE,
+        check: Callable[[str], str] = single_select,
+    ) -> None:
+        self._parts = parts
+        self._database = database
+        self._tables = InsightTables(database)
+        self._rate = rate
+        self._right = right
+        self._check = check
+
+    @classmethod
+    def on(cls, parts: CatalogParts, *, settings: Settings) -> Self:
+        """The service on the database of a catalog. Nothing is asked of it yet."""
+        return cls(
+            parts=parts,
+            database=InsightDatabase(settings.analytics_database_url, catalog=parts.database),
+            rate=Rate(settings.analytics_per_minute),
+        )
+
+    async def execute_query(
+        self,
+        sql: str,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        max_rows: int = DEFAULT_ROWS,
+        max_bytes: int = DEFAULT_BYTES,
+        browsing: bool = False,
+    ) -> QueryAnswer:
+        """The rows of one SELECT over the tables of `insight`; `browsing` as in `CatalogService.details`.
+
+        Raises:
+            InvalidInput: it is no such statement, the database refuses it, or it takes too long.
+            RateLimited, Overloaded: the caller, or all callers together, ask too much.
+            ContextError, NotAllowed, NotSetUp, Unavailable: nothing may be returned.
+        """
+        arguments = {"sql": sql[: MAX_LENGTH + 1], "max_rows": max_rows}
+        async with self._recorded("query", arguments, context, caller, browsing=browsing) as (record, scope):
+            _require_within(max_rows, name="max_rows", most=MAX_ROWS)
+            statement = await asyncio.to_thread(self._check, sql)  # long statements take long to read
+            return await self._answer(statement, scope=scope, record=record, max_rows=max_rows, max_bytes=max_bytes)
+
+    async def get_sample(
+        self,
+        table: str,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        n: int = DEFAULT_SAMPLE,
+        max_bytes: int = DEFAULT_BYTES,
+        browsing: bool = False,
+    ) -> QueryAnswer:
+        """Some rows of a table.
+
+        Raises:
+            InvalidInput: there is no such table, or `n` is out of bounds.
+            Others: as `execute_query`.
+        """
+        arguments = {"table": table, "n": n}
+        async with self._recorded("sample", arguments, context, caller, browsing=browsing) as (record, scope):
+            _require_within(n, name="n", most=MAX_SAMPLE)
+            sql = f"select * from {SCHEMA}.{require_table(table)} limit {n}"
+            return await self._answer(sql, scope=scope, record=record, max_rows=n, max_bytes=max_bytes)
+
+    async def list_tables(self, *, context: ContextReference, caller: Caller, browsing: bool = False) -> TableList:
+        """The tables, what they hold, and how many rows of each the caller sees.
+
+        Raises:
+            As `execute_query`, but for InvalidInput.
+        """
+        async with self._recorded("tables", {}, context, caller, browsing=browsing) as (record, scope):
+            listed = await self._tables.listed(scope=scope)
+            record.result = {"rows": len(listed.tables)}
+            return listed
+
+    async def get_schema(
+        self, table: str, *, context: ContextReference, caller: Caller, browsing: bool = False
+    ) -> TableSchema:
+        """The columns of a table.
+
+        Raises:
+            InvalidInput: there is no such table.
+            Others: as `execute_query`.
+        """
+        async with self._recorded("columns", {"table": table}, context, caller, browsing=browsing) as (
+            record,
+            scope,
+        ):
+            schema = await self._tables.schema(require_table(table), scope=scope)
+            record.result = {"rows": len(schema.columns)}
+            return schema
+
+    async def describe_stats(
+        self, table: str, *, context: ContextReference, caller: Caller, browsing: bool = False
+    ) -> TableStatistics:
+        """Statistics of the columns of a table, over the rows that the caller sees.
+
+        Raises:
+            InvalidInput: there is no such table, or it takes too long.
+            Others: as `execute_query`.
+        """
+        arguments = {"table": table}
+        async with self._recorded("column_statistics", arguments, context, caller, browsing=browsing) as (
+            record,
+            scope,
+        ):
+            statistics = await self._tables.statistics(require_table(table), scope=scope)
+            record.result = {"rows": len(statistics.columns)}
+            return statistics
+
+    async def _answer(self, sql: str, *, scope: Scope, record: Record, max_rows: int, max_bytes: int) -> QueryAnswer:
+        found = await self._database.query(sql, scope=scope, at_most=max_rows)
+        answer = query_answer(sql, columns=found.columns, rows=found.rows, max_rows=max_rows, max_bytes=max_bytes)
+        record.result = {"rows": answer.row_count, "truncated": answer.truncated, "cost": round(found.cost, 1)}
+        return answer
+
+    @asynccontextmanager
+    async def _recorded(
+        self, what: str, arguments: dict[str, Any], context: ContextReference, caller: Caller, *, browsing: bool
+    ) -> AsyncIterator[tuple[Record, Scope]]:
+        """The record of a call that may be made, and what it may see."""
+        async with self._parts.trail.record(
+            f"read.{what}", caller=caller, reference=context, arguments=arguments
+        ) as record:
+            if self._right is not None:
+                await caller.require(self._right, namespace=None)
+            self._rate.count(caller.name)
+            yield record, await self._scope(context, caller=caller, record=record, browsing=browsing)
+
+    async def _scope(self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool) -> Scope:
+        call = await self._parts.visibility.of(reference, caller=caller, record=record, browsing=browsing)
+        incidents, runs = await asyncio.gather(
+            *(namespaces_with(caller, right, among=call.concerned) for right in (USE_CONTEXTS, READ_INVOCATIONS))
+        )
+        everything = Scope(caller=caller.name, namespaces=call.namespaces, incidents=incidents, runs=runs)
+        if call.context is None:
+            return everything
+        return replace(
+            everything,
+            remediation_id=call.context.remediation_id,
+            versions=await self._parts.workflows.allowed_versions(
+                constraints=self._parts.finder.constraints(call), namespaces=call.namespaces
+            ),
+        )
+
+
+def _require_within(number: int, *, name: str, most: int) -> None:
+    if not 1 <= number <= most:
+        raise InvalidInput(f"{name} is {number}; give 1 to {most}", field=name)

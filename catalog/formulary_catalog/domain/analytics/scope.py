@@ -1,0 +1,48 @@
+"""What the views of `insight` show to one caller, and the proof by which the database believes it.
+
+`analytics/service` makes the scope from the caller's rights, `store/analytics/connection` says it in the transaction.
+The proof keeps a statement from choosing another one: whoever may call `set_config` can set what the views read.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+ALL = "*"
+"""Stands for every name, as in the views."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Namespaces by right, None for all: whose workflows are visible, whose incidents may be used, whose runs be read.
+
+    With an incident, `versions` are the ids of what it allows, and of searches, selections and alerts only its own are
+    visible. The caller's own rows are visible to it always.
+    """
+
+    caller: str
+    namespaces: frozenset[str] | None
+    incidents: frozenset[str] | None
+    runs: frozenset[str] | None
+    versions: frozenset[str] | None = field(default=None, repr=False)
+    remediation_id: str = ""
+
+    def signed(self, *, key: bytes, transaction: str) -> str:
+        """The scope for one transaction as the views read it: the proof, a space, and JSON in ASCII without quotes."""
+        said = {
+            "transaction": transaction,
+            "caller": self.caller,
+            "namespaces": _names(self.namespaces),
+            "incidents": _names(self.incidents),
+            "runs": _names(self.runs),
+            "versions": _names(self.versions),
+            "remediation_id": self.remediation_id,
+        }
+        content = json.dumps(said, separators=(",", ":")).replace("'", "\\u0027")
+        inner = hashlib.sha256(key + content.encode()).digest()
+        return f"{hashlib.sha256(key + inner).hexdigest()} {content}"
+
+
+def _names(names: Collection[str] | None) -> list[str]:
+    return [ALL] if names is None else sorted(names)

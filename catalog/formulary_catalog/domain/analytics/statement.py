@@ -1,0 +1,173 @@
+"""What a statement must look like to be sent to the database: one SELECT over tables of `insight`.
+
+`analytics/service` calls it first, for an early refusal that says what to write instead. It is not what keeps data
+safe: the role, the transaction and the views are (`docs/analytics.md`). So it refuses few things, and it changes
+nothing: what is run is the text of the caller.
+"""
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from formulary_catalog.domain.text import storable
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from sqlglot import Token, exp
+
+SCHEMA = "insight"
+TABLES = (
+    "catalog",
+    "versions",
+    "searches",
+    "candidates",
+    "selections",
+    "runs",
+    "decisions",
+    "approvals",
+    "outcomes",
+    "alerts",
+)
+"""The views that callers may read, in the order in which they are listed."""
+MAX_LENGTH = 4000
+_DIALECT = "postgres"
+_FIRST_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
+_MAX_DEPTH = 32
+_MAX_DOUBLING = 4
+_SHOWN = 80
+# Functions that act on more than their arguments. Where a superuser migrated, the role may not call them anyway.
+_NAME = re.compile(r"[^\W\d][\w$]*")
+_HARMLESS = frozenset({"pg_typeof", "pg_column_size"})
+_ACTING = re.compile(
+    r"pg_.*|lo_.*|loread|lowrite|dblink.*|txid_.*|binary_upgrade_.*|brin_.*|gin_.*|currtid2?|.*_to_xml(schema|_and_xmlschema)?"
+    r"|set_config|current_setting|setseed|nextval|setval|currval|lastval|ts_stat|ts_rewrite"
+)
+_GROWING = frozenset({"repeat", "pad"})
+"""PostgreSQL bounds the memory of sorts and hashes, not that of a text."""
+
+logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote what callers wrote
+
+
+def single_select(sql: str) -> str:
+    """The statement, without a semicolon at its end.
+
+    Raises:
+        InvalidInput: it is too long, cannot be read, or is not one SELECT over tables of `insight`.
+    """
+    from sqlglot import exp  # slow to import, and only needed where somebody asks
+
+    if not sql.strip():
+        raise _refusal("is empty; write one SELECT, such as SELECT workflow, status FROM insight.catalog")
+    if len(sql) > MAX_LENGTH:
+        raise _refusal(f"has {len(sql)} characters; write at most {MAX_LENGTH}")
+    if not storable(sql):
+        raise _refusal("holds a character that no text of PostgreSQL can; leave it out")
+    statement, tree = _read(sql)
+    for node in tree.walk():
+        if isinstance(node, exp.DML | exp.DDL | exp.Command | exp.Into | exp.Lock) and not isinstance(node, exp.Query):
+            raise _refusal("changes or locks something; only a SELECT that reads is run")
+    _check_tables(tree)
+    for name in _called(tree):
+        if not _NAME.fullmatch(name) or (_ACTING.fullmatch(name) and name not in _HARMLESS):
+            raise _refusal(f"calls {name[:_SHOWN]}, which acts on more than its arguments; leave it out")
+        if name in _GROWING:
+            raise _refusal(f"calls {name}, which can fill the memory of the database; leave it out")
+    return statement
+
+
+def require_table(table: str) -> str:
+    """The name of a table of `insight`, without the schema.
+
+    Raises:
+        InvalidInput: there is none of that name.
+    """
+    name = table.strip().lower().removeprefix(f"{SCHEMA}.")
+    if name not in TABLES:
+        raise InvalidInput(f"table {table[:_SHOWN]!r} does not exist; {_instead(name[:_SHOWN])}", field="table")
+    return name
+
+
+def _read(sql: str) -> "tuple[str, exp.Expr]":
+    """The text of the one statement, and its tree."""
+    from sqlglot import Dialect, TokenType, exp
+    from sqlglot.errors import SqlglotError
+
+    dialect = Dialect.get_or_raise(_DIALECT)
+    try:
+        tokens = dialect.tokenize(sql)
+        while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+            sql = sql[: tokens.pop().start]
+        if any(token.token_type is TokenType.SEMICOLON for token in tokens):
+            raise _refusal("holds more than one statement; send one at a time")
+        first = next((token.text for token in tokens if token.token_type is not TokenType.L_PAREN), "")
+        if first.upper() not in _FIRST_WORDS:
+            raise _refusal(f"begins with {first[:_SHOWN]!r}, which is no SELECT; write one SELECT")
+        _check_depth(tokens)
+        (tree,) = dialect.parse(sql)
+    except RecursionError:
+        raise _refusal("is nested too deep; write it flatter, with WITH") from None
+    except SqlglotError as error:
+        found = getattr(error, "errors", [])
+        place = f" near line {found[0]['line']}, column {found[0]['col']}" if found and found[0].get("line") else ""
+        raise _refusal(f"is not understood{place}; write one SELECT of PostgreSQL") from None
+    if not isinstance(tree, exp.Query | exp.Values):
+        raise _refusal("is no SELECT; write one SELECT")
+    return sql, tree
+
+
+def _check_depth(tokens: "Sequence[Token]") -> None:
+    """The parser tries brackets behind the name of a type twice, so that its time doubles with each level of them."""
+    from sqlglot import TokenType
+    from sqlglot.dialects.postgres import Postgres
+
+    doubling = {TokenType.ARRAY, *Postgres.Parser.TYPE_TOKENS} - {TokenType.VAR}
+    open_brackets: list[bool] = []
+    previous: TokenType | None = None
+    for token in tokens:
+        kind = token.token_type
+        if kind in (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE):
+            open_brackets.append(kind is not TokenType.L_PAREN or previous in doubling)
+            if len(open_brackets) > _MAX_DEPTH or sum(open_brackets) > _MAX_DOUBLING:
+                raise _refusal("is nested too deep; write it flatter, with WITH")
+        elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE) and open_brackets:
+            open_brackets.pop()
+        previous = kind
+
+
+def _check_tables(tree: "exp.Expr") -> None:
+    from sqlglot import exp
+
+    defined = {each.alias.lower() for each in tree.find_all(exp.CTE)}
+    if any(name.startswith("pg_") for name in defined):
+        raise _refusal("defines a name that begins with pg_; choose another")
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            continue  # a function in FROM
+        name, schema = table.name, table.db
+        if table.catalog or schema.lower() not in ("", SCHEMA):
+            raise _refusal(f"reads {table.sql(_DIALECT)[:_SHOWN]}; only tables of {SCHEMA} are readable: {_names()}")
+        if name.lower() not in TABLES and not (not schema and name.lower() in defined):
+            raise _refusal(f"reads {name[:_SHOWN]!r}, which is no table of {SCHEMA}; {_instead(name[:_SHOWN].lower())}")
+
+
+def _called(tree: "exp.Expr") -> Iterator[str]:
+    """The names of functions, in lower case."""
+    from sqlglot import exp
+
+    for function in tree.find_all(exp.Func):
+        yield (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+
+
+def _instead(name: str) -> str:
+    near = get_close_matches(name, TABLES, n=1)
+    return f"did you mean {SCHEMA}.{near[0]}?" if near else f"take one of {_names()}"
+
+
+def _names() -> str:
+    return ", ".join(TABLES)
+
+
+def _refusal(problem: str) -> InvalidInput:
+    return InvalidInput(f"sql {problem}", field="sql")

@@ -1,0 +1,53 @@
+"""The skills of a call: the guide to the tools, and the workflows that its incident allows and its signal asks for.
+
+`server/mcp/skills` and `formulary export skill` call it. A skill is read under the same rules as the details of its
+workflow, and leaves the same event in the trail.
+"""
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.workflows.skill import GUIDE, Skill, workflow_of_skill, workflow_skill
+from formulary_catalog.errors import NotFound
+from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.service import CatalogService
+
+_MAX_SHOWN = 200
+
+
+class SkillService:
+    """Answers callers. All methods raise what `CatalogService.search` raises."""
+
+    def __init__(self, catalog: CatalogService, *, contexts: ContextResolver) -> None:
+        self._catalog = catalog
+        self._contexts = contexts
+
+    async def listed(self, *, context: ContextReference, caller: Caller) -> list[Skill]:
+        """The guide, then the workflows that a search for the incident's own signal and severity finds, best first.
+
+        Without an incident, or without a signal, the guide alone: a listing may be partial, any skill can be read.
+        """
+        incident = await self._contexts.resolve(context, caller=caller, browsing=True)
+        if incident is None or not incident.signal_name:
+            return [GUIDE]
+        query = f"{incident.signal_name} {incident.severity}".strip()
+        found = await self._catalog.search(search_request(query=query, context=context), caller=caller)
+        return [GUIDE, *[await self._skill(hit.version_id, context=context, caller=caller) for hit in found.workflows]]
+
+    async def read(self, uri: str, *, context: ContextReference, caller: Caller) -> Skill:
+        """One skill by the address of its `SKILL.md`.
+
+        Raises:
+            NotFound: there is none, or none that this call may read.
+        """
+        if uri == GUIDE.uri:
+            return GUIDE
+        if (workflow := workflow_of_skill(uri)) is not None:
+            skill = await self._skill(workflow, context=context, caller=caller)
+            if skill.uri == uri:
+                return skill
+        raise NotFound(
+            f"there is no skill {uri[:_MAX_SHOWN]!r}; take a uri of skills/list, or {GUIDE.uri}", reference=uri
+        )
+
+    async def _skill(self, workflow: str, *, context: ContextReference, caller: Caller) -> Skill:
+        return workflow_skill(await self._catalog.details(workflow, context=context, caller=caller, browsing=True))

@@ -1,0 +1,127 @@
+"""The views of `insight` show the caller's tenants and incident, no custom labels, and nothing to strangers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.statement import TABLES
+from formulary_catalog.store.analytics.tables import InsightTables
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support import databases
+from support.insight import EVERYBODY, FOREIGN, OF_THE_SHOP, SHOP, Stage, managed_database, staged
+
+
+@pytest.fixture(scope="module", params=["embedded", "managed"])
+async def stage(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> AsyncIterator[Stage]:
+    opened = databases.migrated_database if request.param == "embedded" else managed_database
+    async with opened(postgres) as dsn, staged(dsn) as filled:
+        yield filled
+
+
+async def _rows(stage: Stage, table: str, scope: Scope) -> list[dict[str, Any]]:
+    found = await stage.database().query(f"select * from insight.{table}", scope=scope, at_most=1000)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_who_may_see_all_sees_rows_of_both_tenants_and_no_custom_label(stage: Stage, table: str) -> None:
+    rows = await _rows(stage, table, EVERYBODY)
+    assert rows
+    assert "team-secret" not in str(rows)
+    if table != "outcomes":
+        assert "bank" in str(rows)
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_who_may_see_the_shop_alone_sees_its_rows_and_nothing_of_the_bank(stage: Stage, table: str) -> None:
+    rows = await _rows(stage, table, OF_THE_SHOP)
+    assert rows
+    assert not [word for word in FOREIGN if word in str(rows)]
+
+
+@pytest.mark.parametrize("table", TABLES)
+async def test_a_session_without_a_scope_sees_nothing(stage: Stage, table: str) -> None:
+    connection = await asyncpg.connect(stage.insight_dsn)
+    try:
+        assert await connection.fetch(f"select * from insight.{table}") == []
+    finally:
+        await connection.close()
+
+
+async def test_the_views_are_those_that_are_listed_and_all_are_documented(stage: Stage) -> None:
+    owner = await asyncpg.connect(stage.dsn)
+    try:
+        found = await owner.fetch(
+            """
+            select relname, obj_description(c.oid) is not null as described, reloptions,
+                   (select count(*) from pg_attribute where attrelid = c.oid and attnum > 0
+                    and col_description(c.oid, attnum) is null) as silent
+            from pg_class as c where relnamespace = 'insight'::regnamespace
+            """
+        )
+    finally:
+        await owner.close()
+    assert {row["relname"] for row in found} == set(TABLES)
+    assert all(row["described"] and row["silent"] == 0 for row in found)
+    assert all("security_barrier=true" in row["reloptions"] for row in found)
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [("searches", "query"), ("selections", "reasoning"), ("approvals", "reason"), ("searches", "remediation_id")],
+)
+async def test_free_text_takes_the_right_to_use_the_incident(stage: Stage, table: str, column: str) -> None:
+    assert [row[column] for row in await _rows(stage, table, OF_THE_SHOP)] != [None]
+    without = replace(OF_THE_SHOP, incidents=frozenset())
+    rows = await _rows(stage, table, without)
+    assert [row[column] for row in rows] == [None]
+
+
+async def test_alerts_and_runs_take_rights_of_their_own(stage: Stage) -> None:
+    poor = replace(OF_THE_SHOP, incidents=frozenset(), runs=frozenset())
+    for table in ("alerts", "runs", "decisions", "approvals"):
+        assert await _rows(stage, table, poor) == []
+
+
+async def test_what_the_incident_of_a_call_excludes_is_in_no_table(stage: Stage) -> None:
+    (shared,) = [row for row in await _rows(stage, "catalog", EVERYBODY) if row["name"] == "shared-restart"]
+    bound = replace(EVERYBODY, versions=frozenset({shared["version_id"]}), remediation_id=f"rr-{SHOP}")
+    for table in TABLES:
+        rows = str(await _rows(stage, table, bound))
+        assert not [word for word in (*FOREIGN, "shop-restart") if word in rows], table
+    assert [row["name"] for row in await _rows(stage, "catalog", bound)] == ["shared-restart"]
+    (search,) = await _rows(stage, "searches", bound)
+    assert (search["candidates"], search["first_workflow"]) == (1, "formulary/shared-restart")
+    assert [row["rank"] for row in await _rows(stage, "candidates", bound)] == [1]
+
+
+async def test_callers_see_their_own_searches_whatever_their_rights(stage: Stage) -> None:
+    own = Scope(caller="agent-of-shop", namespaces=frozenset({SHOP}), incidents=frozenset(), runs=frozenset())
+    (search,) = await _rows(stage, "searches", own)
+    assert (search["query"], search["caller"]) == ("OOMKilled", "agent-of-shop")
+
+
+async def test_outcomes_are_those_of_visible_versions(stage: Stage) -> None:
+    (row,) = await _rows(stage, "outcomes", OF_THE_SHOP)
+    assert (row["workflow"], row["succeeded"], row["failed"], row["success_rate"], row["median_seconds"]) == (
+        "formulary/shared-restart",
+        3,
+        1,
+        0.75,
+        42.5,
+    )
+
+
+async def test_the_page_on_analytics_tells_of_every_column_what_the_database_does(stage: Stage) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "analytics.md").read_text(encoding="utf-8")
+    tables = InsightTables(stage.database())
+    for table in TABLES:
+        schema = await tables.schema(table, scope=EVERYBODY)
+        lines = "\n".join(f"| `{line.name}` | {line.type} | {line.description} |" for line in schema.columns)
+        assert f"### {schema.table}\n\n{schema.description}\n\n" in page
+        assert f"|---|---|---|\n{lines}\n" in page

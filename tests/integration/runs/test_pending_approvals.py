@@ -1,0 +1,75 @@
+"""Which runs wait for a person: told to who may read them, with why and until when; nothing is approved by it."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.browsing import PendingApprovals
+from formulary_catalog.domain.search.browsing import approvals_request
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.runs.approvals import WaitingRuns
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.runs.submission import InvocationStore
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support import runs
+from support.access import EVERYWHERE, Rights
+from support.filling import fill
+from support.manifest import workflow
+from support.services import open_service
+
+RISKY = replace(runs.HARMLESS, risk_level="high", environment="production")
+STRANGER = "system:serviceaccount:bank:agent"
+
+
+@pytest.fixture
+async def service(database: str, workflows: CatalogWriter, writing: Database) -> AsyncIterator[CatalogService]:
+    """A catalog with a run in `shop` that waits, one in `bank` that does, and one in `shop` that need not."""
+    (entry,) = await fill(workflows, [workflow("restart", riskLevel="high")])
+    store = InvocationStore(writing, shared_namespace="formulary")
+    about: dict[str, Any] = {"version_id": entry.version_id, "document": entry.document}
+    await store.submit(runs.request(facts=RISKY, **about))
+    bank = replace(RISKY, namespace="bank", caller=STRANGER)
+    await store.submit(runs.request(facts=bank, namespace="bank", caller=STRANGER, **about))
+    await store.submit(runs.request(facts=replace(runs.HARMLESS, environment="staging"), **about))
+    opened = await open_service(database)
+    yield opened
+    await opened.close()
+
+
+async def pending(
+    service: CatalogService, *, caller: str = "somebody", read: tuple[str, ...] = (), namespace: str = ""
+) -> PendingApprovals:
+    return await WaitingRuns(service.parts).pending(
+        approvals_request(namespace=namespace),
+        context=ContextReference(),
+        caller=Caller(name=caller, access=Rights(see=[EVERYWHERE], read=read)),
+    )
+
+
+async def test_who_may_read_runs_is_told_which_wait_and_why_and_until_when(service: CatalogService) -> None:
+    told = await pending(service, read=("shop",), namespace="shop")
+    (waiting,) = told.approvals
+    assert (waiting.workflow_id, waiting.namespace, told.total) == ("formulary/restart", "shop", 1)
+    assert "high" in waiting.reason
+    asked, until = (datetime.fromisoformat(at) for at in (waiting.asked_at, waiting.waits_until))
+    assert until - asked == timedelta(hours=24)
+    assert await pending(service, read=("shop",), namespace="shop") == told
+
+
+async def test_others_are_told_of_their_own_runs_alone(service: CatalogService) -> None:
+    assert (await pending(service)).total == 0
+    assert (await pending(service, namespace="bank")).total == 0
+    assert (await pending(service, read=("shop",), namespace="bank")).total == 0
+    own = await pending(service, caller=STRANGER)
+    assert [each.namespace for each in own.approvals] == ["bank"]
+    assert {each.namespace for each in (await pending(service, read=(EVERYWHERE,))).approvals} == {"shop", "bank"}
+
+
+async def test_a_run_of_a_suspended_workflow_is_not_told_of(service: CatalogService, workflows: CatalogWriter) -> None:
+    await workflows.suspend(namespace="formulary", name="restart")
+    assert (await pending(service, read=(EVERYWHERE,))).total == 0
