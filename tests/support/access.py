@@ -6,6 +6,7 @@ from formulary_catalog.domain.access import (
     ANALYSE,
     APPROVE,
     INVOKE,
+    READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
     USE_CONTEXTS,
@@ -28,6 +29,7 @@ class Rights:
         invoke: Iterable[str] = (),
         approve: Iterable[str] = (),
         read: Iterable[str] = (),
+        contracts: Iterable[str] = (),
         analyse: Iterable[str] = (),
     ) -> None:
         given = {
@@ -36,6 +38,7 @@ class Rights:
             INVOKE: invoke,
             APPROVE: approve,
             READ_INVOCATIONS: read,
+            READ_CONTRACTS: contracts,
             ANALYSE: analyse,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}

@@ -16,6 +16,7 @@ from formulary_catalog.domain.browsing import (
     StatisticsAnswer,
 )
 from formulary_catalog.domain.search.browsing import ListingRequest, RelatedRequest
+from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
@@ -75,18 +76,26 @@ class Catalog(Protocol):
     async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
         """The collections of documents."""
 
+    async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
+        """Why a workflow is in the answer to a search, or why not."""
+
+    async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
+        """The same for a search that the trail recorded."""
+
 
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
 
-    def __init__(self, service: "CatalogService") -> None:
+    def __init__(self, service: "CatalogService", *, strict_keys: frozenset[str]) -> None:
         from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.search.browsing import Browsing
+        from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.search.listing import Listing
         from formulary_catalog.search.relations import Relations
 
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
+        self._explaining = Explaining(service.parts, searcher=service.searcher, strict_keys=strict_keys)
         self._relations = Relations(service.parts)
         self._knowledge = KnowledgeService(service.parts)
 
@@ -130,6 +139,12 @@ class StoredCatalog:
 
     async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
         return await self._knowledge.collections(**_asked(remediation_id))
+
+    async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
+        return await self._explaining.of_search(workflow_id, request, caller=_CALLER)
+
+    async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
+        return await self._explaining.of_recorded(workflow_id, search_id, caller=_CALLER)
 
 
 class ServedCatalog:
@@ -199,6 +214,17 @@ class ServedCatalog:
 
     async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
         return await self._read(CollectionsAnswer, "/collections", remediation_id=remediation_id)
+
+    async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
+        asked: dict[str, Any] = {"query": request.query, "min_confidence": request.min_confidence}
+        asked |= {f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()}
+        asked |= {"exclude_keywords": list(request.exclude_keywords)} if request.exclude_keywords else {}
+        asked |= {"top_k": request.top_k} if request.top_k is not None else {}
+        remediation_id = request.context.remediation_id
+        return await self._read(Explanation, "/explain", remediation_id=remediation_id, workflow=workflow_id, **asked)
+
+    async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
+        return await self._read(Explanation, "/explain", remediation_id="", workflow=workflow_id, search_id=search_id)
 
     async def _read(self, kind: type[_A], path: str, *, remediation_id: str, **parameters: Any) -> _A:
         headers = incident_headers(remediation_id)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from formulary_catalog.cli.options import settings_of
 from formulary_catalog.cli.targets import DEFAULT_URL
 from formulary_catalog.domain.answers import Answer, InvocationAnswer
+from formulary_catalog.domain.reading import WaitingRunList
 from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,
@@ -144,7 +145,7 @@ def _run_error(status: int, message: str, *, data: Mapping[str, Any]) -> Formula
 
 
 class Runs:
-    """Asks for runs, follows and approves them. Errors are `FormularyError`s."""
+    """Asks for runs, follows and approves them, and lists those that wait. Errors are `FormularyError`s."""
 
     def __init__(self, server: Remote) -> None:
         self._server = server
@@ -187,6 +188,11 @@ class Runs:
         """Say yes or no to a run that waits for it; with a `digest` to that content alone."""
         body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
         return await self._server.answer(InvocationAnswer, "POST", f"/invocations/{invocation_id}/approval", json=body)
+
+    async def waiting(self, *, namespace: str, limit: int) -> WaitingRunList:
+        """The runs that wait for a person."""
+        asked = {"limit": limit} | ({"namespace": namespace} if namespace else {})
+        return await self._server.answer(WaitingRunList, "GET", "/approvals", params=asked)
 
 
 def is_over(answer: InvocationAnswer) -> bool:

@@ -80,6 +80,32 @@ def log_level_option(command: _F) -> _F:
     )(command)
 
 
+def label_option(command: _F) -> _F:
+    """`--label`, any number of times; `by_dimension` reads them."""
+    return click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Required label. Repeat a key to allow any of several values.",
+    )(command)
+
+
+def by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
+    """The values of each label dimension.
+
+    Raises:
+        InvalidInput: one is not KEY=VALUE.
+    """
+    found: dict[str, list[str]] = {}
+    for label in labels:
+        key, equals, value = label.partition("=")
+        if not equals or not value.strip():
+            raise InvalidInput(f"--label {label!r} is not KEY=VALUE; give one such as severity=critical", field="label")
+        found.setdefault(key.strip().removeprefix("label.").replace("-", "_"), []).append(value)
+    return found
+
+
 def settings_of(**flags: object) -> "Settings":
     """The settings: the flags that were given, then the environment, then defaults.
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.answers import (
@@ -12,7 +13,9 @@ from formulary_catalog.domain.answers import (
     WorkflowHit,
     WorkflowList,
 )
+from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.browsing import SectionAnswer
+from formulary_catalog.domain.reading import WaitingRun, WaitingRunList
 from formulary_catalog.runtime.terminal import Page, counted
 
 _BAR = 10
@@ -190,7 +193,36 @@ def show_run(answer: InvocationAnswer, *, page: Page) -> None:
         page.verbatim(yaml.safe_dump(answer.manifest, sort_keys=False, allow_unicode=True), indent=0)
 
 
-def _show_content(answer: InvocationAnswer, *, page: Page) -> None:
+def show_waiting(answer: WaitingRunList, *, now: datetime, page: Page) -> None:
+    """Each run that waits, with what a person has to judge; `now` says how long it still waits."""
+    if not answer.approvals:
+        page.line("No run waits that you may read.")
+        return
+    shown, total = len(answer.approvals), answer.total
+    page.line(
+        f"{f'{shown} of ' if shown < total else ''}{counted(total, 'run')} waiting, the oldest first", style="bold"
+    )
+    for run in answer.approvals:
+        page.line()
+        page.line(run.invocation_id, style="bold cyan")
+        page.pair("workflow", f"{run.workflow_id}@{run.version}")
+        page.pair("target", f"{run.target or run.namespace} (runs in {run.namespace})")
+        page.pair("risk", run.risk_level, style=_RISK_STYLES.get(run.risk_level, ""))
+        page.pair("why", run.reason, style="yellow")
+        for reason in run.why:
+            page.pair("", reason)
+        page.pair("requester", run.requester)
+        left = (datetime.fromisoformat(run.waits_until) - now).total_seconds()
+        page.pair("time left", spell_duration(left))
+        _show_content(run, page=page)
+        page.pair("trace", run.trace_id)
+        page.pair("note", "" if run.may_approve else f"you may not create invocationapprovals in {run.namespace}")
+    for note in answer.notes:
+        page.line()
+        page.pair("note", note)
+
+
+def _show_content(answer: InvocationAnswer | WaitingRun, *, page: Page) -> None:
     """What somebody who may approve it has to judge."""
     content = answer.content
     if not content:

@@ -1,4 +1,4 @@
-"""`formulary invoke`, `invocation` and `approve`: ask for a run, follow it, decide on it."""
+"""`formulary invoke`, `invocation`, `approve` and `reject`: ask for a run, follow it, decide on it."""
 
 import json
 from typing import BinaryIO
@@ -170,13 +170,31 @@ def approve_command(
       formulary approve inv-0123456789abcdef0123 --reason "checked with the team"
       formulary approve inv-0123456789abcdef0123 --reject --reason "sale is running"
     """
+    _decide(invocation_id, "Reject" if reject else "Approve", reason=reason, digest=digest, url=url, as_json=as_json)
+
+
+@click.command("reject")
+@click.argument("invocation_id", metavar="ID")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit trail.")
+@url_option
+@json_option
+def reject_command(*, invocation_id: str, reason: str, url: str | None, as_json: bool) -> None:
+    """Reject a run that waits, as `formulary approve --reject`.
+
+    \b
+    Example:
+      formulary reject inv-0123456789abcdef0123 --reason "sale is running"
+    """
+    _decide(invocation_id, "Reject", reason=reason, digest="", url=url, as_json=as_json)
+
+
+def _decide(invocation_id: str, decision: str, *, reason: str, digest: str, url: str | None, as_json: bool) -> None:
     from formulary_catalog.cli.http_client import ask_for_runs
     from formulary_catalog.cli.rendering import show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 
     require_invocation_id(invocation_id)
-    decision = "Reject" if reject else "Approve"
     answer = ask_for_runs(
         url, lambda runs: runs.approve(invocation_id, decision=decision, reason=reason, digest=digest)
     )

@@ -135,4 +135,4 @@ async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIte
         existing_database(settings, role=Role.SERVER) as dsn,
         reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS) as opened,
     ):
-        yield StoredCatalog(opened.service)
+        yield StoredCatalog(opened.service, strict_keys=settings.strict_custom_labels)

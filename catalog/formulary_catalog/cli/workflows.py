@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formulary_catalog.cli.options import json_option
+from formulary_catalog.cli.options import by_dimension, json_option, label_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
-from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.loading.documents import Document, Rejection
@@ -19,13 +18,7 @@ _NAMESPACE = "formulary"  # only distinguishes names here
 
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
-@click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="Required label. Repeat a key to allow any of several values.",
-)
+@label_option
 @click.option(
     "--exclude",
     "excluded",
@@ -65,7 +58,7 @@ def search_command(
 
     request = search_request(
         query=" ".join(query),
-        labels=_by_dimension(labels),
+        labels=by_dimension(labels),
         exclude_keywords=[word for given in excluded for word in given.split(",")],
         min_confidence=min_confidence,
         top_k=top_k,
@@ -78,16 +71,6 @@ def search_command(
         show_search(answer, query=request.query, page=Page())
     if not answer.workflows:
         raise SystemExit(1)
-
-
-def _by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for label in labels:
-        key, equals, value = label.partition("=")
-        if not equals or not value.strip():
-            raise InvalidInput(f"--label {label!r} is not KEY=VALUE; give one such as severity=critical", field="label")
-        found.setdefault(key.strip().removeprefix("label.").replace("-", "_"), []).append(value)
-    return found
 
 
 @click.command("show")

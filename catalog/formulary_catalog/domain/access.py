@@ -29,7 +29,8 @@ APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.
 """Runs of the namespace that wait for somebody may be approved and rejected."""
 READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="formulary.dev")
 """All runs of the namespace may be read, those of other requesters too."""
-
+READ_CONTRACTS = Right(verb="get", resource="governancecontracts", group="formulary.dev")
+"""Contracts of the namespace may be read."""
 ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
 """SELECT statements of the caller's own may be run over what its other rights show."""
 

@@ -7,7 +7,7 @@ caller may see and what the incident allows is decided in the first statement, s
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answer_size import within
 from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowHit
 from formulary_catalog.domain.audit.sealing import KeyedDigest
+from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import caution, cautioned
 from formulary_catalog.domain.search.disambiguation import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
@@ -46,7 +47,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Hit:
+class Hit:
     """A candidate of the page with its workflow and its row."""
 
     scored: Scored
@@ -56,7 +57,7 @@ class _Hit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranked:
+class Ranked:
     """The candidates of a search in order, and how they were ranked."""
 
     candidates: Candidates
@@ -64,6 +65,7 @@ class _Ranked:
     mode: SearchMode
     inferred: Mapping[str, str]
     order: Sequence[Scored]
+    severity_inferred: bool
     first: Sequence[Scored]
     """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
 
@@ -155,20 +157,35 @@ class Searcher:
         )
         return answer
 
+    async def ranking(
+        self, request: SearchRequest, *, plan: SearchPlan, namespaces: frozenset[str] | None
+    ) -> tuple[Ranked, list[Hit]]:
+        """The candidates of a search in order, and the first with their workflows, to be explained.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        return await self._find(request, plan=plan, vectors=vectors, namespaces=namespaces)
+
+    async def evidence_of(
+        self, version_id: str, *, request: SearchRequest, plan: SearchPlan, namespaces: frozenset[str] | None
+    ) -> CandidateEvidence | None:
+        """What speaks for one workflow in a search; None where it is not allowed.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
+        question = replace(_question(plan, vectors=vectors), only=version_id)
+        found = await self._candidates.read(question, namespaces=namespaces)
+        return next(iter(found.evidence), None)
+
     async def _find(
         self, request: SearchRequest, *, plan: SearchPlan, vectors: VectorsByModel, namespaces: frozenset[str] | None
-    ) -> tuple[_Ranked, list[_Hit]]:
+    ) -> tuple[Ranked, list[Hit]]:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
-        question = CandidateQuery(
-            constraints=plan.constraints,
-            imposed=plan.imposed,
-            narrowing=plan.narrowing,
-            words=[term.word for term in plan.terms],
-            vectors=vectors,
-            signal=fold(plan.parsed.signal),
-            severity=plan.parsed.severity,
-            asked=plan.asked,
-        )
+        question = _question(plan, vectors=vectors)
         serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
         nearest = nearest_known(vectors.get(serving), model_id=serving)
         for _ in range(_READS):
@@ -208,21 +225,43 @@ class Searcher:
             self._metrics.observe_phase(name, time.perf_counter() - started)
 
 
-def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> _Ranked:
+def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
+    return CandidateQuery(
+        constraints=plan.constraints,
+        imposed=plan.imposed,
+        narrowing=plan.narrowing,
+        words=[term.word for term in plan.terms],
+        vectors=vectors,
+        signal=fold(plan.parsed.signal),
+        severity=plan.parsed.severity,
+        asked=plan.asked,
+    )
+
+
+def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> Ranked:
     """The candidates in order. Without `top_k` only those that fit the query are first."""
     inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
     wanted = Wanted.of(plan.terms, usable=candidates.usable)
     mode = _mode(candidates)
+    severity_inferred = "severity" in inferred and "severity" not in plan.constraints.values
     order = rank(
         candidates.evidence,
         wanted=wanted,
         mode=mode,
-        severity_inferred="severity" in inferred and "severity" not in plan.constraints.values,
+        severity_inferred=severity_inferred,
         nearest_known=nearest,
     )
     fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
     first = fitting[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
-    return _Ranked(candidates=candidates, wanted=wanted, mode=mode, inferred=inferred, order=order, first=first)
+    return Ranked(
+        candidates=candidates,
+        wanted=wanted,
+        mode=mode,
+        inferred=inferred,
+        order=order,
+        severity_inferred=severity_inferred,
+        first=first,
+    )
 
 
 def _limit(request: SearchRequest) -> int:
@@ -231,11 +270,11 @@ def _limit(request: SearchRequest) -> int:
 
 def _hit(
     scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, query: str, terms: Sequence[Term], wanted: Wanted
-) -> _Hit:
+) -> Hit:
     warning = caution(parsed.indicated, query=query, terms=terms, wanted=wanted)
     if warning:
         scored = scored._replace(confidence=cautioned(scored.confidence))
-    return _Hit(scored=scored, parsed=parsed, row=row, caution=warning)
+    return Hit(scored=scored, parsed=parsed, row=row, caution=warning)
 
 
 def _mode(candidates: Candidates) -> SearchMode:
@@ -244,7 +283,7 @@ def _mode(candidates: Candidates) -> SearchMode:
     return SearchMode.LEXICAL if candidates.compared is None else SearchMode.HYBRID
 
 
-def _shown(hit: _Hit, *, plan: SearchPlan, ranked: _Ranked) -> WorkflowHit:
+def _shown(hit: Hit, *, plan: SearchPlan, ranked: Ranked) -> WorkflowHit:
     evidence, workflow = hit.scored.evidence, hit.parsed.workflow
     cosine = evidence.cosine if ranked.mode is SearchMode.HYBRID else None
     return workflow_hit(
@@ -268,7 +307,7 @@ def _shown(hit: _Hit, *, plan: SearchPlan, ranked: _Ranked) -> WorkflowHit:
 
 
 def _audited(
-    shown: Sequence[tuple[WorkflowHit, _Hit]],
+    shown: Sequence[tuple[WorkflowHit, Hit]],
     *,
     plan: SearchPlan,
     models: Sequence[str],

@@ -1,11 +1,10 @@
 """What an incident demanded, read from its trace later by who may use the incidents of its namespace."""
 
-from collections.abc import Iterable
-
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.audit import Trail
+from formulary_catalog.search.readable import may_in_all
 from formulary_catalog.store.audit.sealed import SealedCopy, SealedReader
 from formulary_catalog.store.database.connection import Database
 
@@ -34,7 +33,7 @@ class SealedConstraints:
         ) as record:
             namespaces = await self._reader.namespaces(trace_id)
             # An unknown trace costs a check as well: a check that fails or takes time must not show which ones exist.
-            allowed = await _may_use(caller, namespaces or [""])
+            allowed = await may_in_all(caller, USE_CONTEXTS, namespaces)
             if not (namespaces and allowed):
                 raise NotFound(
                     f"no constraints that you may read are kept for trace {trace_id[:_MAX_SHOWN]!r}; give the "
@@ -46,11 +45,3 @@ class SealedConstraints:
             copies = await self._reader.copies(trace_id, namespaces=namespaces)
             record.result = {"sealed": [copy.digest for copy in copies]}
             return copies
-
-
-async def _may_use(caller: Caller, namespaces: Iterable[str]) -> bool:
-    """Whether the caller may use the incidents of all these namespaces; an empty one means in all namespaces."""
-    for namespace in namespaces:
-        if not await caller.access.allows(USE_CONTEXTS, namespace=namespace or None):
-            return False
-    return True

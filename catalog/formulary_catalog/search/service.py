@@ -44,7 +44,7 @@ class CatalogService:
         """What the other services of this catalog share with this one."""
         self._trail, self._traces, self._finder = parts.trail, parts.traces, parts.finder
         self._vectors = parts.vectors
-        self._searcher = Searcher(
+        self.searcher = Searcher(
             candidates=CandidateReader(parts.database),
             pages=PageReader(parts.database),
             visibility=parts.visibility,
@@ -54,6 +54,7 @@ class CatalogService:
             strict_keys=settings.strict_custom_labels,
             metrics=metrics,
         )
+        """What ranks, for this service and for explanations: it holds the model and its cache."""
         self._metrics = metrics
         self.models = Models()
         """The embedding models of the catalog, as known last."""
@@ -171,7 +172,7 @@ class CatalogService:
             ) as record:
                 record.custom_labels = request.custom_labels
                 digest = await self._traces.digest()
-                answer = await self._searcher.search(
+                answer = await self.searcher.search(
                     request, caller=caller, search_id=search_id, record=record, digest=digest
                 )
             mode, outcome = answer.search_mode, OK

@@ -46,6 +46,15 @@ class Visibility:
         """
         context = await self._contexts.resolve(reference, caller=caller, browsing=browsing)
         record.belongs_to(context)
+        return await self.within(context, caller=caller)
+
+    async def within(self, context: RequestContext | None, *, caller: Caller) -> CallScope:
+        """The scope of a call for an incident that the caller may use, or for none.
+
+        Raises:
+            NotAllowed: the caller may see none of the namespaces that it could.
+            Unavailable: the rights cannot be checked.
+        """
         relevant = {self._shared_namespace}
         if context is not None:
             relevant |= {context.namespace, context.target_namespace}

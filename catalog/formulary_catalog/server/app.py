@@ -24,11 +24,12 @@ from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
-from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, workflows
+from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, reading, workflows
 from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
 
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
+_UNCHANGED = "The answer is that whose ETag the call names in If-None-Match."
 _NOT_FOUND = -32001
 _INVALID = -32002
 
@@ -102,9 +103,11 @@ class _Api(FastAPI):
 
     def openapi(self) -> dict[str, Any]:
         document = super().openapi()
-        for operations in document["paths"].values():
-            for operation in operations.values():
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
                 operation["responses"].pop("422", None)
+                if method == "get" and path.startswith(PREFIX):
+                    operation["responses"]["304"] = {"description": _UNCHANGED}
         for unused in ("HTTPValidationError", "ValidationError"):
             document["components"]["schemas"].pop(unused, None)
         return document
@@ -125,6 +128,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     app.include_router(knowledge.router)
     app.include_router(browsing.router)  # before what takes any path of workflows
     app.include_router(workflows.router)
+    app.include_router(reading.router)
     app.include_router(analytics.router)
     app.include_router(invocations.router)
     app.include_router(invocations.rpc_router)

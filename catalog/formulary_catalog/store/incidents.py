@@ -4,6 +4,8 @@ The operator writes, `search/incidents` reads. Row-level security hides every in
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -109,6 +111,72 @@ class ContextReader:
         ids = sorted(remediation_ids)
         rows = await self._database.fetch(_FIND, _UNIT_SEPARATOR.join(ids), analysis, ids, *_parts(analysis))
         return [_stored(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredIncident:
+    """An incident in a list: what it demands, when that changed last, and whether its object is deleted."""
+
+    context: RequestContext = field(repr=False)
+    changed_at: datetime
+    gone: bool
+
+
+class IncidentReader:
+    """Lists incidents for people: those of the namespaces that the caller may read, None for all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(
+        self,
+        *,
+        namespaces: frozenset[str] | None,
+        namespace: str = "",
+        before: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> list[StoredIncident]:
+        """Those of one namespace, and after the row `before`, where given; what changed last comes first.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        at, name = before or (None, "")
+        return await self._read(
+            """
+            where $1 in ('', namespace)
+              and ($2::timestamptz is null or (changed_at, namespace || '/' || name) < ($2, $3))
+            order by changed_at desc, namespace || '/' || name desc limit $4
+            """,
+            namespace,
+            at,
+            name,
+            limit,
+            namespaces=namespaces,
+        )
+
+    async def find(self, incident: str, *, namespaces: frozenset[str] | None) -> list[StoredIncident]:
+        """Those with this remediation id, or with this `namespace/name`, in name order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        condition = "where remediation_id = $1 or (namespace = $2 and name = $3) order by namespace, name"
+        return await self._read(condition, incident, *_parts(incident), namespaces=namespaces)
+
+    async def _read(self, condition: str, *arguments: Any, namespaces: frozenset[str] | None) -> list[StoredIncident]:
+        async def read(connection: Connection) -> list[StoredIncident]:
+            readable = "*" if namespaces is None else ",".join(sorted(namespaces))
+            await connection.execute("select set_config('formulary.incidents_read', $1, true)", readable)
+            rows = await connection.fetch(
+                "select context, target, changed_at, gone_at is not null as gone from request_context " + condition,
+                *arguments,
+            )
+            return [
+                StoredIncident(context=_stored(row), changed_at=row["changed_at"], gone=row["gone"]) for row in rows
+            ]
+
+        return await self._database.read(read)
 
 
 async def context_of(connection: Connection, *, namespace: str, name: str) -> RequestContext | None:

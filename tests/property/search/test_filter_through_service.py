@@ -16,11 +16,14 @@ from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.browsing import ListingRequest
+from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import NotFound
+from formulary_catalog.search.explaining import Explaining
 from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
@@ -181,6 +184,19 @@ class World:
         given: dict[str, Any] = {"context": loaded.context, "top_k": EVERY_ONE} | more
         request = search_request(query=asked.query, labels=asked.labels, exclude_keywords=asked.exclude, **given)
         return await self._services[by].search(request, caller=loaded.caller(see))
+
+    async def explain(
+        self, workflow: CatalogEntry, asked: Asked, loaded: Loaded, *, see: frozenset[str]
+    ) -> Explanation:
+        request = search_request(
+            query=asked.query,
+            labels=asked.labels,
+            exclude_keywords=asked.exclude,
+            context=loaded.context,
+            top_k=EVERY_ONE,
+        )
+        explaining = Explaining(self.service.parts, searcher=self.service.searcher, strict_keys=frozenset())
+        return await explaining.of_search(workflow.version_id, request, caller=loaded.caller(see))
 
     @property
     def service(self) -> CatalogService:
@@ -372,6 +388,30 @@ async def test_the_pages_of_the_list_are_the_allowed_workflows_in_name_order(
     assert {each.version_id for each in listed} == may_be_returned(nothing_asked, loaded, see=see)
     names = [(each.workflow_id.rpartition("/")[2], each.namespace) for each in listed]
     assert names == sorted(set(names))
+
+
+@examples
+@given(catalog=catalogs, incident=closer_incidents, asked=st.lists(searches, min_size=2, max_size=3), see=sights)
+async def test_an_explanation_agrees_with_the_rules_and_with_the_answer_for_every_workflow(
+    world: World, catalog: list[Workflow], incident: RequestContext, asked: list[Asked], see: frozenset[str]
+) -> None:
+    loaded = await world.load(catalog, incident=incident)
+    for each in asked:
+        answer, may = await world.search(each, loaded, see=see), may_be_returned(each, loaded, see=see)
+        for workflow in loaded.entries:
+            if workflow.namespace[0] not in see:
+                with pytest.raises(NotFound):
+                    await world.explain(workflow, each, loaded, see=see)
+                continue
+            told = await world.explain(workflow, each, loaded, see=see)
+            assert told.allowed == told.returned == (workflow.version_id in may)
+            assert (told.excluded_by is None) == told.allowed
+            assert told.total_results == answer.total_results
+            if told.allowed:
+                assert ids(answer)[(told.rank or 0) - 1] == workflow.version_id
+                assert told.confidence == answer.workflows[(told.rank or 0) - 1].confidence
+                assert told.score == pytest.approx(sum(part.log_odds for part in told.evidence if part.in_score))
+                assert bool(told.to_be_first) <= (told.rank != 1)
 
 
 @examples

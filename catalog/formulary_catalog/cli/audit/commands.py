@@ -14,7 +14,8 @@ class _InReadingOrder(click.Group):
 def trace_command() -> None:
     """Read, prove, export and keep the audit trail.
 
-    Works on the database itself, as its owner; without --database-url on that of `formulary up`.
+    Works on the database itself, as its owner; without --database-url on that of `formulary up`. `list` and `show` can
+    ask a server instead, with --url and the token of a person.
 
     \b
     Examples:

@@ -1,21 +1,18 @@
 """`formulary trace list` and `show`: which traces there are, and the story of one."""
 
 import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from formulary_catalog.cli.audit.source import TrailSource, read_trace, trail_options
+from formulary_catalog.cli.audit.source import TrailSource, read_trace, readable_options
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.errors import InvalidInput
+from formulary_catalog.domain.moments import moment_said
 
 if TYPE_CHECKING:
+    from formulary_catalog.domain.reading import TraceSummary as ServedSummary
     from formulary_catalog.store.audit.reader import TraceSummary
-
-_AGO = re.compile(r"(\d{1,6})([mhdw])")
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @click.command("list")
@@ -25,7 +22,7 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 @click.option(
     "--since", default="", metavar="TIME", help="Only those with an event since: 24h, 7d, or 2026-11-22T10:00Z."
 )
-@trail_options
+@readable_options
 @json_option
 def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -> None:
     """List traces, those that changed last first.
@@ -34,8 +31,12 @@ def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -
     Examples:
       formulary trace list
       formulary trace list --since 7d --limit 500 --json
+      formulary trace list --url https://formulary.example   # what your token may read
     """
-    after = _moment(since) if since else None
+    if trail.url:
+        _list_served(trail.url, since=since, limit=limit, as_json=as_json)
+        return
+    after = moment_said(since, now=datetime.now(UTC), name="--since") if since else None
     found = trail.ask(lambda reader: reader.summaries(limit=limit, since=after))
     if as_json:
         click.echo(json.dumps({"traces": [_summary(trace) for trace in found]}, ensure_ascii=False))
@@ -47,7 +48,7 @@ def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -
 
 @click.command("show")
 @click.argument("trace_id", metavar="TRACE|REMEDIATION_ID")
-@trail_options
+@readable_options
 @json_option
 def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
     """Show the story of a trace.
@@ -65,6 +66,9 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
     from formulary_catalog.domain.audit.narration import narrate
     from formulary_catalog.runtime.terminal import Page
 
+    if trail.url:
+        _show_served(trail.url, trace_id, as_json=as_json)
+        return
     events, replay = trail.ask(lambda reader: read_trace(reader, trace_id, settings=trail.settings))
     if as_json:
         shown = {
@@ -80,25 +84,56 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
         raise SystemExit(1)
 
 
-def _moment(text: str) -> datetime:
-    """A time as people say it: so long ago, or a date with or without a time, in UTC unless it says otherwise.
+def _list_served(url: str, *, since: str, limit: int, as_json: bool) -> None:
+    from formulary_catalog.cli.audit.served import served_traces
 
-    Raises:
-        InvalidInput: it is neither.
-    """
-    if (ago := _AGO.fullmatch(text)) is not None:
-        try:
-            return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-        except OverflowError:
-            return datetime.fromtimestamp(0, UTC)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InvalidInput(
-            f"--since {text!r} is no time; give 90m, 24h, 7d or 2w, or a date such as 2026-11-22 or 2026-11-22T10:00Z",
-            field="since",
-        ) from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    traces = served_traces(url, since=since, limit=limit)
+    if as_json:
+        click.echo(json.dumps({"traces": [trace.as_json() for trace in traces]}, ensure_ascii=False))
+    else:
+        _show_served_list(traces, limit=limit)
+    if not traces:
+        raise SystemExit(1)
+
+
+def _show_served_list(traces: "list[ServedSummary]", *, limit: int) -> None:
+    from formulary_catalog.cli.audit.rendering import spell_time
+    from formulary_catalog.runtime.terminal import Page
+
+    page = Page()
+    if not traces:
+        page.line("No trace that you may read has an event in that time.")
+        return
+    header = ("TRACE", "CHANGED (UTC)", "EVENTS", "OUTCOME", "INCIDENT", "HELD", "CALLER")
+    rows = [
+        (
+            trace.trace_id,
+            spell_time(datetime.fromisoformat(trace.changed)),
+            str(trace.events),
+            trace.outcome,
+            trace.analysis,
+            "yes" if trace.held else "",
+            trace.caller,
+        )
+        for trace in traces
+    ]
+    page.table(header, rows)
+    if len(traces) == limit:
+        page.line(f"the last {limit}; --limit shows more", style="dim")
+
+
+def _show_served(url: str, trace_id: str, *, as_json: bool) -> None:
+    from formulary_catalog.cli.audit.rendering import show_story
+    from formulary_catalog.cli.audit.served import findings_of, served_trace, story_of
+    from formulary_catalog.runtime.terminal import Page
+
+    answer = served_trace(url, trace_id)
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_story(story_of(answer), findings=findings_of(answer), page=Page())
+    if not answer.verification.passed:
+        raise SystemExit(1)
 
 
 def _show_list(found: "list[TraceSummary]", *, limit: int) -> None:

@@ -1,4 +1,4 @@
-"""The audit trail that a `trace` command works on: that of the database, as its owner."""
+"""The audit trail that a `trace` command works on: that of the database, as its owner, or that of a server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
 
 from formulary_catalog.cli.options import data_dir_option, database_option, settings_of
 from formulary_catalog.errors import InvalidInput, NotFound
@@ -26,6 +28,8 @@ class TrailSource:
     """Where the trail is."""
 
     settings: "Settings"
+    url: str = ""
+    """Of the server to ask instead; `trace list` and `show` can."""
 
     def ask(self, question: Callable[["TraceReader"], Awaitable[_T]]) -> _T:
         """The answer to a question to the whole trail.
@@ -64,6 +68,21 @@ def trail_options(command: Callable[..., None]) -> Callable[..., None]:
         command(trail=TrailSource(settings=settings_of(database_url=database_url, data_dir=data_dir)), **others)
 
     return database_option(data_dir_option(with_trail))
+
+
+def readable_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same and `--url`: a server is asked, unless a database is named by an option."""
+
+    @wraps(command)
+    def with_trail(*, url: str | None, database_url: str | None, data_dir: Path | None, **others: Any) -> None:
+        settings = settings_of(database_url=database_url, data_dir=data_dir)
+        served = url if url and not (database_url or data_dir) else ""
+        command(trail=TrailSource(settings=settings, url=served or ""), **others)
+
+    named = click.option(
+        "--url", envvar="FORMULARY_URL", help="Server to ask, with FORMULARY_TOKEN; no database. [FORMULARY_URL]"
+    )(with_trail)
+    return database_option(data_dir_option(named))
 
 
 async def read_trace(

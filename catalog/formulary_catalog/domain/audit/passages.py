@@ -132,6 +132,16 @@ def _looking_for_approvals(payload: Recorded, known: Known) -> str:
     return "looked which runs wait for a person"
 
 
+def _explaining(payload: Recorded, known: Known) -> str:
+    of = payload.inner("arguments").text("query")
+    search = f"“{of}”" if of else "a recorded search"
+    return f"asked why {known.workflow(payload)} is in the answer to {search}, or why not"
+
+
+def _looking_into(what: str) -> Callable[[Recorded, Known], str]:
+    return lambda payload, known: f"looked into {what}"
+
+
 def _choosing(payload: Recorded, known: Known) -> str:
     return f"tried to choose {known.workflow(payload)}"
 
@@ -178,6 +188,13 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.section": _reading_a_section,
     "read.statistics": _counting,
     "read.approvals": _looking_for_approvals,
+    "read.explain": _explaining,
+    "read.traces": _looking_into("the list of traces"),
+    "read.trace": _looking_into("a trace"),
+    "read.incidents": _looking_into("the list of incidents"),
+    "read.incident": _looking_into("an incident"),
+    "read.invocations": _looking_into("the list of runs"),
+    "read.contracts": _looking_into("the contracts in force"),
 }
 """Calls of which there is nothing to tell but that they were made."""
 

@@ -30,12 +30,10 @@ ANY = 0.5
 def label_evidence(workflow: WorkflowLabels, constraints: Constraints) -> float:
     """What the declared labels of an allowed workflow count, in log odds."""
     values = sum(
-        weight * _share(workflow.values.get(dimension, frozenset()), wanted=constraints.values.get(dimension))
+        weight * share(workflow.values.get(dimension, frozenset()), wanted=constraints.values.get(dimension))
         for dimension, weight in LABEL_WEIGHTS.items()
     )
-    custom = (
-        _share(workflow.custom.get(key, frozenset()), wanted=wanted) for key, wanted in constraints.custom.items()
-    )
+    custom = (share(workflow.custom.get(key, frozenset()), wanted=wanted) for key, wanted in constraints.custom.items())
     detected = (float(key in workflow.detected) for key in constraints.detected)
     return values + CUSTOM_WEIGHT * halving(custom) + DETECTED_WEIGHT * halving(detected)
 
@@ -45,7 +43,8 @@ def halving(shares: Iterable[float]) -> float:
     return 2.0 - 2.0 * 0.5 ** sum(shares)
 
 
-def _share(declared: AbstractSet[str], *, wanted: AbstractSet[str] | None) -> float:
+def share(declared: AbstractSet[str], *, wanted: AbstractSet[str] | None) -> float:
+    """How much of a wanted label a workflow declares, 0..1: a value counts 1, `*` counts `ANY`."""
     if not wanted or not declared:
         return 0.0
     if declared & wanted:

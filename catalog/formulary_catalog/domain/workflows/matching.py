@@ -1,6 +1,7 @@
 """What may be returned: the label rules of DESIGN section 4 as pure functions.
 
-The SQL of `store.search.filters` states the same rules; a property test holds the two equal.
+The SQL of `store.search.filters` states the same rules; a property test holds the two equal. `search/exclusion` says in
+words which of them excludes a workflow.
 """
 
 from formulary_catalog.domain.workflows.labels import (
@@ -18,12 +19,12 @@ def allowed(workflow: WorkflowLabels, constraints: Constraints) -> bool:
     """Whether the workflow may be returned under the constraints."""
     return (
         all(
-            _dimension_allows(declared=workflow.values.get(dimension, _EMPTY), dimension=dimension, wanted=wanted)
+            dimension_allows(declared=workflow.values.get(dimension, _EMPTY), dimension=dimension, wanted=wanted)
             for dimension, wanted in constraints.values.items()
             if wanted
         )
         and all(
-            _custom_allows(
+            custom_allows(
                 declared=workflow.custom.get(key, _EMPTY), wanted=wanted, strict=key in constraints.strict_keys
             )
             for key, wanted in constraints.custom.items()
@@ -42,13 +43,15 @@ def detected_holds(*, required: str, observed: str) -> bool:
     return required == observed or (required == WILDCARD and observed not in FALSY_DETECTED)
 
 
-def _dimension_allows(*, declared: frozenset[str], dimension: str, wanted: frozenset[str]) -> bool:
+def dimension_allows(*, declared: frozenset[str], dimension: str, wanted: frozenset[str]) -> bool:
+    """Whether what a workflow declares in a dimension, folded, meets any of the wanted values."""
     if not declared:
         return dimension not in EXCLUDING_WHEN_ABSENT
     return WILDCARD in declared or not declared.isdisjoint(wanted)
 
 
-def _custom_allows(*, declared: frozenset[str], wanted: frozenset[str], strict: bool) -> bool:
+def custom_allows(*, declared: frozenset[str], wanted: frozenset[str], strict: bool) -> bool:
+    """Whether what a workflow declares for a custom label meets any of the wanted values."""
     if not declared:
         return not strict
     return WILDCARD in declared or not declared.isdisjoint(wanted)

@@ -12,13 +12,17 @@ if TYPE_CHECKING:
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.knowledge.service import KnowledgeService
     from formulary_catalog.runs.approvals import WaitingRuns
+    from formulary_catalog.runs.reading import RunReading
     from formulary_catalog.runs.service import InvocationService
     from formulary_catalog.search.browsing import Browsing
+    from formulary_catalog.search.explaining import Explaining
+    from formulary_catalog.search.incident_reading import IncidentReading
     from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
     from formulary_catalog.search.skills import SkillService
+    from formulary_catalog.search.traces import TraceReading
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -32,6 +36,10 @@ class Services:
     catalog: "CatalogService"
     listing: "Listing"
     browsing: "Browsing"
+    explaining: "Explaining"
+    traces: "TraceReading"
+    incidents: "IncidentReading"
+    runs: "RunReading"
     relations: "Relations"
     skills: "SkillService"
     approvals: "WaitingRuns"
@@ -48,11 +56,15 @@ class Services:
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.runs.approvals import WaitingRuns
+        from formulary_catalog.runs.reading import RunReading
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.browsing import Browsing
+        from formulary_catalog.search.explaining import Explaining
+        from formulary_catalog.search.incident_reading import IncidentReading
         from formulary_catalog.search.listing import Listing
         from formulary_catalog.search.relations import Relations
         from formulary_catalog.search.skills import SkillService
+        from formulary_catalog.search.traces import TraceReading
 
         parts = catalog.parts
         return cls(
@@ -60,6 +72,10 @@ class Services:
             catalog=catalog,
             listing=Listing(parts),
             browsing=Browsing(parts),
+            explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
+            traces=TraceReading(parts),
+            incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
+            runs=RunReading(parts),
             relations=Relations(parts),
             skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),

@@ -1,4 +1,4 @@
-"""Browsing over REST: pages, relations, names, impact, sections, numbers and what waits for a person.
+"""Browsing over REST: pages, relations, names, impact, sections and numbers.
 
 People and the command line read it; a call needs no incident, and one that it names still constrains the answer.
 """
@@ -11,13 +11,11 @@ from formulary_catalog.domain.answers import WorkflowList
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
     NamesAnswer,
-    PendingApprovals,
     RelatedAnswer,
     SectionAnswer,
     StatisticsAnswer,
 )
 from formulary_catalog.server.calls.browsing_arguments import (
-    ApprovalsArguments,
     ImpactArguments,
     NameArguments,
     NoArguments,
@@ -129,18 +127,3 @@ async def get_statistics(request: Request) -> Response:
     context, _ = await checked_call(request, "read.statistics", NoArguments)
     browsing = services_of(request).browsing
     return answered(await browsing.statistics(context=context, caller=caller_of(request), browsing=True))
-
-
-@router.get(
-    "/approvals",
-    operation_id="list_approvals",
-    summary="List runs that wait for a person",
-    response_model=PendingApprovals,
-    responses=error_responses(),
-    openapi_extra=operation(query=query_parameters(ApprovalsArguments)),
-)
-async def list_approvals(request: Request) -> Response:
-    """The oldest first; reading approves nothing."""
-    context, asked = await checked_call(request, "read.approvals", ApprovalsArguments)
-    approvals = services_of(request).approvals
-    return answered(await approvals.pending(asked.request, context=context, caller=caller_of(request), browsing=True))

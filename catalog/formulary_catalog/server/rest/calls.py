@@ -1,9 +1,10 @@
 """What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Container, Coroutine, Mapping
+from typing import Any, TypeVar, get_origin
 
 import structlog
 from fastapi import Request, Response
@@ -17,14 +18,20 @@ from formulary_catalog.server.calls.arguments import Arguments
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
+from formulary_catalog.server.calls.input_schema import fields_of, listed_name
 from formulary_catalog.server.calls.json_text import parsed, shown
 from formulary_catalog.server.calls.refusals import unknown_argument
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.http.errors import error_reply
+from formulary_catalog.settings import LabelSpelling
 
 PREFIX = "/api/v1"
 A = TypeVar("A", bound=Arguments)
 _T = TypeVar("_T")
+_NOTHING: Mapping[str, str] = {}
+_NO_PAGE = {"X-Content-Type-Options": "nosniff"}
+_TAG = 32
+"""Hexadecimal digits of the tag of an answer."""
 _log = structlog.get_logger(__name__)
 
 
@@ -47,9 +54,23 @@ class Guarded(APIRoute):
                 _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
                 return _refusal(request, failure)
             _log.info("rest_call", operation=self.operation_id, outcome="ok")
-            return response
+            return _tagged(request, response) if request.method == "GET" else response
 
         return guarded
+
+
+def _tagged(request: Request, response: Response) -> Response:
+    """The answer with its tag; without its body for whoever has that already.
+
+    It is the caller's and nobody else's, and a browser that is led to it must not take it for a page.
+    """
+    tag = f'"{hashlib.sha256(response.body).hexdigest()[:_TAG]}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache", "Vary": "Authorization", **_NO_PAGE}
+    known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return response
 
 
 def unless_json(request: Request) -> Response | None:
@@ -72,13 +93,14 @@ async def checked_call(
     request: Request, action: str, model: type[A], *, given: Mapping[str, Any] | None = None
 ) -> tuple[ContextReference, A]:
     """The incident of a call and its arguments, from the body in `given`, else from path and query string."""
-    arguments = {**request.query_params, **request.path_params} if given is None else given
+    arguments = {**_from_query(request.query_params, model), **request.path_params} if given is None else given
     return await recorded_call(
         request,
         action,
         given=lambda: model.recordable(arguments),
         read=lambda _: model.read(arguments),
-        query=[] if given is not None else [name for name in model.model_fields if name not in request.path_params],
+        query=_in_query(model, but=request.path_params) if given is None else _NOTHING,
+        several=_several(model),
     )
 
 
@@ -88,15 +110,17 @@ async def recorded_call(
     *,
     given: Callable[[], Mapping[str, Any]],
     read: Callable[[ContextReference], _T],
-    query: Collection[str] = (),
+    query: Mapping[str, str] = _NOTHING,
+    several: Container[str] = (),
 ) -> tuple[ContextReference, _T]:
     """The incident of a call and what `read` makes of it; `given` is what the trail keeps where it is refused.
 
-    A query string may hold the parameters of `query`: any other one would be answered as if it were not there.
+    A query string may hold the parameters of `query`, by the name under which each is listed, and those of `several`
+    more than once: any other one would be answered as if it were not there.
     """
 
     def read_all(context: ContextReference) -> _T:
-        _check_query(request.query_params, known=query)
+        _check_query(request.query_params, known=query, several=several)
         return read(context)
 
     return await checked(
@@ -134,14 +158,37 @@ async def object_body(request: Request) -> dict[str, Any]:
     return body
 
 
-def _check_query(given: QueryParams, *, known: Collection[str]) -> None:
+def _in_query(model: type[Arguments], *, but: Container[str]) -> dict[str, str]:
+    """The arguments in all their spellings, each with the one that is listed; without those of the path."""
+    return {
+        spelling: listed_name(model, name, spelling=LabelSpelling.DOTTED)
+        for spelling, name in fields_of(model).items()
+        if name not in but
+    }
+
+
+def _several(model: type[Arguments]) -> frozenset[str]:
+    """The arguments that take several values, in all their spellings: a query string repeats them."""
+    return frozenset(
+        spelling
+        for spelling, name in fields_of(model).items()
+        if get_origin(model.model_fields[name].annotation) is tuple
+    )
+
+
+def _from_query(given: QueryParams, model: type[Arguments]) -> dict[str, Any]:
+    several = _several(model)
+    return {name: given.getlist(name) if name in several else value for name, value in given.items()}
+
+
+def _check_query(given: QueryParams, *, known: Mapping[str, str], several: Container[str]) -> None:
     for name, count in Counter(name for name, _ in given.multi_items()).items():
         if not known:
             raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
-        if count > 1:
+        if count > 1 and name not in several:
             raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
         if name not in known:
-            raise unknown_argument(name, allowed=list(known))
+            raise unknown_argument(name, allowed=list(dict.fromkeys(known.values())))
 
 
 def answered(answer: Answer) -> Response:

@@ -114,9 +114,11 @@ def query_parameters(model: type[BaseModel], *, in_path: str = "") -> list[Schem
     ]
 
 
-def operation(*, query: Sequence[Schema] = (), body: Schema | None = None, example: Any = None) -> Schema:
+def operation(
+    *, query: Sequence[Schema] = (), body: Schema | None = None, example: Any = None, of_incident: bool = True
+) -> Schema:
     """What is added to an operation of the document: its query, the headers that name the incident, and a body."""
-    added: Schema = {"parameters": [*query, *_CONTEXT_HEADERS]}
+    added: Schema = {"parameters": [*query, *(_CONTEXT_HEADERS if of_incident else ())]}
     if body is not None:
         added["requestBody"] = {"required": True, "content": {"application/json": {"schema": body, "example": example}}}
     return added

@@ -14,7 +14,7 @@ from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.store.audit.reader import events_of, name_trace, replay_of
+from formulary_catalog.store.audit.reader import events_of, name_trace, replay_of, search_of
 from formulary_catalog.store.audit.sealed import KEY
 from formulary_catalog.store.database.connection import Connection, Database
 
@@ -113,6 +113,19 @@ class TraceStore:
         async def read(connection: Connection) -> list[StoredEvent]:
             await name_trace(connection, trace_id)
             return await events_of(connection, trace_id)
+
+        return await self._database.read(read)
+
+    async def search(self, trace_id: str, *, search_id: UUID) -> StoredEvent | None:
+        """The search of this id in a trace; None if it holds none.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> StoredEvent | None:
+            await name_trace(connection, trace_id)
+            return await search_of(connection, trace_id, search_id=search_id)
 
         return await self._database.read(read)
 

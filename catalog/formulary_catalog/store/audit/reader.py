@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, S
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from uuid import UUID
 
 import asyncpg
 
@@ -91,6 +92,16 @@ async def events_of(connection: Connection | OwnerConnection, trace_id: str) -> 
         f"select {_EVENT} from formulary.trace_event where trace_id = $1 order by seq", trace_id
     )
     return [StoredEvent(**row) for row in rows]
+
+
+async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -> StoredEvent | None:
+    """The search of this id in one trace that the session may read."""
+    row = await connection.fetchrow(
+        f"select {_EVENT} from formulary.trace_event where trace_id = $1 and search_id = $2 and kind = 'search'",
+        trace_id,
+        search_id,
+    )
+    return StoredEvent(**row) if row is not None else None
 
 
 async def replay_of(connection: Connection, trace_id: str) -> Replay:

@@ -1,5 +1,8 @@
 """Runs that are not over and contracts, as somebody reads them who may read those of some namespaces."""
 
+from collections.abc import Collection
+from datetime import datetime
+
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.store.database.connection import Connection, Database
@@ -28,6 +31,42 @@ class ReviewReader:
             rows = await connection.fetch(
                 f"select {COLUMNS} from invocation where phase = 'AwaitingApproval' order by created_at, id limit $1",
                 _MOST,
+            )
+            return [invocation_of(row) for row in rows]
+
+        return await self._database.read(read)
+
+    async def page(
+        self,
+        *,
+        caller: str,
+        namespaces: frozenset[str] | None,
+        namespace: str = "",
+        phases: Collection[str] | None = None,
+        before: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> list[Invocation]:
+        """Runs, the newest first: of one namespace, in one of these phases, and after the row `before`, where given.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[Invocation]:
+            await _enter(connection, caller=caller, namespaces=namespaces)
+            at, id_ = before or (None, "")
+            rows = await connection.fetch(
+                f"""
+                select {COLUMNS} from invocation
+                where $1 in ('', namespace) and ($2::text[] is null or phase = any ($2))
+                  and ($3::timestamptz is null or (created_at, id) < ($3, $4))
+                order by created_at desc, id desc limit $5
+                """,
+                namespace,
+                None if phases is None else sorted(phases),
+                at,
+                id_,
+                limit,
             )
             return [invocation_of(row) for row in rows]
 

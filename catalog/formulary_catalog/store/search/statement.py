@@ -34,7 +34,8 @@ class CandidateQuery:
     `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
     them: two while the catalog changes its model. `signal` and `severity` are folded words of the query that may name
     one; empty where none can. `asked` are those values of the constraints that the caller gave, folded; `imposed` are
-    those of the incident. `narrowing` has keywords as phrases that `text.exclusion_phrase` made.
+    those of the incident. `narrowing` has keywords as phrases that `text.exclusion_phrase` made. `only`: the version id
+    of the one workflow that is looked for; empty for all.
     """
 
     constraints: Constraints
@@ -45,6 +46,7 @@ class CandidateQuery:
     signal: str = ""
     severity: str = ""
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    only: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,8 @@ def candidates_statement(
     severities = question.constraints.values.get("severity")
     rules = label_conditions(question.constraints, arguments)
     rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))
+    if question.only:
+        rules.allowed.append(f"version_id = {arguments.add(question.only, 'text')}")
     allowed = Allowed(
         rules=rules,
         distances=Distances(question.vectors, arguments),

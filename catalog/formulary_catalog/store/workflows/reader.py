@@ -49,7 +49,8 @@ class WorkflowReader:
             named = f"version_id = {arguments.add(reference.version_id, 'text')}"
         else:
             named = f"name = {arguments.add(reference.name, 'text')}"
-        served = "true" if reference.version or reference.version_id else "status = 'Active'"
+        current = "status in ('Active', 'Disabled')" if suspended else "status = 'Active'"
+        served = "true" if reference.version or reference.version_id else current
         also_suspended = arguments.add(suspended, "boolean")
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 

@@ -1,0 +1,202 @@
+"""The answers that people read of incidents, traces, runs and contracts (DESIGN section 14).
+
+The services make them; REST, the command line and the console present them. What an incident demands is part of them:
+they are for callers who may `get aianalyses` in its namespace.
+"""
+
+from typing import Any
+
+from pydantic import Field
+
+from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.browsing import PendingApproval
+
+_NEXT = "Give it as cursor for the page after this one; empty on the last."
+
+
+class TraceSummary(Answer):
+    """A trace in a list. Times are RFC 3339."""
+
+    trace_id: str
+    analysis: str = Field(description="namespace/name of the incident's AIAnalysis; empty without one.")
+    namespaces: list[str] = Field(description="The namespaces that it belongs to.")
+    began: str
+    changed: str
+    events: int
+    caller: str = Field(description="Who began it.")
+    last_event: str = Field(description="Kind of the newest event.")
+    outcome: str = Field(description="State of its newest run, real ones first; none without a run.")
+    held: bool = Field(description="Whether a legal hold keeps it.")
+
+
+class TracePage(Answer):
+    """Traces, those that changed last first."""
+
+    traces: list[TraceSummary]
+    next_cursor: str = Field(description=_NEXT)
+
+
+class StoryLine(Answer):
+    """A detail of an event and its label."""
+
+    label: str
+    text: str
+    tone: str
+
+
+class StoryTitle(Answer):
+    """What an event, or an outcome, comes to."""
+
+    title: str
+    tone: str = Field(description="plain, good, waiting or bad.")
+
+
+class StoryPassage(StoryTitle):
+    """One event in words."""
+
+    seq: int
+    at: str
+    elapsed: float = Field(description="Seconds since the trace began.")
+    caller: str = Field(description="Empty where it is that of the event before.")
+    lines: list[StoryLine]
+
+
+class TraceStory(Answer):
+    """The trace in words, as `formulary trace show` prints it."""
+
+    outcomes: list[StoryTitle]
+    began: str
+    took: float = Field(description="Seconds.")
+    analysis: str
+    passages: list[StoryPassage]
+
+
+class TraceFinding(Answer):
+    """Something that is not as it was recorded."""
+
+    problem: str
+    trace_id: str
+    first: int
+    last: int
+    message: str
+
+
+class TraceVerification(Answer):
+    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`."""
+
+    status: str
+    passed: bool
+    event_count: int
+    findings: list[TraceFinding]
+
+
+class TraceAnswer(Answer):
+    """One trace: as it was recorded, in words, and whether it is unbroken."""
+
+    trace_id: str
+    namespaces: list[str]
+    story: TraceStory
+    verification: TraceVerification
+    events: list[dict[str, Any]] = Field(description="As an export has them.")
+
+
+class IncidentSummary(Answer):
+    """An incident in a list."""
+
+    incident: str = Field(description="namespace/name of the AIAnalysis.")
+    remediation_id: str
+    namespace: str
+    name: str
+    signal_name: str
+    severity: str
+    environment: str
+    priority: str
+    cluster: str
+    target: str = Field(description="namespace/kind/name of the affected resource.")
+    changed: str
+    gone: bool = Field(description="Whether the object is deleted; late calls still obey it for a while.")
+
+
+class IncidentPage(Answer):
+    """Incidents, those that changed last first."""
+
+    incidents: list[IncidentSummary]
+    next_cursor: str = Field(description=_NEXT)
+
+
+class IncidentAnswer(IncidentSummary):
+    """One incident with all that it demands of a workflow."""
+
+    custom_labels: dict[str, list[str]]
+    strict_keys: list[str]
+    detected_labels: dict[str, str]
+    trace_id: str = Field(description="Where its calls are recorded; it exists once there was one.")
+    notes: list[str]
+
+
+class InvocationSummary(Answer):
+    """A run in a list. Times are RFC 3339, empty while they are not known."""
+
+    invocation_id: str
+    state: str
+    phase: str
+    reason: str
+    message: str
+    workflow_id: str
+    version: str
+    version_id: str
+    namespace: str
+    target: str
+    requester: str
+    remediation_id: str
+    trace_id: str
+    dry_run: bool
+    created_at: str
+    started_at: str
+    finished_at: str
+
+
+class InvocationPage(Answer):
+    """Runs, the newest first."""
+
+    invocations: list[InvocationSummary]
+    next_cursor: str = Field(description=_NEXT)
+
+
+class WaitingRun(PendingApproval):
+    """A run that waits for a person, with what that person has to judge."""
+
+    version_id: str
+    risk_level: str = Field(description="low, medium, high or unknown, as its author declares it.")
+    why: list[str] = Field(description="What the rules and risks say.")
+    content: dict[str, Any] = Field(
+        description="What would run: digest, images, ServiceAccount, Secrets, parameters, steps; empty while unknown."
+    )
+    digest: str = Field(description="Approve with it, and the approval counts for this content alone.")
+    remediation_id: str
+    trace_id: str
+    may_approve: bool = Field(description="Whether the caller may approve and reject it.")
+
+
+class WaitingRunList(Answer):
+    """The runs that wait for a person, the oldest first."""
+
+    approvals: list[WaitingRun]
+    total: int
+    notes: list[str]
+
+
+class ContractAnswer(Answer):
+    """A contract in force."""
+
+    contract: str = Field(description="namespace/name.")
+    namespace: str
+    name: str
+    scope: str
+    rules: list[dict[str, Any]] = Field(description="As in the spec of a GovernanceContract.")
+
+
+class ContractList(Answer):
+    """The contracts in force, in name order."""
+
+    contracts: list[ContractAnswer]

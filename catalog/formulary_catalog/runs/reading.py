@@ -1,0 +1,170 @@
+"""Runs and contracts as people read them: lists of runs, what waits for somebody, and the rules in force.
+
+Runs are readable by who may `get workflowinvocations` in their namespace, and by who asked for them; contracts by who
+may `get governancecontracts`. What is not readable is left out.
+"""
+
+import asyncio
+from datetime import UTC, timedelta
+
+from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
+from formulary_catalog.domain.governance.contract import Contract
+from formulary_catalog.domain.reading import (
+    ContractAnswer,
+    ContractList,
+    InvocationPage,
+    InvocationSummary,
+    WaitingRun,
+    WaitingRunList,
+)
+from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
+from formulary_catalog.domain.runs.report import invocation_answer
+from formulary_catalog.domain.runs.run import Invocation, Phase
+from formulary_catalog.domain.search.cursor import Moment, cursor, moment_of
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import moment
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.manifests import ParsedWorkflows
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.store.runs.reviewing import ReviewReader
+
+_HOW = "decide with `formulary approve ID --digest DIGEST --reason …` or `formulary reject ID --reason …`"
+_NO_INCIDENT = ContextReference()
+_PHASES = {name: phase for phase in Phase for name in (phase.value.casefold(), phase.state)}
+
+
+class RunReading:
+    """Answers callers; every call leaves an event in the trail."""
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._trail, self._parsed = parts.trail, parts.parsed
+        self._review = ReviewReader(parts.database)
+        self._readable = ReadableNamespaces(parts.database)
+
+    async def page(
+        self, *, phase: str = "", namespace: str = "", limit: int, after: str = "", caller: Caller
+    ) -> InvocationPage:
+        """Runs, the newest first; `phase` as a run or a status spells it, `after` is the cursor of the page before.
+
+        Raises:
+            InvalidInput: the phase is not known, or the cursor is that of another question.
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        question = {"invocations": namespace or "*", "phase": phase}
+        arguments = {name: value for name, value in {"phase": phase, "namespace": namespace}.items() if value}
+        async with self._trail.record(
+            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments=arguments
+        ) as record:
+            before = moment_of(after, question=question)
+            phases = [_phase(phase)] if phase else None
+            namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+            found = await self._review.page(
+                caller=caller.name,
+                namespaces=namespaces,
+                namespace=namespace,
+                phases=phases,
+                before=before,
+                limit=limit + 1,
+            )
+            shown = found[:limit]
+            record.result = {"total": len(shown)}
+            last = (
+                Moment(shown[-1].created_at.astimezone(UTC).isoformat(), shown[-1].id) if len(found) > limit else None
+            )
+            return InvocationPage(
+                invocations=[_summary(run) for run in shown],
+                next_cursor=cursor(last, question=question) if last is not None else "",
+            )
+
+    async def waiting(self, *, namespace: str = "", limit: int, caller: Caller) -> WaitingRunList:
+        """The runs that wait for a person, the oldest first, with what that person has to judge.
+
+        Raises:
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        arguments = {"namespace": namespace} if namespace else {}
+        async with self._trail.record(
+            "read.approvals", caller=caller, reference=_NO_INCIDENT, arguments=arguments
+        ) as record:
+            namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+            runs = await self._review.waiting(caller=caller.name, namespaces=namespaces)
+            waiting = [run for run in runs if namespace in ("", run.namespace)]
+            shown = waiting[:limit]
+            places = sorted({run.namespace for run in shown})
+            rights = await asyncio.gather(*(caller.access.allows(APPROVE, namespace=place) for place in places))
+            may = dict(zip(places, rights, strict=True))
+            record.result = {"total": len(waiting)}
+            return WaitingRunList(
+                approvals=[_waiting(run, parsed=self._parsed, may_approve=may[run.namespace]) for run in shown],
+                total=len(waiting),
+                notes=[_HOW] if shown else [],
+            )
+
+    async def contracts(self, *, namespace: str = "", caller: Caller) -> ContractList:
+        """The contracts in force, in name order.
+
+        Raises:
+            InvalidInput: a newer release wrote one, and this one does not know its rules.
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        arguments = {"namespace": namespace} if namespace else {}
+        async with self._trail.record(
+            "read.contracts", caller=caller, reference=_NO_INCIDENT, arguments=arguments
+        ) as record:
+            namespaces = await self._readable.of(caller, READ_CONTRACTS, namespace=namespace)
+            found = await self._review.contracts(caller=caller.name, namespaces=namespaces)
+            shown = [each for each in found if namespace in ("", each.namespace)]
+            record.result = {"total": len(shown)}
+            return ContractList(contracts=[_contract(each) for each in shown])
+
+
+def _phase(text: str) -> str:
+    if (phase := _PHASES.get(text.casefold())) is None:
+        known = ", ".join(each.value for each in Phase)
+        raise InvalidInput(f"phase {text[:60]!r} is not known; give one of {known}", field="phase")
+    return phase.value
+
+
+def _summary(run: Invocation) -> InvocationSummary:
+    answer = invocation_answer(run)
+    return InvocationSummary(
+        **answer.model_dump(include=set(InvocationSummary.model_fields) & set(type(answer).model_fields)),
+        target=visible(str(run.target)),
+        remediation_id=run.remediation_id,
+    )
+
+
+def _waiting(run: Invocation, *, parsed: ParsedWorkflows, may_approve: bool) -> WaitingRun:
+    workflow = parsed.get(run.version_id, run.document)
+    why = run.decision.get("why")
+    return WaitingRun(
+        invocation_id=run.id,
+        workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
+        version=run.workflow_version,
+        version_id=run.version_id,
+        namespace=run.namespace,
+        target=visible(str(run.target)),
+        requester=visible(run.shown_requester),
+        reason=visible(run.message),
+        why=[visible(str(each)) for each in why] if isinstance(why, list) else [],
+        risk_level=(workflow.workflow.spec.risk_level if workflow is not None else "") or "unknown",
+        content=dict(run.content),
+        digest=run.content_digest,
+        remediation_id=run.remediation_id,
+        trace_id=run.trace_id,
+        may_approve=may_approve,
+        asked_at=moment(run.created_at),
+        waits_until=moment(run.created_at + timedelta(hours=APPROVAL_HOURS)),
+    )
+
+
+def _contract(contract: Contract) -> ContractAnswer:
+    return ContractAnswer(
+        contract=str(contract),
+        namespace=contract.namespace,
+        name=contract.name,
+        scope=contract.scope,
+        rules=[rule.model_dump(by_alias=True, mode="json", exclude_defaults=True) for rule in contract.rules],
+    )

@@ -1,0 +1,188 @@
+"""What people read over REST beside the catalog: explanations, traces, incidents, runs, contracts (DESIGN section 14).
+
+Each answer is what the caller's own rights allow; what they do not is answered as if it did not exist.
+"""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Request, Response
+
+from formulary_catalog.domain.reading import (
+    ContractList,
+    IncidentAnswer,
+    IncidentPage,
+    InvocationPage,
+    TraceAnswer,
+    TracePage,
+    WaitingRunList,
+)
+from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.reading_arguments import (
+    ContractsArguments,
+    ExplainArguments,
+    IncidentArguments,
+    IncidentsArguments,
+    InvocationsArguments,
+    TraceArguments,
+    TracesArguments,
+    WaitingArguments,
+)
+from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
+from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
+
+router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["reading"])
+
+
+@router.get(
+    "/explain",
+    operation_id="explain",
+    summary="Explain why a workflow is in an answer, or why not",
+    response_model=Explanation,
+    responses=error_responses(404),
+    openapi_extra=operation(query=query_parameters(ExplainArguments)),
+)
+async def explain(request: Request) -> Response:
+    """The first rule that excludes it, or its evidence part by part; of a recorded search its own incident counts."""
+    context, asked = await checked_call(request, "read.explain", ExplainArguments)
+    explaining, caller = services_of(request).explaining, caller_of(request)
+    if asked.search_id:
+        return answered(await explaining.of_recorded(asked.workflow, asked.search_id, caller=caller))
+    wanted = search_request(
+        query=asked.query,
+        labels=asked.labels,
+        exclude_keywords=asked.exclude_keywords,
+        action_type=asked.action_type,
+        namespace=asked.namespace,
+        keywords=asked.keywords,
+        min_confidence=asked.min_confidence,
+        top_k=asked.top_k,
+        context=context,
+    )
+    return answered(await explaining.of_search(asked.workflow, wanted, caller=caller))
+
+
+@router.get(
+    "/traces",
+    operation_id="list_traces",
+    summary="List traces",
+    response_model=TracePage,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(TracesArguments), of_incident=False),
+)
+async def list_traces(request: Request) -> Response:
+    """Those that changed last first, of the namespaces in which the caller may use incidents."""
+    _, asked = await checked_call(request, "read.traces", TracesArguments)
+    page = await services_of(request).traces.page(
+        since=asked.since,
+        namespace=asked.namespace,
+        remediation_id=asked.remediation_id,
+        outcome=asked.outcome,
+        limit=asked.limit,
+        after=asked.cursor,
+        caller=caller_of(request),
+    )
+    return answered(page)
+
+
+@router.get(
+    "/traces/{trace_id:path}",
+    operation_id="get_trace",
+    summary="Read a trace",
+    response_model=TraceAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(of_incident=False),
+)
+async def get_trace(
+    request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]
+) -> Response:
+    """Its events as they were recorded and in words, and whether the chain is unbroken."""
+    _, asked = await checked_call(request, "read.trace", TraceArguments)
+    return answered(await services_of(request).traces.story(asked.trace_id, caller=caller_of(request)))
+
+
+@router.get(
+    "/incidents",
+    operation_id="list_incidents",
+    summary="List incidents",
+    response_model=IncidentPage,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(IncidentsArguments), of_incident=False),
+)
+async def list_incidents(request: Request) -> Response:
+    """Those that changed last first, of the namespaces in which the caller may use incidents."""
+    _, asked = await checked_call(request, "read.incidents", IncidentsArguments)
+    page = await services_of(request).incidents.page(
+        namespace=asked.namespace, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
+    )
+    return answered(page)
+
+
+@router.get(
+    "/incidents/{incident:path}",
+    operation_id="get_incident",
+    summary="Read an incident",
+    response_model=IncidentAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(of_incident=False),
+)
+async def get_incident(
+    request: Request,
+    incident: Annotated[str, Path(description="Remediation id, or `namespace/name` of the AIAnalysis.")],
+) -> Response:
+    """What it demands of a workflow, custom labels included."""
+    _, asked = await checked_call(request, "read.incident", IncidentArguments)
+    return answered(await services_of(request).incidents.incident(asked.incident, caller=caller_of(request)))
+
+
+@router.get(
+    "/invocations",
+    operation_id="list_invocations",
+    summary="List runs",
+    response_model=InvocationPage,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(InvocationsArguments), of_incident=False),
+)
+async def list_invocations(request: Request) -> Response:
+    """The newest first: the caller's own, and those of the namespaces in which it may read runs."""
+    _, asked = await checked_call(request, "read.invocations", InvocationsArguments)
+    page = await services_of(request).runs.page(
+        phase=asked.phase,
+        namespace=asked.namespace,
+        limit=asked.limit,
+        after=asked.cursor,
+        caller=caller_of(request),
+    )
+    return answered(page)
+
+
+@router.get(
+    "/approvals",
+    operation_id="list_approvals",
+    summary="List runs that wait for a person",
+    response_model=WaitingRunList,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(WaitingArguments), of_incident=False),
+)
+async def list_approvals(request: Request) -> Response:
+    """The oldest first, with what would run; reading approves nothing."""
+    _, asked = await checked_call(request, "read.approvals", WaitingArguments)
+    waiting = await services_of(request).runs.waiting(
+        namespace=asked.namespace, limit=asked.limit, caller=caller_of(request)
+    )
+    return answered(waiting)
+
+
+@router.get(
+    "/contracts",
+    operation_id="list_contracts",
+    summary="List contracts in force",
+    response_model=ContractList,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(ContractsArguments), of_incident=False),
+)
+async def list_contracts(request: Request) -> Response:
+    """Their rules as a GovernanceContract has them, of the namespaces in which the caller may read contracts."""
+    _, asked = await checked_call(request, "read.contracts", ContractsArguments)
+    return answered(await services_of(request).runs.contracts(namespace=asked.namespace, caller=caller_of(request)))

@@ -1,0 +1,101 @@
+"""The trail as people read it: pages of traces, and the namespaces that a trace belongs to.
+
+`search/traces` calls it with the namespaces that its caller may read.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from formulary_catalog.store.database.connection import Database
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """A trace in a list. `namespaces` are those whose right it takes to read it; `first_body` is its first event.
+
+    `phase` is that of its newest run, real ones first; empty without a run.
+    """
+
+    trace_id: str
+    changed_at: datetime
+    events: int
+    held: bool
+    namespaces: tuple[str, ...]
+    phase: str
+    first_body: str = field(repr=False)
+    first_kind: str
+    last_kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceFilter:
+    """Which traces are wanted: those that changed `since`, and after the row `before` in the order of the list.
+
+    `phases` are of their newest run, None for any, an empty one for none. Empty texts do not filter.
+    """
+
+    since: datetime
+    namespace: str = ""
+    trace_id: str = ""
+    phases: Collection[str] | None = None
+    before: tuple[datetime, str] | None = None
+
+
+class TraceLister:
+    """Reads what belongs to the caller's namespaces, None for all."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def page(self, wanted: TraceFilter, *, namespaces: frozenset[str] | None, limit: int) -> list[TraceRow]:
+        """The traces, those that changed last first.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        before, before_trace = wanted.before or (None, "")
+        rows = await self._database.fetch(
+            "select * from formulary.traces_in($1, $2, $3, $4, $5, $6, $7, $8)",
+            None if namespaces is None else sorted(namespaces),
+            wanted.namespace,
+            wanted.trace_id,
+            None if wanted.phases is None else sorted(wanted.phases),
+            wanted.since,
+            before,
+            before_trace,
+            limit,
+        )
+        return [
+            TraceRow(
+                trace_id=row["trace_id"],
+                changed_at=row["changed_at"],
+                events=row["events"],
+                held=row["held"],
+                namespaces=tuple(row["belongs_to"]),
+                phase=row["phase"],
+                first_body=row["first_body"],
+                first_kind=row["first_kind"],
+                last_kind=row["last_kind"],
+            )
+            for row in rows
+        ]
+
+    async def namespaces(self, trace_id: str) -> list[str]:
+        """Those whose right it takes to read a trace; none where it belongs to no namespace, or does not exist.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        (row,) = await self._database.fetch("select formulary.namespaces_of_trace($1) as namespaces", trace_id)
+        return list(row["namespaces"])
+
+    async def trace_of_search(self, search_id: UUID) -> str:
+        """The trace that holds a search; empty where no search has this id.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        (row,) = await self._database.fetch("select formulary.trace_of_search($1) as trace_id", search_id)
+        return row["trace_id"] or ""

@@ -1,0 +1,19 @@
+"""The namespaces that the catalog knows of: in each of them the rights of a caller can be asked for."""
+
+from formulary_catalog.store.database.connection import Database
+
+
+class NamespaceReader:
+    """Names them to the server alone: which exist is nobody's to read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def known(self, *, at_most: int) -> list[str]:
+        """The namespaces of incidents, traces, runs and contracts, in name order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch("select formulary.known_namespaces($1) as namespace", at_most)
+        return [row["namespace"] for row in rows]
