@@ -67,6 +67,7 @@ TABLES = (
 FILLED = {
     "alembic_version",
     "digest_key",
+    "insight_key",
     "knowledge_document",
     "knowledge_progress",
     "request_context",
