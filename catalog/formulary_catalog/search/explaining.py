@@ -141,7 +141,14 @@ class Explaining:
             "excluded_by": excluded[0].rule if excluded else "",
         }
         return _explanation(
-            subject, request, plan=plan, ranking=ranking, excluded=excluded, reveal=reveal, recorded=recorded
+            subject,
+            request,
+            plan=plan,
+            ranking=ranking,
+            excluded=excluded,
+            reveal=reveal,
+            recorded=recorded,
+            asker=caller.name,
         )
 
     async def _subject(self, wanted: WorkflowReference, *, scope: CallScope) -> _Subject:
@@ -208,6 +215,7 @@ def _explanation(
     excluded: Sequence[Exclusion],
     reveal: bool,
     recorded: RecordedSearch | None,
+    asker: str,
 ) -> Explanation:
     ranked, order = ranking.ranked, ranking.order
     hit = next((hit for hit in ranking.hits if hit.scored.evidence.version_id == subject.stored.version_id), None)
@@ -272,7 +280,7 @@ def _explanation(
         ],
         recorded=_place_then(recorded, version_id=subject.stored.version_id) if recorded is not None else None,
         search_mode=ranked.mode,
-        notes=[*plan.notes, *_replay_notes(recorded)],
+        notes=[*plan.notes, *_replay_notes(recorded, asker=asker)],
     )
 
 
@@ -306,13 +314,12 @@ def _place_then(recorded: RecordedSearch, *, version_id: str) -> RecordedPlace |
     return None
 
 
-def _replay_notes(recorded: RecordedSearch | None) -> list[str]:
+def _replay_notes(recorded: RecordedSearch | None, *, asker: str) -> list[str]:
     if recorded is None:
         return []
-    notes = [
-        f"replayed on the catalog as it is now and with what you may see; {recorded.caller} asked, and may have seen "
-        "other namespaces"
-    ]
+    notes = ["replayed on the catalog as it is now, with what you may see"]
+    if recorded.caller != asker:
+        notes.append(f"{recorded.caller} asked, and may have seen other namespaces")
     if recorded.own_embedding:
         notes.append("the search came with a vector of its own, which is not kept; its query was embedded instead")
     return notes
