@@ -397,7 +397,9 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "checkpoints_from": writer,
         "end_checkpoint": writer,
         "ended_traces": writer,
+        "known_namespaces": server,
         "may_append": [],
+        "namespaces_of_trace": server,
         "prepare_trace_months": writer,
         "recent_failures": server + writer,
         "record_hold": [],
@@ -407,6 +409,8 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "searches_by_mode": server,
         "selection_of": server + writer,
         "trace_marks": server + writer,
+        "trace_of_search": server,
+        "traces_in": server,
         "unanswered_queries": server,
         "use_of": server,
     }
