@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(900)
 SEARCH = "search_workflow_catalog"
 DETAILS = "get_workflow_details"
 RECORD = "record_workflow_selection"
+LIST, RELATED = "list_workflows", "related_workflows"
 GATE, ENFORCE, VERDICT, REPLAY = (f"governance_{name}" for name in ("gate", "enforce", "verdict", "replay"))
 INVOKE, STATUS = "invoke_workflow", "get_invocation_status"
 
@@ -30,6 +31,9 @@ OPTIONAL = (
     "label.risk-tolerance",
     "label.business-category",
     "label.component",
+    "action_type",
+    "namespace",
+    "keywords",
     "exclude_keywords",
     "min_confidence",
     "top_k",
@@ -114,7 +118,7 @@ def test_the_toolset_loads_although_its_header_is_empty_at_startup(report: Repor
 
 
 def test_the_model_is_offered_every_tool_under_its_own_name(report: Report) -> None:
-    tools = [SEARCH, DETAILS, RECORD, INVOKE, STATUS, GATE, ENFORCE, VERDICT, REPLAY]
+    tools = [SEARCH, DETAILS, RECORD, LIST, RELATED, INVOKE, STATUS, GATE, ENFORCE, VERDICT, REPLAY]
 
     assert sorted(report.toolset.tools) == sorted(report.offered) == sorted(tools)
 

@@ -51,7 +51,7 @@ async def test_a_list_that_was_made_while_the_catalog_changed_is_not_given_again
     async def uses_clusters() -> bool:
         return flipping.pop(0) if flipping else False
 
-    monkeypatch.setattr(service, "uses_clusters", uses_clusters)
+    monkeypatch.setattr(service.parts.workflows, "uses_clusters", uses_clusters)
     monkeypatch.setattr(server, "_CLUSTER_USE_SECONDS", -1.0)
     async with serving(service) as url, Wire(url) as wire:
         between = await wire.rpc("tools/list", {})
