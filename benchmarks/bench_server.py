@@ -9,11 +9,11 @@ from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.arguments import Arguments
+from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
-from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME, TOOLSETS
-from formulary_catalog.server.mcp.tools import Call, CatalogTool, as_it_is
+from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
+from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from support.announcing import announce
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from formulary_catalog.server.mcp.tool_list import OTHER_NAMES, TOOLSETS
+from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLSETS
 from formulary_catalog.settings import LabelSpelling, Toolset
 
 Schema = Mapping[str, Any]

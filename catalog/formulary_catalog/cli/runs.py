@@ -54,8 +54,8 @@ def invoke_command(
       formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
       formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
     """
+    from formulary_catalog.cli.catalog.rendering import show_run
     from formulary_catalog.cli.http_client import ask_for_runs
-    from formulary_catalog.cli.rendering import show_run
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
 
@@ -130,8 +130,8 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
     Example:
       formulary invocation inv-0123456789abcdef0123 --wait
     """
+    from formulary_catalog.cli.catalog.rendering import show_progress, show_run
     from formulary_catalog.cli.http_client import ask_for_runs, is_over
-    from formulary_catalog.cli.rendering import show_progress, show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 
@@ -189,8 +189,8 @@ def reject_command(*, invocation_id: str, reason: str, url: str | None, as_json:
 
 
 def _decide(invocation_id: str, decision: str, *, reason: str, digest: str, url: str | None, as_json: bool) -> None:
+    from formulary_catalog.cli.catalog.rendering import show_run
     from formulary_catalog.cli.http_client import ask_for_runs
-    from formulary_catalog.cli.rendering import show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 

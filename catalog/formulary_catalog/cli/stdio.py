@@ -37,9 +37,9 @@ _BEHIND = (
     "formulary_catalog.knowledge.service",
     "formulary_catalog.runs.approvals",
     "formulary_catalog.runs.service",
-    "formulary_catalog.search.browsing",
-    "formulary_catalog.search.listing",
-    "formulary_catalog.search.relations",
+    "formulary_catalog.workflows.browsing",
+    "formulary_catalog.workflows.listing",
+    "formulary_catalog.workflows.relations",
 )
 """Modules that take longer to import than the protocol. They are imported while the client is answered."""
 

@@ -14,8 +14,8 @@ from formulary_catalog.cli.options import data_dir_option, database_option, sett
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from formulary_catalog.cli.analytics_source import Analytics
-    from formulary_catalog.cli.catalogs import Catalog
+    from formulary_catalog.cli.catalog.analytics_source import Analytics
+    from formulary_catalog.cli.catalog.catalogs import Catalog
     from formulary_catalog.settings import Settings
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -53,7 +53,7 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
-        from formulary_catalog.cli.analytics_source import served_analytics, stored_analytics
+        from formulary_catalog.cli.catalog.analytics_source import served_analytics, stored_analytics
 
         async def asked() -> _T:
             settings, url = self._settings(), self._served_at()
@@ -69,7 +69,7 @@ class CatalogTarget:
         return asyncio.run(asked())
 
     def _catalog(self, *, by_meaning: bool) -> AbstractAsyncContextManager["Catalog"]:
-        from formulary_catalog.cli.catalogs import served_catalog
+        from formulary_catalog.cli.catalog.catalogs import served_catalog
 
         if url := self._served_at():
             return served_catalog(url, token=self._settings().token)
@@ -125,7 +125,7 @@ def target_options(command: Callable[..., None]) -> Callable[..., None]:
 
 @asynccontextmanager
 async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
-    from formulary_catalog.cli.catalogs import StoredCatalog
+    from formulary_catalog.cli.catalog.catalogs import StoredCatalog
     from formulary_catalog.runtime.databases import existing_database
     from formulary_catalog.runtime.serving_process import reading
     from formulary_catalog.settings import ContextPolicy

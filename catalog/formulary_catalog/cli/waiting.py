@@ -25,8 +25,8 @@ def approvals_command(*, namespace: str, limit: int, url: str | None, as_json: b
       formulary approvals
       formulary approvals --namespace shop --url https://formulary.example --json
     """
+    from formulary_catalog.cli.catalog.rendering import show_waiting
     from formulary_catalog.cli.http_client import ask_for_runs
-    from formulary_catalog.cli.rendering import show_waiting
     from formulary_catalog.runtime.terminal import Page
 
     answer = ask_for_runs(url, lambda runs: runs.waiting(namespace=namespace, limit=limit))

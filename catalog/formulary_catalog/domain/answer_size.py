@@ -153,7 +153,9 @@ def _on_dropped(hits: int) -> tuple[str, ...]:
     """The note on hits that were dropped; none without any."""
     if not hits:
         return ()
-    return (f"{hits} more hits did not fit; top_k allows a longer answer, label parameters a narrower search",)
+    return (
+        f"{hits} more hit{'s' if hits > 1 else ''} did not fit; top_k allows a longer answer, label parameters a narrower search",
+    )
 
 
 def _size(answer: SearchAnswer) -> int:

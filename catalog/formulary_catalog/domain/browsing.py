@@ -1,6 +1,6 @@
 """The answers of browsing: relations, names, impact, sections and statistics of what a caller may see.
 
-`search/browsing` makes them; MCP, REST and the command line only present them. Custom labels are no part of any.
+`workflows/browsing` makes them; MCP, REST and the command line only present them. Custom labels are no part of any.
 """
 
 from typing import Any

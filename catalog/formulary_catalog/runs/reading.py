@@ -8,6 +8,7 @@ import asyncio
 from datetime import UTC, timedelta
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
+from formulary_catalog.domain.cursor import Moment, cursor, moment_of
 from formulary_catalog.domain.governance.contract import Contract
 from formulary_catalog.domain.reading import (
     ContractAnswer,
@@ -20,7 +21,6 @@ from formulary_catalog.domain.reading import (
 from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.report import invocation_answer
 from formulary_catalog.domain.runs.run import Invocation, Phase
-from formulary_catalog.domain.search.cursor import Moment, cursor, moment_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.workflows.visible import visible

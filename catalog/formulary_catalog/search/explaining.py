@@ -1,8 +1,8 @@
 """Why a workflow is in the answer to a search, and why not: for a new search, or one that the trail recorded.
 
 REST and the command line call it. It plans and ranks as `search/pipeline` does and asks the pure rules of
-`domain/search/exclusion` and `explanation` for their words. A recorded search is done again under the constraints that
-were sealed with it. A workflow that the caller may not see is not found, whatever excludes it.
+`domain/workflows/exclusion` and `explanation` for their words. A recorded search is done again under the constraints
+that were sealed with it. A workflow that the caller may not see is not found, whatever excludes it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.exclusion import Exclusion, exclusions, narrowed_out, unserved
 from formulary_catalog.domain.search.explained import (
     EvidencePart,
     ExcludedBy,
@@ -25,6 +24,7 @@ from formulary_catalog.domain.search.explanation import Asked, changes_to_be_fir
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, ContextReference, SearchRequest
 from formulary_catalog.domain.search.scoring import SCORE_DIGITS, Scored
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
+from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, narrowed_out, unserved
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow

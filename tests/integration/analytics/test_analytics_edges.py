@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from formulary_catalog.server.calls.services import Services
-from formulary_catalog.server.mcp.analytics_tools import ANALYTICS_TOOLS
-from formulary_catalog.server.mcp.tools import Call
+from formulary_catalog.server.mcp.tools.analytics_tools import ANALYTICS_TOOLS
+from formulary_catalog.server.mcp.tools.catalog_tools import Call
 from formulary_catalog.settings import LabelSpelling, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

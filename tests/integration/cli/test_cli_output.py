@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.cli.rendering import show_details, show_list, show_search
+from formulary_catalog.cli.catalog.rendering import show_details, show_list, show_search
 from formulary_catalog.domain.answers import (
     SearchAnswer,
     WorkflowDetails,
@@ -168,7 +168,10 @@ def test_an_empty_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     page, stream = printed(monkeypatch, columns=80)
     show_search(SEARCH.model_copy(update={"workflows": [], "notes": [], "search_mode": "hybrid"}), query="x", page=page)
     show_list(WorkflowList(workflows=[], total=0, notes=[]), page=page)
-    assert stream.getvalue() == "No workflow is allowed and fits 'x'.\nNo workflow is visible here.\n"
+    assert (
+        stream.getvalue()
+        == "No workflow is allowed and fits 'x'.\nNo workflow matches. `formulary list` shows all that you may see.\n"
+    )
 
 
 @pytest.mark.parametrize(

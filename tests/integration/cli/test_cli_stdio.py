@@ -17,7 +17,7 @@ from mcp_types import CallToolResult, RequestParamsMeta
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.server.calls.incident import META_KEY
-from formulary_catalog.server.mcp.tool_list import tools_of
+from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -23,7 +23,6 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -31,6 +30,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support.access import KnownCallers, Rights
 from support.adversarial import Case, cases, copies, store, store_cases, store_embedded
 from support.agent import agent, answer_of

@@ -10,12 +10,12 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.browsing import listing_request, related_request
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
-from formulary_catalog.search.browsing import Browsing
-from formulary_catalog.search.listing import Listing
-from formulary_catalog.search.relations import Relations
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.browsing import Browsing
+from formulary_catalog.workflows.listing import Listing
+from formulary_catalog.workflows.relations import Relations
 from support.filling import entry, fill
 from support.manifest import workflow
 from support.services import open_service

@@ -14,13 +14,13 @@ from formulary_catalog.domain.search.request import ContextReference, SearchRequ
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.incidents import ContextResolver
-from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
 from support.services import open_service

@@ -11,13 +11,12 @@ import asyncpg
 import pytest
 import structlog
 
+from formulary_catalog.audit.sealed import SealedConstraints
 from formulary_catalog.domain.access import EVERYTHING, Caller, Right
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
-from formulary_catalog.search.listing import Listing
-from formulary_catalog.search.sealed import SealedConstraints
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
@@ -27,6 +26,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.access import Rights
 from support.commands import formulary

@@ -13,7 +13,6 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
-from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
@@ -22,6 +21,7 @@ from formulary_catalog.store.search.statement import CandidateQuery, CandidateRe
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.access import Rights
 from support.filling import fill

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from formulary_catalog.server.mcp.tool_list import TOOLSETS, tools_of
+from formulary_catalog.server.mcp.tools.tool_list import TOOLSETS, tools_of
 from formulary_catalog.settings import LabelSpelling, Toolset
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import agent, answer_of, refused

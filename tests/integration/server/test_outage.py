@@ -17,13 +17,13 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import entry, fill
 from support.trail import recorded

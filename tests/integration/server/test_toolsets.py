@@ -10,7 +10,7 @@ from mcp_types import INVALID_PARAMS
 
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.mcp.tool_list import OTHER_NAMES, TOOLSETS, tools_of
+from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLSETS, tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import text, workflow

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.search.exclusion import INCIDENT_LABEL, exclusions
 from formulary_catalog.domain.text import exclusion_phrase, exclusion_text
+from formulary_catalog.domain.workflows.exclusion import INCIDENT_LABEL, exclusions
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 

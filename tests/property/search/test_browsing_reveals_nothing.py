@@ -24,8 +24,8 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.mcp.size import compact
-from formulary_catalog.server.mcp.tool_list import TOOLS_BY_NAME
-from formulary_catalog.server.mcp.tools import Call
+from formulary_catalog.server.mcp.tools.catalog_tools import Call
+from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

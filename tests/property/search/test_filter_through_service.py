@@ -24,13 +24,13 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.explaining import Explaining
-from formulary_catalog.search.listing import Listing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.access import Rights
 from support.adversarial import store

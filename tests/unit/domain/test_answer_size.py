@@ -155,7 +155,7 @@ def test_hits_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
     assert kept == [f"workflow-{number}" for number in range(len(kept))]
     assert 1 < len(kept) < 10
     assert shrunk.notes[0] == SHORTENED
-    assert shrunk.notes[1].startswith(f"{10 - len(kept)} more hits did not fit; ")
+    assert shrunk.notes[1].startswith(f"{10 - len(kept)} more hit")
     assert shrunk.total_results == 30
 
 
@@ -209,7 +209,7 @@ def test_a_search_answer_of_any_text_fits_and_no_byte_is_given_up_in_vain(
     assert size(shrunk.as_json()) <= limit
     VALID_SEARCH.validate(shrunk.as_json())
     assert shrunk == whole or size(whole.as_json()) > limit
-    more = [note for note in shrunk.notes if "more hits did not fit" in note]
+    more = [note for note in shrunk.notes if "did not fit" in note]
     assert len(more) == (len(shrunk.workflows) < hits) or size(texts) > limit / 2
 
 

@@ -11,15 +11,15 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import ContextError, InvalidInput
-from formulary_catalog.server.calls.arguments import Arguments, without_nulls
+from formulary_catalog.server.calls.arguments.base import Arguments, without_nulls
+from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SearchArguments, SelectionArguments
+from formulary_catalog.server.calls.arguments.input_schema import input_schema
+from formulary_catalog.server.calls.arguments.run import RpcRunArguments, RunArguments
 from formulary_catalog.server.calls.caller import LOCAL
-from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SearchArguments, SelectionArguments
 from formulary_catalog.server.calls.incident import META_KEY, context_reference
-from formulary_catalog.server.calls.input_schema import input_schema
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
-from formulary_catalog.server.calls.run_arguments import RpcRunArguments, RunArguments
-from formulary_catalog.server.mcp.tool_list import tools_of
-from formulary_catalog.server.mcp.tools import CatalogTool
+from formulary_catalog.server.mcp.tools.catalog_tools import CatalogTool
+from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.server.rest.search import SearchBody, read_search
 from formulary_catalog.settings import LabelSpelling, Toolset
 from support.access import Rights
@@ -244,7 +244,7 @@ def test_plain_fields_of_a_model_are_listed_flat_and_optional() -> None:
         ({"state": "gone"}, "state is 'gone', which is not 'running' or 'completed'; give a value such as 'running'"),
         ({"limit": 101}, "limit is 101, which is not a whole number from 1 to 100; give a value such as 20"),
         ({"limit": False}, "limit is false, which is not a whole number from 1 to 100; give a value such as 20"),
-        ({"cursor": "x" * 201}, "cursor has 201 characters; give at most 200, the essential words first"),
+        ({"cursor": "x" * 201}, "cursor has 201 characters; give at most 200"),
         ({"cusor": "x"}, "unknown argument 'cusor'; did you mean 'cursor'? allowed are: state, limit, cursor"),
     ],
 )

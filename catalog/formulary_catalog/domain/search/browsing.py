@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.domain.search.cursor import MAX_CURSOR_LENGTH
+from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.workflows.labels import fold

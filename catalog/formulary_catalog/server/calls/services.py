@@ -9,20 +9,20 @@ from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
     from formulary_catalog.analytics.service import AnalyticsService
+    from formulary_catalog.audit.incidents import IncidentReading
+    from formulary_catalog.audit.traces import TraceReading
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.knowledge.service import KnowledgeService
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.reading import RunReading
     from formulary_catalog.runs.service import InvocationService
-    from formulary_catalog.search.browsing import Browsing
     from formulary_catalog.search.explaining import Explaining
-    from formulary_catalog.search.incident_reading import IncidentReading
-    from formulary_catalog.search.listing import Listing
     from formulary_catalog.search.parts import CatalogParts
-    from formulary_catalog.search.relations import Relations
     from formulary_catalog.search.service import CatalogService
-    from formulary_catalog.search.skills import SkillService
-    from formulary_catalog.search.traces import TraceReading
+    from formulary_catalog.workflows.browsing import Browsing
+    from formulary_catalog.workflows.listing import Listing
+    from formulary_catalog.workflows.relations import Relations
+    from formulary_catalog.workflows.skills import SkillService
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -53,18 +53,18 @@ class Services:
         """All services, on the database of the catalog."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.analytics.service import AnalyticsService
+        from formulary_catalog.audit.incidents import IncidentReading
+        from formulary_catalog.audit.traces import TraceReading
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.reading import RunReading
         from formulary_catalog.runs.service import InvocationService
-        from formulary_catalog.search.browsing import Browsing
         from formulary_catalog.search.explaining import Explaining
-        from formulary_catalog.search.incident_reading import IncidentReading
-        from formulary_catalog.search.listing import Listing
-        from formulary_catalog.search.relations import Relations
-        from formulary_catalog.search.skills import SkillService
-        from formulary_catalog.search.traces import TraceReading
+        from formulary_catalog.workflows.browsing import Browsing
+        from formulary_catalog.workflows.listing import Listing
+        from formulary_catalog.workflows.relations import Relations
+        from formulary_catalog.workflows.skills import SkillService
 
         parts = catalog.parts
         return cls(

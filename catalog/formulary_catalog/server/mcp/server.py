@@ -31,7 +31,7 @@ from formulary_catalog import __version__
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import Progress
-from formulary_catalog.server.calls.arguments import without_nulls
+from formulary_catalog.server.calls.arguments.base import without_nulls
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening
@@ -40,8 +40,8 @@ from formulary_catalog.server.mcp.reading import Reading
 from formulary_catalog.server.mcp.requests import CallerOf, RequestContext, Requests
 from formulary_catalog.server.mcp.size import Json, compact
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
-from formulary_catalog.server.mcp.tool_list import ListedOnce, answered_names, tools_of
-from formulary_catalog.server.mcp.tools import Call, CatalogTool
+from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
+from formulary_catalog.server.mcp.tools.tool_list import ListedOnce, answered_names, tools_of
 from formulary_catalog.server.mcp.toolsets import ChosenToolsets
 from formulary_catalog.settings import LabelSpelling, Settings, Toolset
 

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableList, TableSchema, TableStatistics
-from formulary_catalog.server.calls.analytics_arguments import (
+from formulary_catalog.server.calls.arguments.analytics import (
     QueryArguments,
     SampleArguments,
     TableArguments,

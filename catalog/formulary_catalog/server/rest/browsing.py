@@ -15,7 +15,7 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
-from formulary_catalog.server.calls.browsing_arguments import (
+from formulary_catalog.server.calls.arguments.browsing import (
     ImpactArguments,
     NameArguments,
     NoArguments,

@@ -10,12 +10,12 @@ from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.server.calls.arguments import without_nulls
+from formulary_catalog.server.calls.arguments.base import without_nulls
+from formulary_catalog.server.calls.arguments.run import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import failure_of, within_deadline
-from formulary_catalog.server.calls.run_arguments import ApprovalArguments, RpcRunArguments, StatusArguments
 from formulary_catalog.server.http.errors import INVOKE_PATH
-from formulary_catalog.server.mcp.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
+from formulary_catalog.server.mcp.tools.invocation_tools import INVOKE_TOOL, STATUS_TOOL, WAITING_CALL_SECONDS
 from formulary_catalog.server.rest.calls import (
     Guarded,
     answered,

@@ -13,13 +13,13 @@ from formulary_catalog.knowledge.answers import (
     DocumentSearchAnswer,
     SimilarDocumentsAnswer,
 )
-from formulary_catalog.server.calls.browsing_arguments import NoArguments
-from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.knowledge_arguments import (
+from formulary_catalog.server.calls.arguments.browsing import NoArguments
+from formulary_catalog.server.calls.arguments.knowledge import (
     DocumentArguments,
     DocumentSearchArguments,
     SimilarArguments,
 )
+from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
 from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
 

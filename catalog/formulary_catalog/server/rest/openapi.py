@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.server.calls.catalog_arguments import DetailsArguments, SelectionArguments
+from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SelectionArguments
+from formulary_catalog.server.calls.arguments.input_schema import Schema, input_schema, listed_name, model_in
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
-from formulary_catalog.server.calls.input_schema import Schema, input_schema, listed_name, model_in
 from formulary_catalog.server.rest.search import REFERENCE, SearchBody
 from formulary_catalog.settings import LabelSpelling
 

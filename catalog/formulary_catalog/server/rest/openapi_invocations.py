@@ -5,8 +5,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers import InvocationAnswer
-from formulary_catalog.server.calls.input_schema import Schema
-from formulary_catalog.server.calls.run_arguments import (
+from formulary_catalog.server.calls.arguments.input_schema import Schema
+from formulary_catalog.server.calls.arguments.run import (
     INPUT_EXAMPLE,
     ApprovalArguments,
     RpcRunArguments,

@@ -18,8 +18,7 @@ from formulary_catalog.domain.reading import (
 )
 from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.request import search_request
-from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.reading_arguments import (
+from formulary_catalog.server.calls.arguments.reading import (
     ContractsArguments,
     ExplainArguments,
     IncidentArguments,
@@ -29,6 +28,7 @@ from formulary_catalog.server.calls.reading_arguments import (
     TracesArguments,
     WaitingArguments,
 )
+from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
 from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
 

@@ -1,11 +1,11 @@
-"""Pages of workflows in name order, as `search/listing` shows them."""
+"""Pages of workflows in name order, as `workflows/listing` shows them."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
 
 import asyncpg
 
-from formulary_catalog.domain.search.cursor import Place
+from formulary_catalog.domain.cursor import Place
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database

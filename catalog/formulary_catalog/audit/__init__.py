@@ -1,0 +1,1 @@
+"""Services that read the trail for people."""

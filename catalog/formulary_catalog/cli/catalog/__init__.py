@@ -1,0 +1,1 @@
+"""Commands that read the catalog, over a server or a database."""

@@ -1,0 +1,68 @@
+"""Answers of browsing as people read them."""
+
+from collections.abc import Mapping
+
+from formulary_catalog.domain.browsing import ImpactAnswer, NamesAnswer, RelatedAnswer, StatisticsAnswer
+from formulary_catalog.runtime.terminal import Page, counted
+
+
+def show_related(answer: RelatedAnswer, *, page: Page) -> None:
+    """One line a neighbour."""
+    if not answer.related:
+        page.line(f"Nothing is connected with {answer.entity}.")
+        return
+    rows = [(each.relation, each.direction, each.type, each.name, str(each.depth)) for each in answer.related]
+    page.table(("RELATION", "DIRECTION", "TYPE", "NAME", "STEPS"), rows)
+    _notes(answer.notes, page=page)
+
+
+def show_names(answer: NamesAnswer, *, page: Page) -> None:
+    """One line a workflow, with how it matches."""
+    if answer.workflows:
+        rows = [(each.workflow_id, each.version, each.matched, each.title) for each in answer.workflows]
+        page.table(("NAME", "VERSION", "MATCHES BY", "TITLE"), rows)
+    _notes(answer.notes, page=page)
+
+
+def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
+    """What depends on the workflow; what is empty is said too, since that is the question."""
+    page.line(f"{answer.workflow_id}@{answer.version}", style="bold cyan")
+    leading = [f"{each.name} ({each.relation}, {counted(each.depth, 'step')})" for each in answer.incoming]
+    page.pair("leading to it", ", ".join(leading) or "nothing")
+    page.pair("only it answers", ", ".join(answer.only_answer_to) or "nothing", style="yellow")
+    rules = [f"{each.contract} rule {each.rule} ({each.effect})" for each in answer.contracts]
+    page.pair("contracts", ", ".join(rules) or "none names it")
+    runs = answer.runs
+    page.pair("runs", f"{runs.pending} pending, {runs.awaiting_approval} awaiting approval, {runs.running} running")
+    page.pair("searches", f"first in {answer.first_in_searches}, chosen {answer.selected} times, in 30 days")
+    rate = "unknown" if answer.success_rate is None else f"{answer.success_rate:.0%}"
+    page.pair("success", f"{rate} of {counted(answer.runs_counted, 'run')}")
+    _notes(answer.notes, page=page)
+
+
+def show_statistics(answer: StatisticsAnswer, *, page: Page) -> None:
+    """The numbers, the largest first."""
+    page.pair("workflows", ", ".join(f"{number} {status}" for status, number in answer.by_status.items()))
+    page.pair("namespaces", _counts(answer.by_namespace))
+    page.pair("actions", _counts(answer.by_action))
+    page.pair("risk", _counts(answer.by_risk))
+    page.pair("no workflow for", ", ".join(answer.signals_without_workflow), style="yellow")
+    page.pair("one answers", ", ".join(answer.signals_with_one_workflow))
+    page.pair("model", answer.model or "none")
+    page.pair("last indexed", answer.last_indexed)
+    searches = answer.searches
+    page.pair("searches", _counts(searches.by_mode) or "none in 7 days")
+    if searches.weak_share is not None:
+        page.pair("weak", f"{searches.weak_share:.0%} of searches; {searches.unanswered} without any hit")
+    for each in searches.unanswered_queries:
+        page.pair("unanswered", f"{each.times} times: {each.query}")
+    _notes(answer.notes, page=page)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counts.items())
+
+
+def _notes(notes: list[str], *, page: Page) -> None:
+    for note in notes:
+        page.pair("note", note, style="yellow")

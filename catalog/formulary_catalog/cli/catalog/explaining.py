@@ -1,0 +1,77 @@
+"""`formulary explain`: why a workflow is in the answer to a search, and why not."""
+
+import click
+
+from formulary_catalog.cli.options import by_dimension, json_option, label_option
+from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.errors import InvalidInput
+
+
+@click.command("explain")
+@click.argument("workflow_id", metavar="WORKFLOW")
+@click.argument("query", nargs=-1)
+@click.option("--search-id", default="", metavar="ID", help="Recorded search to explain, instead of a query.")
+@label_option
+@click.option(
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="WORD",
+    help="Words to leave out, as in the search; may be repeated.",
+)
+@click.option("--top-k", type=int, metavar="N", help="Number of results, as in the search.")
+@target_options
+@json_option
+def explain_command(
+    *,
+    workflow_id: str,
+    query: tuple[str, ...],
+    search_id: str,
+    labels: tuple[str, ...],
+    excluded: tuple[str, ...],
+    top_k: int | None,
+    target: CatalogTarget,
+    as_json: bool,
+) -> None:
+    """Explain why a workflow is in the answer to a search, or why not.
+
+    Names the first rule that excludes WORKFLOW, or what speaks for it, part by part. A recorded search is explained
+    under the constraints that its incident had then. Exit code 1 if the workflow is excluded.
+
+    \b
+    Examples:
+      formulary explain oom-scale-out "OOMKilled critical" --label environment=production
+      formulary explain oom-scale-out OOMKilled --remediation-id rr-2026-0042
+      formulary explain oom-scale-out --search-id 0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10
+    """
+    from formulary_catalog.cli.catalog.explaining_page import show_explanation
+    from formulary_catalog.domain.search.request import ContextReference, search_request
+    from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.runtime.terminal import Page
+
+    workflow = str(parse_reference(workflow_id))
+    if bool(query) == bool(search_id):
+        raise InvalidInput("give either QUERY or --search-id", field="query")
+    if search_id:
+        if labels or excluded or top_k is not None or target.remediation_id:
+            raise InvalidInput(
+                "--search-id names a search with its labels and its incident; leave out --label, --exclude, --top-k "
+                "and --remediation-id",
+                field="search_id",
+            )
+        answer = target.ask(lambda catalog: catalog.explain_recorded(workflow, search_id), by_meaning=True)
+    else:
+        request = search_request(
+            query=" ".join(query),
+            labels=by_dimension(labels),
+            exclude_keywords=[word for given in excluded for word in given.split(",")],
+            top_k=top_k,
+            context=ContextReference(remediation_id=target.remediation_id),
+        )
+        answer = target.ask(lambda catalog: catalog.explain(workflow, request), by_meaning=True)
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_explanation(answer, page=Page())
+    if not answer.allowed:
+        raise SystemExit(1)

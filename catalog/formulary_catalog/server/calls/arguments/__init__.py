@@ -1,0 +1,1 @@
+"""The arguments of tools and endpoints, a module a subject."""

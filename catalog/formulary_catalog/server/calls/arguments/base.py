@@ -1,0 +1,156 @@
+"""What a call takes: the base of one pydantic model for each tool and endpoint (DESIGN section 7).
+
+`catalog_arguments`, `run_arguments` and `governance_arguments` have the models, `mcp/server` and `rest/` read calls
+with them. A field is plain pydantic: its type and bounds, a description, an example. The base adds what real clients
+need: names in any spelling, nulls and blanks for what a model left out, numbers as text, objects as JSON text. It is
+strict in meaning: an unknown name is refused, with the nearest one.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainValidator, Strict, ValidationError, WithJsonSchema
+from pydantic import model_validator as validator
+from pydantic_core import PydanticCustomError, PydanticUseDefault
+
+from formulary_catalog.domain.text import all_storable
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.calls.arguments.input_schema import fields_of, model_in
+from formulary_catalog.server.calls.arguments.refusals import UNKNOWN, UNSTORABLE, broken, refusal
+from formulary_catalog.server.calls.json_text import nested_too_deep, parsed
+from formulary_catalog.settings import LabelSpelling
+
+_NUMBERS = (int, float, int | None, float | None)
+
+
+class Arguments(BaseModel):
+    """The arguments of a call, checked. A field with `repr=False` may be secret: messages and trail have names at most.
+
+    One with `exclude=True` leaves nothing in the trail at all.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        str_strip_whitespace=True,
+        allow_inf_nan=False,
+        validate_by_name=True,
+        validate_by_alias=False,  # `_by_field` knows the other spellings, and that two of them are one argument
+        loc_by_alias=False,
+    )
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], *, spelling: LabelSpelling = LabelSpelling.DOTTED) -> Self:
+        """The arguments of a call. Messages spell labels as the tool list does.
+
+        Raises:
+            InvalidInput: an argument is unknown, missing, of a wrong type or out of bounds.
+        """
+        try:
+            return cls.model_validate(given)
+        except ValidationError as error:
+            raise refusal(error, model=cls, spelling=spelling) from None
+
+    @classmethod
+    def recordable(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Refused arguments as the trail may keep them: of unknown ones, which may be custom labels, the names."""
+        kept: dict[str, Any] = {}
+        unknown: list[str] = []
+        for spelling, value in given.items():
+            name = fields_of(cls).get(spelling)
+            field = cls.model_fields[name] if name else None
+            inner = model_in(field) if field else None
+            if field is None or (inner and value is not None and not isinstance(value, Mapping)):
+                unknown.append(spelling)
+            elif inner and value is not None and issubclass(inner, Arguments):
+                kept[spelling] = inner.recordable(value)
+            elif not inner and not field.exclude:
+                kept[spelling] = value if field.repr else _names(value)
+        return kept | {"unknown_arguments": unknown} if unknown else kept
+
+    @validator(mode="before")
+    @classmethod
+    def _by_field(cls, given: Any) -> Any:
+        """What was given under the names of the fields, without what counts as absent."""
+        if not isinstance(given, Mapping):
+            return given
+        fields, named = fields_of(cls), dict[str, Any]()
+        for spelling, value in given.items():
+            if (name := fields.get(spelling)) is None:
+                raise PydanticCustomError(UNKNOWN, "is unknown")
+            if value is None:
+                continue
+            if not all_storable(value) and model_in(cls.model_fields[name]) is None:
+                raise broken(UNSTORABLE, name=name)
+            if isinstance(value, str) and not value.strip() and cls.model_fields[name].is_required():
+                continue
+            if isinstance(value, bool) and cls.model_fields[name].annotation in _NUMBERS:  # else True were 1
+                raise PydanticCustomError("boolean", "is no boolean", {"name": name, "value": value})
+            if name in named and named[name] != value:
+                raise broken("is given twice with different values; give it once", name=name)
+            named[name] = value
+        return named
+
+
+def _names(value: object) -> list[str]:
+    return sorted(map(str, value)) if isinstance(value, Mapping) else []
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without nulls at any depth; a list of nothing but nulls goes with them.
+
+    Clients of MCP send them for what a model left out, a list of one null for an optional list.
+    """
+    if isinstance(value, Mapping):
+        return {key: without_nulls(item) for key, item in value.items() if not _is_null(item)}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value if not _is_null(item)]
+    return value
+
+
+def _is_null(value: object) -> bool:
+    return value is None or (isinstance(value, list) and bool(value) and all(_is_null(item) for item in value))
+
+
+def _unquoted(value: Any) -> Any:
+    """An object or a list, or the JSON text of one: some clients quote what is nested."""
+    if isinstance(value, str):
+        if not value.strip():
+            raise PydanticUseDefault
+        if nested_too_deep(value.encode("utf-8", "replace")):
+            return value
+        try:
+            value = without_nulls(parsed(value))
+        except ValueError:
+            return value
+        except InvalidInput:
+            raise broken("has an object with a member twice; give each once") from None
+    if not all_storable(value):
+        raise broken(UNSTORABLE)
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value := _unquoted(value), dict):
+        raise PydanticCustomError("object", "is no object")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value := _unquoted(value), list):
+        raise PydanticCustomError("list", "is no list")
+    return value
+
+
+def _flag(value: Any) -> Any:
+    return {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+Flag = Annotated[bool, Strict(), BeforeValidator(_flag)]
+"""True or false, or the text of one; a plain `bool` takes 1 and `yes` as well."""
+Object = Annotated[dict[str, Any], PlainValidator(_object), WithJsonSchema({"type": "object"})]
+"""An object whose taker checks what is in it; `json_schema_extra` describes that."""
+Items = Annotated[list[Any], PlainValidator(_list), WithJsonSchema({"type": "array"})]
+"""A list, likewise."""
+Unquoted = BeforeValidator(_unquoted)
+"""For a field that is a model of its own: its JSON text is taken as well."""

@@ -1,0 +1,52 @@
+"""Arguments of the knowledge tools and endpoints; `knowledge/service` checks what their texts hold."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, MAX_TOP_K
+from formulary_catalog.server.calls.arguments.base import Arguments
+
+TopK = Annotated[int | None, Field(ge=1, le=MAX_TOP_K, description="How many; 5 without it.", examples=[3])]
+_ID = "wf_ver_0123456789abcdef0123#steps"
+
+
+class DocumentSearchArguments(Arguments):
+    """What is looked for in documents."""
+
+    query: str = Field(
+        max_length=MAX_QUERY_LENGTH,
+        description="What to look for in words, or an alert or error message.",
+        examples=["node does not come back after a reboot"],
+    )
+    top_k: TopK = None
+    collection: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description="Only this one; all without it.",
+        examples=["runbooks"],
+        json_schema_extra={"enum": list(Collection)},
+    )
+
+
+class SimilarArguments(Arguments):
+    """What others are to resemble."""
+
+    doc_id: str = Field("", max_length=MAX_ID_LENGTH, description="id of a document; or give text.", examples=[_ID])
+    text: str = Field(
+        "",
+        max_length=MAX_QUERY_LENGTH,
+        description="A draft to compare with, in place of doc_id.",
+        examples=["Restart CoreDNS when lookups time out."],
+    )
+    top_k: TopK = None
+
+
+class DocumentArguments(Arguments):
+    """The document to read."""
+
+    doc_id: str = Field(
+        max_length=MAX_ID_LENGTH, description="id of a result, or a URI with its #section.", examples=[_ID]
+    )

@@ -1,0 +1,135 @@
+"""Arguments of the endpoints that people read with: explanations, traces, incidents, runs and contracts."""
+
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from formulary_catalog.audit.traces import OUTCOMES
+from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_TOP_K
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.server.calls.arguments.browsing import Namespace, WorkflowId
+from formulary_catalog.server.calls.arguments.catalog import Keywords, Labels, SearchId, Words, labelled
+from formulary_catalog.server.calls.arguments.refusals import broken
+
+MAX_PAGE = 200
+DEFAULT_PAGE = 50
+
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description=f"At most so many; {DEFAULT_PAGE} without it.")]
+Cursor = Annotated[str, Field(max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")]
+_OF_RECORDED = frozenset({"workflow", "search_id"})
+
+
+@labelled(kind=Labels)
+class ExplainArguments(Arguments):
+    """Which workflow and which search: a recorded one by its id, or a new one by its query and labels."""
+
+    workflow: WorkflowId
+    search_id: SearchId = ""
+    query: str = Field(
+        "",
+        max_length=MAX_QUERY_LENGTH,
+        description="Query of a new search, instead of search_id.",
+        examples=["OOMKilled critical"],
+    )
+    exclude_keywords: Keywords = ()
+    keywords: Words = Field((), description="Only workflows with one of these words.", examples=["memory, limit"])
+    action_type: str = Field(
+        "", max_length=MAX_LABEL_LENGTH, description="Only workflows with this action.", examples=["RestartPod"]
+    )
+    namespace: Namespace = ""
+    min_confidence: float = Field(0.0, ge=0, le=1, description="As in the search; 0 without it.", examples=[0.5])
+    top_k: int | None = Field(
+        None, ge=1, le=MAX_TOP_K, description=f"As in the search; {DEFAULT_TOP_K} without it.", examples=[3]
+    )
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that were given for each label dimension."""
+        return {name: values for name in DIMENSIONS if (values := getattr(self, f"label_{name}"))}
+
+    @model_validator(mode="after")
+    def _one_search(self) -> Self:
+        if not self.query and not self.search_id:
+            raise broken("is missing; give the query of a new search, or search_id of a recorded one", name="query")
+        for name in sorted(self.model_fields_set - _OF_RECORDED):
+            if self.search_id and getattr(self, name):
+                raise broken("belongs to a new search; leave it out, or leave out search_id", name=name)
+        return self
+
+
+class TracesArguments(Arguments):
+    """Which traces are to be listed."""
+
+    since: str = Field(
+        "", max_length=40, description="Only those that changed since: 24h, 7d, 2026-11-22T10:00Z.", examples=["7d"]
+    )
+    namespace: Namespace = ""
+    remediation_id: str = Field(
+        "", max_length=MAX_LABEL_LENGTH, description="That of this incident.", examples=["rr-2026-0042"]
+    )
+    outcome: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description=f"Those whose newest run is in this state, without one: none. One of {', '.join(OUTCOMES)}.",
+        examples=["completed"],
+    )
+    limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+    cursor: Cursor = ""
+
+
+class TraceArguments(Arguments):
+    """Which trace is to be read."""
+
+    trace_id: str = Field(
+        max_length=MAX_LABEL_LENGTH, description="trace_id, or remediation id of its incident.", examples=["rr-42"]
+    )
+
+
+class IncidentsArguments(Arguments):
+    """Which incidents are to be listed."""
+
+    namespace: Namespace = ""
+    limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+    cursor: Cursor = ""
+
+
+class IncidentArguments(Arguments):
+    """Which incident is to be read."""
+
+    incident: str = Field(
+        max_length=2 * MAX_LABEL_LENGTH,
+        description="Remediation id, or namespace/name of the AIAnalysis.",
+        examples=["payments/checkout-oom"],
+    )
+
+
+class InvocationsArguments(Arguments):
+    """Which runs are to be listed."""
+
+    phase: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description=f"Those in this phase, or in this state: {', '.join(phase.value for phase in Phase)}.",
+        examples=["AwaitingApproval"],
+    )
+    namespace: Namespace = ""
+    limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+    cursor: Cursor = ""
+
+
+class WaitingArguments(Arguments):
+    """Which runs that wait are to be listed."""
+
+    namespace: Namespace = ""
+    limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+
+
+class ContractsArguments(Arguments):
+    """Which contracts are to be listed."""
+
+    namespace: Namespace = ""

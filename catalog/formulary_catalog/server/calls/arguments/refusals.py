@@ -1,0 +1,111 @@
+"""Refused arguments in words: the place of the bad value, the rule, the next step, in one line (DESIGN section 7).
+
+The one renderer of pydantic's errors for calls, on every edge. The value of a field that is not in the `repr` of its
+model is never shown: it may be a secret.
+"""
+
+import difflib
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.server.calls.arguments.input_schema import Schema, fields_of, input_schema, listed_name, model_in
+from formulary_catalog.server.calls.json_text import shown
+from formulary_catalog.settings import LabelSpelling
+
+UNSTORABLE = "contains a NUL or an unpaired surrogate character; send plain text"
+UNKNOWN = "unknown"
+_MAX_COMPARED = 60
+_LABEL = re.compile(r"^label[._]")
+_RULES = {"string": "text", "boolean": "true or false", "array": "a list", "object": "an object"}
+
+
+def broken(rule: str, *, name: str = "") -> PydanticCustomError:
+    """The error of a validator that says its rule itself, in words that follow the name of the field.
+
+    A validator of a whole model adds the `name` of the field.
+    """
+    return PydanticCustomError("rule", rule, {"name": name} if name else None)
+
+
+def unknown_argument(given: str, *, allowed: Sequence[str], prefix: str = "") -> InvalidInput:
+    """The refusal of a name, with the nearest one. `prefix` is the place of the object that has it."""
+    if not allowed:
+        return InvalidInput(f"unknown argument {shown(prefix + given)}; no arguments are taken", field=prefix + given)
+    # Without the prefix: with it, any two short label names are alike, and a bare label is like none of them.
+    bare = {_LABEL.sub("", name): name for name in allowed}
+    nearest = difflib.get_close_matches(_LABEL.sub("", given)[:_MAX_COMPARED], bare, n=1)
+    hint = f"; did you mean {prefix + bare[nearest[0]]!r}?" if nearest else ";"
+    names = ", ".join(prefix + name for name in allowed)
+    return InvalidInput(f"unknown argument {shown(prefix + given)}{hint} allowed are: {names}", field=prefix + given)
+
+
+def refusal(error: ValidationError, *, model: type[BaseModel], spelling: LabelSpelling) -> InvalidInput:
+    """The first error in words; what is missing comes last, since it may have been sent under a wrong name."""
+    problems = error.errors(include_url=False)
+    problem = next((each for each in problems if each["type"] != "missing"), problems[0])
+    context = problem.get("ctx", {})
+    path = [*problem["loc"], *([context["name"]] if "name" in context else [])]
+    names: list[str] = []
+    for part in map(str, path):
+        if part not in model.model_fields:
+            break
+        names.append(listed_name(model, part, spelling=spelling))
+        field, schema = model.model_fields[part], _schema(model, part)
+        if (inner := model_in(field)) is None:
+            break
+        model = inner
+    if problem["type"] == UNKNOWN:
+        given = next(name for name in problem["input"] if name not in fields_of(model))
+        allowed = list(input_schema(model, spelling=spelling)["properties"])
+        return unknown_argument(given, allowed=allowed, prefix="".join(f"{name}." for name in names))
+    return InvalidInput(f"{'.'.join(names)} {_words(problem, field=field, schema=schema)}", field=".".join(names))
+
+
+def _schema(model: type[BaseModel], name: str) -> Schema:
+    listed: Schema = input_schema(model, spelling=LabelSpelling.SNAKE)["properties"]
+    return listed.get(name) or {}
+
+
+def _words(problem: ErrorDetails, *, field: FieldInfo, schema: Schema) -> str:
+    context = problem.get("ctx", {})
+    example = _example((field.examples or [None])[0])
+    match problem["type"]:
+        case "rule":
+            return problem["msg"]
+        case "string_unicode":
+            return UNSTORABLE
+        case "missing":
+            return f"is missing; give it, such as {example}"
+        case "string_too_long":
+            length = len(problem["input"])
+            return f"has {length} characters; give at most {context['max_length']}"
+        case "too_long":
+            return f"has {context['actual_length']} entries; give at most {context['max_length']}"
+        case "literal_error" | "enum":
+            rule = context["expected"]
+        case "string_too_short":
+            rule = f"text of at least {context['min_length']} characters"
+        case _:
+            rule = _rule(schema)
+    value = context.get("value", problem["input"])
+    given = f"{shown(value)}, which is not" if field.repr and model_in(field) is None else "not"
+    return f"is {given} {rule}; give a value such as {example}"
+
+
+def _rule(schema: Schema) -> str:
+    kind = schema.get("type", "object")
+    if kind not in ("integer", "number"):
+        return _RULES.get(kind, "text") if isinstance(kind, str) else "text"
+    bounds = [f"{word} {schema[key]}" for word, key in (("from", "minimum"), ("to", "maximum")) if key in schema]
+    return " ".join(["a whole number" if kind == "integer" else "a number", *bounds])
+
+
+def _example(example: Any) -> str:
+    return json.dumps(example, ensure_ascii=False) if isinstance(example, dict | list) else repr(example)

@@ -1,0 +1,77 @@
+"""The tools that run what was found: asking for a run, and following it."""
+
+from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
+from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments
+from formulary_catalog.server.calls.failures import CALL_SECONDS
+from formulary_catalog.server.mcp.size import MAX_ANSWER_BYTES, Json, fit, size
+from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
+
+WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5
+"""Deadline of a call that may wait for a run, beside all that any call may take."""
+_LEFT_OUT = "manifest is left out, being too large; {whole}"
+_WHOLE = "GET /api/v1/invocations/{id} has the whole"
+
+
+async def _invoke(call: Call[RunArguments]) -> InvocationAnswer:
+    return await call.services.invocations.invoke(
+        InvocationRequest(**dict(call.arguments)), context=call.context, caller=call.caller, progress=call.progress
+    )
+
+
+async def _status(call: Call[StatusArguments]) -> InvocationAnswer:
+    return await call.services.invocations.status(
+        call.arguments.invocation_id,
+        caller=call.caller,
+        wait_seconds=call.arguments.wait_ms / 1000,
+        after_revision=call.arguments.after_revision,
+        progress=call.progress,
+    )
+
+
+def _shrink(answer: Json) -> Json:
+    """A manifest in part is worse than none."""
+    if size(answer) <= MAX_ANSWER_BYTES:
+        return answer
+    whole = _WHOLE.format(id=answer["invocation_id"])
+    if answer["manifest"]:
+        note = _LEFT_OUT.format(whole=whole)
+        answer = {**answer, "manifest": {}, "notes": [*answer["notes"], note]}
+    return fit(answer, whole=whole)
+
+
+INVOKE_TOOL = CatalogTool(
+    name="invoke_workflow",
+    title="Run a workflow",
+    description=(
+        "Run the workflow you chose, against the target of the incident. Call get_workflow_details first and give "
+        "input by its input_schema. Rules decide: awaiting_approval means that a person must approve, so tell them and "
+        "do not call again; a refusal names the rule. It waits up to 30000 ms for output; with a longer timeout_ms it "
+        "returns invocation_id at once: follow it with get_invocation_status. With an idempotency_key the same call "
+        "again is the same run. With dry_run nothing is changed and manifest is returned."
+    ),
+    action="invocation.refused",
+    arguments=RunArguments,
+    answer=InvocationAnswer,
+    run=_invoke,
+    shrink=_shrink,
+    read_only=False,
+    destructive=True,
+    seconds=WAITING_CALL_SECONDS,
+)
+STATUS_TOOL = CatalogTool(
+    name="get_invocation_status",
+    title="Follow a run",
+    description=(
+        "Where a run stands, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
+        "wait_ms and the last revision as after_revision: it returns when something has changed or the time is up. "
+        "Over are completed, failed, timed_out, cancelled and halted. Changes nothing."
+    ),
+    action="status",
+    arguments=StatusArguments,
+    answer=InvocationAnswer,
+    run=_status,
+    shrink=_shrink,
+    seconds=WAITING_CALL_SECONDS,
+)
+INVOCATION_TOOLS = (INVOKE_TOOL, STATUS_TOOL)

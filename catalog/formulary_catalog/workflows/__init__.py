@@ -1,0 +1,1 @@
+"""Services that read the catalog: pages, names, relations, sections, skills."""

@@ -1,0 +1,110 @@
+"""Pages of the catalog in name order, for every edge: what exists here, by kind of resource, risk or status."""
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answers import WorkflowList
+from formulary_catalog.domain.cursor import Place, cursor, place_of
+from formulary_catalog.domain.search.browsing import EVERYTHING_SERVED, STATUSES, ListingRequest
+from formulary_catalog.domain.search.listing import within
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
+from formulary_catalog.domain.workflows.labels import Constraints, fold
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.visibility import CallScope
+from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
+
+_ACTIVE = STATUSES[0]
+_INVALID = "the catalog keeps no invalid object: its status in the cluster says what is wrong, kubectl get rw -A"
+
+
+class Listing:
+    """Lists workflows; every call leaves an event in the trail."""
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._reader = ListingReader(parts.database)
+        self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
+
+    async def page(
+        self,
+        request: ListingRequest = EVERYTHING_SERVED,
+        *,
+        context: ContextReference,
+        caller: Caller,
+        browsing: bool = False,
+        max_bytes: int | None = None,
+    ) -> WorkflowList:
+        """A page of the workflows that the caller may see and the incident allows.
+
+        `browsing` is reading by a person, who needs no incident where agents do. Without one, a person also sees what
+        is not served. `max_bytes` is how long the answer may be as compact JSON.
+
+        Raises:
+            InvalidInput: the cursor is that of another question, or the status is for people.
+            ContextError, NotAllowed, Unavailable: as `Visibility.of`.
+        """
+        arguments = {**request.question, "limit": request.limit, "offset": request.offset, "cursor": request.cursor}
+        arguments = {name: value for name, value in arguments.items() if value}
+        async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
+            scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
+            _check_status(request.status, scope=scope, browsing=browsing)
+            question = {**request.question, "incident": [context.remediation_id, context.analysis]}
+            after = place_of(request.cursor, question=question)
+            constraints = self._finder.constraints(scope)
+            rows, total = await self._reader.read(
+                _question(request, constraints=constraints),
+                namespaces=scope.namespaces,
+                limit=request.limit + 1,
+                after=after,
+                offset=request.offset,
+            )
+            page = rows[: request.limit]
+            # What is not served is listed for people who browse without an incident: nothing constrains it.
+            listed = [(row, parsed) for row in page if (parsed := self._finder.allowed(row.stored, constraints))]
+            places = [Place(row.stored.name, row.stored.namespace, row.stored.version_id) for row, _ in listed]
+            workflows = [
+                workflow_summary(
+                    parsed.workflow,
+                    stored=row.stored,
+                    indexed_at=row.changed_at,
+                    invocable=not parsed.not_invocable_because,
+                )
+                for row, parsed in listed
+            ]
+            record.result = {"total": total}
+            more = len(rows) > request.limit and bool(places)
+            unrunnable = [line.workflow_id for line in workflows if not line.invocable and request.status == _ACTIVE]
+            answer = WorkflowList(
+                workflows=workflows,
+                total=total,
+                total_results=total,
+                notes=[*not_invocable_notes(unrunnable), *([_INVALID] if request.status == "Invalid" else [])],
+                **({"next_cursor": cursor(places[-1], question=question)} if more else {}),
+            )
+            if max_bytes is None:
+                return answer
+            return within(
+                answer,
+                limit=max_bytes,
+                cursor_after=lambda kept: cursor(places[kept - 1], question=question),
+            )
+
+
+def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:
+    return ListingQuestion(
+        constraints=constraints,
+        status=request.status,
+        signal_type=fold(request.signal_type),
+        action_type=request.action_type,
+        namespace=request.namespace,
+        risk_level=request.risk_level,
+    )
+
+
+def _check_status(status: str, *, scope: CallScope, browsing: bool) -> None:
+    if status == _ACTIVE or (browsing and scope.context is None):
+        return
+    raise InvalidInput(
+        f"status {status!r} is listed for people who browse without an incident, with `formulary list --status "
+        f"{status}`; leave status out for what may be used here",
+        field="status",
+    )
