@@ -153,9 +153,8 @@ def _on_dropped(hits: int) -> tuple[str, ...]:
     """The note on hits that were dropped; none without any."""
     if not hits:
         return ()
-    return (
-        f"{hits} more hit{'s' if hits > 1 else ''} did not fit; top_k allows a longer answer, label parameters a narrower search",
-    )
+    noun = "hit" if hits == 1 else "hits"
+    return (f"{hits} more {noun} did not fit; top_k allows a longer answer, label parameters a narrower search",)
 
 
 def _size(answer: SearchAnswer) -> int:
