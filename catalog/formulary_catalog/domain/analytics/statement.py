@@ -15,7 +15,7 @@ from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sqlglot import Token, exp
+    from sqlglot import Token, TokenType, exp
 
 SCHEMA = "insight"
 TABLES = (
@@ -36,6 +36,8 @@ _DIALECT = "postgres"
 _FIRST_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 _MAX_DEPTH = 32
 _MAX_DOUBLING = 4
+_MAX_JOINS = 20
+_MAX_OPEN_JOINS = 4
 _SHOWN = 80
 # Functions that act on more than their arguments. Where a superuser migrated, the role may not call them anyway.
 _NAME = re.compile(r"[^\W\d][\w$]*")
@@ -105,6 +107,7 @@ def _read(sql: str) -> "tuple[str, exp.Expr]":
         if first.upper() not in _FIRST_WORDS:
             raise _refusal(f"begins with {first[:_SHOWN]!r}, which is no SELECT; write one SELECT")
         _check_depth(tokens)
+        _check_joins(tokens)
         (tree,) = dialect.parse(sql)
     except RecursionError:
         raise _refusal("is nested too deep; write it flatter, with WITH") from None
@@ -134,6 +137,40 @@ def _check_depth(tokens: "Sequence[Token]") -> None:
         elif kind in (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE) and open_brackets:
             open_brackets.pop()
         previous = kind
+
+
+def _check_joins(tokens: "Sequence[Token]") -> None:
+    """The parser reads what follows a JOIN without ON twice, so that its time doubles with each of them."""
+    from sqlglot import TokenType
+
+    kinds = [token.token_type for token in tokens]
+    joins = 0
+    unmatched = [0]  # JOINs whose ON or USING is still to come, for each bracket that is open
+    for place, kind in enumerate(kinds):
+        if kind is TokenType.L_PAREN:
+            unmatched.append(0)
+        elif kind is TokenType.R_PAREN and len(unmatched) > 1:
+            unmatched.pop()
+        elif kind in (TokenType.ON, TokenType.USING) and kinds[place - 1] is not TokenType.DOT:
+            unmatched[-1] = max(0, unmatched[-1] - 1)
+        elif kind in (TokenType.JOIN, TokenType.STRAIGHT_JOIN):
+            joins += 1
+            unmatched[-1] += _takes_condition(kinds[:place])
+        if joins > _MAX_JOINS:
+            raise _refusal(f"joins too much; write at most {_MAX_JOINS} JOINs")
+        if sum(unmatched) > _MAX_OPEN_JOINS:
+            raise _refusal(f"has more than {_MAX_OPEN_JOINS} JOINs without ON; write ON behind each, or CROSS JOIN")
+
+
+def _takes_condition(before: "list[TokenType]") -> bool:
+    """Whether a JOIN behind these takes ON or USING: CROSS and NATURAL do not, unless they are names behind a dot."""
+    from sqlglot import TokenType
+
+    sides = (TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.INNER, TokenType.OUTER)
+    words = list(before)
+    while words and words[-1] in sides:
+        words.pop()
+    return words[-1:] not in ([TokenType.CROSS], [TokenType.NATURAL]) or words[-2:-1] == [TokenType.DOT]
 
 
 def _check_tables(tree: "exp.Expr") -> None:
