@@ -72,10 +72,14 @@ def single_select(sql: str) -> str:
             raise _refusal("changes or locks something; only a SELECT that reads is run")
     _check_tables(tree)
     for name in _called(tree):
-        if not _NAME.fullmatch(name) or (_ACTING.fullmatch(name) and name not in _HARMLESS):
+        if not _NAME.fullmatch(name) or _acts(name):
             raise _refusal(f"calls {name[:_SHOWN]}, which acts on more than its arguments; leave it out")
         if name in _GROWING:
             raise _refusal(f"calls {name}, which can fill the memory of the database; leave it out")
+    for name in filter(_acts, _attributes(tree)):
+        raise _refusal(
+            f"calls {name[:_SHOWN]}, which acts on more than its arguments; rename the column or leave it out"
+        )
     return statement
 
 
@@ -108,6 +112,7 @@ def _read(sql: str) -> "tuple[str, exp.Expr]":
             raise _refusal(f"begins with {first[:_SHOWN]!r}, which is no SELECT; write one SELECT")
         _check_depth(tokens)
         _check_joins(tokens)
+        _check_names(tokens)
         (tree,) = dialect.parse(sql)
     except RecursionError:
         raise _refusal("is nested too deep; write it flatter, with WITH") from None
@@ -162,6 +167,16 @@ def _check_joins(tokens: "Sequence[Token]") -> None:
             raise _refusal(f"has more than {_MAX_OPEN_JOINS} JOINs without ON; write ON behind each, or CROSS JOIN")
 
 
+def _check_names(tokens: "Sequence[Token]") -> None:
+    """The parser takes U&"x" for U & "x", and so misses the name."""
+    from sqlglot import TokenType
+
+    for letter, sign, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        spelled = letter.text.lower() == "u" and sign.token_type is TokenType.AMP
+        if spelled and name.token_type is TokenType.IDENTIFIER and name.start == letter.start + 2:
+            raise _refusal('calls or names something as U&"…"; write its name as it is')
+
+
 def _takes_condition(before: "list[TokenType]") -> bool:
     """Whether a JOIN behind these takes ON or USING: CROSS and NATURAL do not, unless they are names behind a dot."""
     from sqlglot import TokenType
@@ -195,6 +210,19 @@ def _called(tree: "exp.Expr") -> Iterator[str]:
 
     for function in tree.find_all(exp.Func):
         yield (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+
+
+def _attributes(tree: "exp.Expr") -> Iterator[str]:
+    """The names behind a dot, in lower case. PostgreSQL takes (x).f and x.f for f(x), where x has no column f."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Dot, exp.Column):
+        if isinstance(node, exp.Dot) or node.args.get("table"):
+            yield node.name.lower()
+
+
+def _acts(name: str) -> bool:
+    return bool(_ACTING.fullmatch(name)) and name not in _HARMLESS
 
 
 def _instead(name: str) -> str:
