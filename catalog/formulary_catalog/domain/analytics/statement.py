@@ -46,7 +46,8 @@ _ACTING = re.compile(
     r"pg_.*|lo_.*|loread|lowrite|dblink.*|txid_.*|binary_upgrade_.*|brin_.*|gin_.*|currtid2?|.*_to_xml(schema|_and_xmlschema)?"
     r"|set_config|current_setting|setseed|nextval|setval|currval|lastval|ts_stat|ts_rewrite"
 )
-_GROWING = frozenset({"repeat", "pad"})
+_GROWING = frozenset({"repeat", "pad", "array_fill"})
+_PLAIN_FORMAT = re.compile(r"(?:[^%]|%%|%(?:\d+\$)?[sIL])*")
 """PostgreSQL bounds the memory of sorts and hashes, not that of a text."""
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote what callers wrote
@@ -76,6 +77,9 @@ def single_select(sql: str) -> str:
             raise _refusal(f"calls {name[:_SHOWN]}, which acts on more than its arguments; leave it out")
         if name in _GROWING:
             raise _refusal(f"calls {name}, which can fill the memory of the database; leave it out")
+    for function in tree.find_all(exp.Func):
+        if function.name.lower() == "format" or isinstance(function, exp.Format):
+            _check_format(function)
     for name in filter(_acts, _attributes(tree)):
         raise _refusal(
             f"calls {name[:_SHOWN]}, which acts on more than its arguments; rename the column or leave it out"
@@ -210,6 +214,15 @@ def _called(tree: "exp.Expr") -> Iterator[str]:
 
     for function in tree.find_all(exp.Func):
         yield (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+
+
+def _check_format(function: "exp.Expr") -> None:
+    """A width in a format is a number of characters to fill, as in `lpad`."""
+    from sqlglot import exp
+
+    template = function.this if isinstance(function, exp.Format) else next(iter(function.expressions), None)
+    if not (isinstance(template, exp.Literal) and template.is_string and _PLAIN_FORMAT.fullmatch(template.name)):
+        raise _refusal("calls format with more than %s, %I, %L and %1$s in a plain '…'; leave widths out")
 
 
 def _attributes(tree: "exp.Expr") -> Iterator[str]:
