@@ -11,11 +11,15 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.text import storable
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from support import databases
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support import databases, manifest
 from support.access import Rights
+from support.filling import fill
 from support.insight import (
+    BANK,
     FOREIGN,
     NOWHERE,
     OF_THE_SHOP,
@@ -278,3 +282,23 @@ async def test_nothing_of_a_statement_goes_on_after_its_answer(stage: Stage, sup
                 return
             await pool.fetchval("select pg_sleep(0.1)")
     pytest.fail("a session of the role goes on")
+
+
+async def test_a_refusal_for_its_cost_tells_no_estimate_of_rows_that_are_hidden(stage: Stage) -> None:
+    """That a statement is refused at all still follows from the rows of all: one bit, as `docs/analytics.md` says."""
+    sql = "select count(*) from insight.versions as v, generate_series(1, 1000000) as a, generate_series(1, 10000) as b"
+    refusals = set()
+    for filled in (False, True):
+        if filled:
+            async with Database.opened(stage.dsn, role=Role.WRITER, deadline=30) as database:
+                many = [manifest.workflow(f"vault-{number}") for number in range(40)]
+                await fill(CatalogWriter(database), many, namespace=BANK)
+        async with asyncpg.create_pool(as_user(stage.dsn, "postgres"), min_size=1, max_size=1) as pool:
+            await pool.execute("analyze")
+        for namespace in (BANK, "nobody"):
+            with pytest.raises(InvalidInput) as refused:
+                await stage.service().execute_query(
+                    f"{sql} where v.namespace = '{namespace}'", context=NOWHERE, caller=ALICE, max_rows=10
+                )
+            refusals.add(str(refused.value))
+    assert refusals == {"sql would cost too much; read less, by WHERE on a column or by LIMIT"}
