@@ -15,7 +15,7 @@ from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from sqlglot import Token, exp
+    from sqlglot import Token, TokenType, exp
 
 SCHEMA = "insight"
 TABLES = (
@@ -36,6 +36,8 @@ _DIALECT = "postgres"
 _FIRST_WORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 _MAX_DEPTH = 32
 _MAX_DOUBLING = 4
+_MAX_JOINS = 20
+_MAX_OPEN_JOINS = 4
 _SHOWN = 80
 # Functions that act on more than their arguments. Where a superuser migrated, the role may not call them anyway.
 _NAME = re.compile(r"[^\W\d][\w$]*")
@@ -44,7 +46,8 @@ _ACTING = re.compile(
     r"pg_.*|lo_.*|loread|lowrite|dblink.*|txid_.*|binary_upgrade_.*|brin_.*|gin_.*|currtid2?|.*_to_xml(schema|_and_xmlschema)?"
     r"|set_config|current_setting|setseed|nextval|setval|currval|lastval|ts_stat|ts_rewrite"
 )
-_GROWING = frozenset({"repeat", "pad"})
+_GROWING = frozenset({"repeat", "pad", "array_fill"})
+_PLAIN_FORMAT = re.compile(r"(?:[^%]|%%|%(?:\d+\$)?[sIL])*")
 """PostgreSQL bounds the memory of sorts and hashes, not that of a text."""
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # its warnings quote what callers wrote
@@ -70,10 +73,17 @@ def single_select(sql: str) -> str:
             raise _refusal("changes or locks something; only a SELECT that reads is run")
     _check_tables(tree)
     for name in _called(tree):
-        if not _NAME.fullmatch(name) or (_ACTING.fullmatch(name) and name not in _HARMLESS):
+        if not _NAME.fullmatch(name) or _acts(name):
             raise _refusal(f"calls {name[:_SHOWN]}, which acts on more than its arguments; leave it out")
         if name in _GROWING:
             raise _refusal(f"calls {name}, which can fill the memory of the database; leave it out")
+    for function in tree.find_all(exp.Func):
+        if function.name.lower() == "format" or isinstance(function, exp.Format):
+            _check_format(function)
+    for name in filter(_acts, _attributes(tree)):
+        raise _refusal(
+            f"calls {name[:_SHOWN]}, which acts on more than its arguments; rename the column or leave it out"
+        )
     return statement
 
 
@@ -105,6 +115,8 @@ def _read(sql: str) -> "tuple[str, exp.Expr]":
         if first.upper() not in _FIRST_WORDS:
             raise _refusal(f"begins with {first[:_SHOWN]!r}, which is no SELECT; write one SELECT")
         _check_depth(tokens)
+        _check_joins(tokens)
+        _check_names(tokens)
         (tree,) = dialect.parse(sql)
     except RecursionError:
         raise _refusal("is nested too deep; write it flatter, with WITH") from None
@@ -136,6 +148,50 @@ def _check_depth(tokens: "Sequence[Token]") -> None:
         previous = kind
 
 
+def _check_joins(tokens: "Sequence[Token]") -> None:
+    """The parser reads what follows a JOIN without ON twice, so that its time doubles with each of them."""
+    from sqlglot import TokenType
+
+    kinds = [token.token_type for token in tokens]
+    joins = 0
+    unmatched = [0]  # JOINs whose ON or USING is still to come, for each bracket that is open
+    for place, kind in enumerate(kinds):
+        if kind is TokenType.L_PAREN:
+            unmatched.append(0)
+        elif kind is TokenType.R_PAREN and len(unmatched) > 1:
+            unmatched.pop()
+        elif kind in (TokenType.ON, TokenType.USING) and kinds[place - 1] is not TokenType.DOT:
+            unmatched[-1] = max(0, unmatched[-1] - 1)
+        elif kind in (TokenType.JOIN, TokenType.STRAIGHT_JOIN):
+            joins += 1
+            unmatched[-1] += _takes_condition(kinds[:place])
+        if joins > _MAX_JOINS:
+            raise _refusal(f"joins too much; write at most {_MAX_JOINS} JOINs")
+        if sum(unmatched) > _MAX_OPEN_JOINS:
+            raise _refusal(f"has more than {_MAX_OPEN_JOINS} JOINs without ON; write ON behind each, or CROSS JOIN")
+
+
+def _check_names(tokens: "Sequence[Token]") -> None:
+    """The parser takes U&"x" for U & "x", and so misses the name."""
+    from sqlglot import TokenType
+
+    for letter, sign, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        spelled = letter.text.lower() == "u" and sign.token_type is TokenType.AMP
+        if spelled and name.token_type is TokenType.IDENTIFIER and name.start == letter.start + 2:
+            raise _refusal('calls or names something as U&"…"; write its name as it is')
+
+
+def _takes_condition(before: "list[TokenType]") -> bool:
+    """Whether a JOIN behind these takes ON or USING: CROSS and NATURAL do not, unless they are names behind a dot."""
+    from sqlglot import TokenType
+
+    sides = (TokenType.LEFT, TokenType.RIGHT, TokenType.FULL, TokenType.INNER, TokenType.OUTER)
+    words = list(before)
+    while words and words[-1] in sides:
+        words.pop()
+    return words[-1:] not in ([TokenType.CROSS], [TokenType.NATURAL]) or words[-2:-1] == [TokenType.DOT]
+
+
 def _check_tables(tree: "exp.Expr") -> None:
     from sqlglot import exp
 
@@ -158,6 +214,28 @@ def _called(tree: "exp.Expr") -> Iterator[str]:
 
     for function in tree.find_all(exp.Func):
         yield (function.name if isinstance(function, exp.Anonymous) else function.sql_name()).lower()
+
+
+def _check_format(function: "exp.Expr") -> None:
+    """A width in a format is a number of characters to fill, as in `lpad`."""
+    from sqlglot import exp
+
+    template = function.this if isinstance(function, exp.Format) else next(iter(function.expressions), None)
+    if not (isinstance(template, exp.Literal) and template.is_string and _PLAIN_FORMAT.fullmatch(template.name)):
+        raise _refusal("calls format with more than %s, %I, %L and %1$s in a plain '…'; leave widths out")
+
+
+def _attributes(tree: "exp.Expr") -> Iterator[str]:
+    """The names behind a dot, in lower case. PostgreSQL takes (x).f and x.f for f(x), where x has no column f."""
+    from sqlglot import exp
+
+    for node in tree.find_all(exp.Dot, exp.Column):
+        if isinstance(node, exp.Dot) or node.args.get("table"):
+            yield node.name.lower()
+
+
+def _acts(name: str) -> bool:
+    return bool(_ACTING.fullmatch(name)) and name not in _HARMLESS
 
 
 def _instead(name: str) -> str:
