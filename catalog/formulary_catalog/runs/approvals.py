@@ -38,7 +38,7 @@ class WaitingRuns:
         caller: Caller,
         browsing: bool = False,
     ) -> PendingApprovals:
-        """The runs that wait, the oldest first.
+        """The runs that wait, the oldest first; under an incident those of that incident.
 
         Raises:
             ContextError, NotAllowed, Unavailable: as `Visibility.of`.
@@ -60,6 +60,7 @@ class WaitingRuns:
                 for run in runs
                 if run.version_id in readable
                 and namespace in ("", run.namespace)
+                and scope.remediation_id in ("", run.remediation_id)
                 and self._finder.allowed(run, constraints) is not None
             ]
             record.result = {"total": len(waiting)}

@@ -26,6 +26,11 @@ class CallScope:
     namespaces: frozenset[str] | None
     concerned: frozenset[str] = frozenset()
 
+    @property
+    def remediation_id(self) -> str:
+        """The incident's; empty without one."""
+        return "" if self.context is None else self.context.remediation_id
+
 
 class Visibility:
     """Finds the scope of each call."""

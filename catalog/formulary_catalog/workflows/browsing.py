@@ -30,7 +30,7 @@ from formulary_catalog.search.lookup import details_of
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope, namespaces_with
 from formulary_catalog.store.workflows.names import EXACT, MATCHES, NamedVersion, NameQuestion, NameReader
-from formulary_catalog.store.workflows.statistics import SearchNumbers, StatisticsReader
+from formulary_catalog.store.workflows.statistics import CountedFor, SearchNumbers, StatisticsReader
 
 _SHOWN_NAMES = 10
 _SHOWN_COUNTS = 15
@@ -115,8 +115,7 @@ class Browsing:
             )
             whose = await namespaces_with(caller, USE_CONTEXTS, among=scope.concerned)
             searches = await self._statistics.searches(
-                namespaces=whose,
-                caller=caller.name,
+                CountedFor(namespaces=whose, caller=caller.name, remediation_id=scope.remediation_id),
                 since=datetime.now(UTC) - _SEARCHED,
                 sure=WEAK_CONFIDENCE,
                 queries=_SHOWN_QUERIES,

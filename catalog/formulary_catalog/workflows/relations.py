@@ -7,7 +7,7 @@ no way leads through it: every statement has the rules of a search (`store/workf
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
+from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
     NamingRule,
@@ -31,7 +31,7 @@ from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope, namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
 from formulary_catalog.store.workflows.relations import RelationReader, Start, Walk
-from formulary_catalog.store.workflows.statistics import StatisticsReader
+from formulary_catalog.store.workflows.statistics import CountedFor, StatisticsReader
 
 _SHOWN_INCOMING = 20
 _SHOWN_RULES = 20
@@ -100,12 +100,21 @@ class Relations:
             alone = await self._relations.only_answer(
                 list(signals), version_id=stored.version_id, constraints=constraints, namespaces=scope.namespaces
             )
-            contracts = await self._review.contracts(caller=caller.name, namespaces=scope.namespaces)
+            concerned = scope.concerned | {stored.namespace}
+            governed = await namespaces_with(caller, READ_CONTRACTS, among=concerned)
+            contracts = await self._review.contracts(caller=caller.name, namespaces=governed)
             rules = rules_naming(contracts, namespace=stored.namespace, name=stored.name, action_type=spec.action_type)
-            reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=scope.concerned | {stored.namespace})
+            reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=concerned)
             versions = [line.version_id for line in found.history]
-            runs = await self._review.not_over(versions, caller=caller.name, namespaces=reviewed)
-            first, chosen = await self._statistics.use_of(versions, since=datetime.now(UTC) - _USED)
+            runs = await self._review.not_over(
+                versions, caller=caller.name, namespaces=reviewed, remediation_id=scope.remediation_id
+            )
+            asking = CountedFor(
+                namespaces=await namespaces_with(caller, USE_CONTEXTS, among=concerned),
+                caller=caller.name,
+                remediation_id=scope.remediation_id,
+            )
+            first, chosen = await self._statistics.use_of(versions, asking, since=datetime.now(UTC) - _USED)
             record.result = {"version_id": stored.version_id, "incoming": total}
             return ImpactAnswer(
                 workflow_id=found.workflow_id,

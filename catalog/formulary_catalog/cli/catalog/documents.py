@@ -131,7 +131,12 @@ def collections(*, target: CatalogTarget, as_json: bool) -> None:
 
 @click.group("runbooks")
 def runbooks_command() -> None:
-    """Load runbooks, so that searches of documents find them."""
+    """Load runbooks, so that searches of documents find them.
+
+    \b
+    Example:
+      formulary runbooks load runbooks
+    """
 
 
 @runbooks_command.command("load")

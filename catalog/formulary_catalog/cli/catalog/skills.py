@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @click.group("export")
 def export_command() -> None:
-    """Write what the catalog holds in a form that other programs read."""
+    """Write what the catalog holds in a form that other programs read.
+
+    \b
+    Example:
+      formulary export skill --output skills
+    """
 
 
 @export_command.command("skill")

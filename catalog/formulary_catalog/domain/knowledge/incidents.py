@@ -71,21 +71,21 @@ def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident 
     title = " ".join(filter(None, (told.facts.get("signal"), told.facts.get("severity"), "incident")))
     named = frozenset([*told.chosen, *(workflow for workflow, _ in told.ends)])
 
-    def document(name: str, title_: str, lines: Iterable[str]) -> tuple[Document, ...]:
+    def document(name: str, title_: str, lines: Iterable[str], *, source: str) -> tuple[Document, ...]:
         made = documents(
             [Section(name, title_, "\n".join(lines))],
             source_id=source_id(INCIDENT_ID, trace_id),
             collection=Collection.INCIDENTS,
             namespace=told.namespace,
-            source_file=f"incident://{told.namespace}/{trace_id}",
+            source_file=f"incident://{told.namespace}/{source}",
             title=title,
         )
         return tuple(replace(each, workflows=named) for each in made)
 
     said = " ".join([*told.queries, *(reason for reasons in told.chosen.values() for reason in reasons)])
     return PastIncident(
-        outcome=document(OUTCOME, "Choice and outcome", _outcome(told)),
-        reasoning=document(REASONING, "Queries and reasoning", _reasoning(told)),
+        outcome=document(OUTCOME, "Choice and outcome", _outcome(told), source=source_id(INCIDENT_ID, trace_id)),
+        reasoning=document(REASONING, "Queries and reasoning", _reasoning(told), source=trace_id),
         mentioned=frozenset(_NAME.findall(said.casefold())),
     )
 

@@ -27,7 +27,7 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
-_ALWAYS = (400, 401, 403, 408, 421, 500, 503)
+_ALWAYS = (400, 401, 403, 408, 421, 431, 500, 503)
 _MEANINGS = {
     400: "Input invalid, or the incident of the call is missing, unknown or contradictory.",
     401: "No bearer token, or one that proves nothing; only where the server asks for tokens.",
@@ -37,6 +37,7 @@ _MEANINGS = {
     413: "The body is over 64 KiB.",
     415: "The body is not said to be JSON.",
     421: "The Host is not served here.",
+    431: "The address and the headers together are too long.",
     429: "The caller asks more often than it may; Retry-After says when to come back.",
     500: "Internal error; the message holds an id for the operators.",
     503: "The database or the check of callers does not answer, or too many calls are running; retry.",

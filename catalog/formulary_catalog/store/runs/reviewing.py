@@ -73,9 +73,9 @@ class ReviewReader:
         return await self._database.read(read)
 
     async def not_over(
-        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None, remediation_id: str
     ) -> dict[str, int]:
-        """How many runs of these versions there are in each phase but the last ones.
+        """How many runs of these versions there are in each phase but the last ones; of one incident, where given.
 
         Raises:
             Unavailable: the database does not answer.
@@ -84,8 +84,10 @@ class ReviewReader:
         async def read(connection: Connection) -> dict[str, int]:
             await _enter(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
-                f"select phase, count(*) from invocation where version_id = any ($1) and {ACTIVE} group by phase",
+                f"select phase, count(*) from invocation where version_id = any ($1) and {ACTIVE} "
+                "and $2 in ('', remediation_id) group by phase",
                 version_ids,
+                remediation_id,
             )
             return {row["phase"]: row["count"] for row in rows}
 

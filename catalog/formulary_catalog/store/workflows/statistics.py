@@ -40,6 +40,23 @@ class SearchNumbers:
     queries: list[tuple[str, int]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedFor:
+    """Whose searches and choices count: under an incident those of that incident alone.
+
+    Else those of the caller, and those for incidents of these namespaces; None for all.
+    """
+
+    namespaces: frozenset[str] | None
+    caller: str
+    remediation_id: str
+
+    @property
+    def arguments(self) -> tuple[list[str] | None, str, str]:
+        """As the functions of the database take them."""
+        return None if self.namespaces is None else sorted(self.namespaces), self.caller, self.remediation_id
+
+
 class StatisticsReader:
     """Counts under row-level security."""
 
@@ -97,20 +114,17 @@ class StatisticsReader:
 
         return await self._database.read(read)
 
-    async def searches(
-        self, *, namespaces: frozenset[str] | None, caller: str, since: datetime, sure: float, queries: int
-    ) -> SearchNumbers:
-        """Searches since then: the caller's own, and those for incidents of these namespaces, None for all.
+    async def searches(self, whose: CountedFor, *, since: datetime, sure: float, queries: int) -> SearchNumbers:
+        """Searches since then.
 
         Raises:
             Unavailable: the database does not answer.
         """
-        whose = None if namespaces is None else sorted(namespaces)
         modes = await self._database.fetch(
-            "select * from formulary.searches_by_mode($1::text[], $2, $3, $4)", whose, caller, since, sure
+            "select * from formulary.searches_by_mode($1::text[], $2, $3, $4, $5)", *whose.arguments, since, sure
         )
         asked = await self._database.fetch(
-            "select * from formulary.unanswered_queries($1::text[], $2, $3, $4)", whose, caller, since, queries
+            "select * from formulary.unanswered_queries($1::text[], $2, $3, $4, $5)", *whose.arguments, since, queries
         )
         return SearchNumbers(
             by_mode={row["mode"]: row["searches"] for row in modes},
@@ -119,14 +133,17 @@ class StatisticsReader:
             queries=[(row["query"], row["times"]) for row in asked],
         )
 
-    async def use_of(self, version_ids: list[str], *, since: datetime) -> tuple[int, int]:
+    async def use_of(self, version_ids: list[str], whose: CountedFor, *, since: datetime) -> tuple[int, int]:
         """How often one of these versions was the first of a search since then, and how often it was chosen.
 
         Raises:
             Unavailable: the database does not answer.
         """
         rows = await self._database.fetch(
-            "select first, chosen from formulary.use_of($1::text[], $2)", version_ids, since
+            "select first, chosen from formulary.use_of($1::text[], $2::text[], $3, $4, $5)",
+            version_ids,
+            *whose.arguments,
+            since,
         )
         return rows[0]["first"], rows[0]["chosen"]
 

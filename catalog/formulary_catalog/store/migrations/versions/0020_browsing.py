@@ -129,6 +129,7 @@ SEARCHES = [
         new.facts := jsonb_strip_nulls(jsonb_build_object(
             'outcome', payload ->> 'outcome',
             'mode', payload ->> 'mode',
+            'remediation_id', payload ->> 'remediation_id',
             'namespace', split_part(coalesce(payload ->> 'analysis', ''), '/', 1),
             'version_id', coalesce(first ->> 'version_id', payload #>> '{result,version_id}'),
             'confidence', first -> 'confidence'));
@@ -145,23 +146,35 @@ SEARCHES = [
     create index trace_event_chosen on formulary.trace_event ((facts ->> 'version_id'), at)
     where kind in ('search', 'selection')
     """,
+    # Whether an event counts for a call: under an incident those of that incident, else those of its caller and those
+    # for incidents of these namespaces; null for all.
+    """
+    create function formulary.counts_for(event formulary.trace_event, namespaces text[], by_caller text, incident text)
+    returns boolean language sql stable as $$
+        select case
+            when incident <> '' then event.facts ->> 'remediation_id' = incident
+            else namespaces is null or event.caller = by_caller or event.facts ->> 'namespace' = any (namespaces)
+        end
+    $$
+    """,
+    "revoke all on function formulary.counts_for(formulary.trace_event, text[], text, text) from public",
     # How often these versions were first in a search, and how often they were chosen.
     """
     create function formulary.use_of(
-        versions text[], since timestamptz, out first bigint, out chosen bigint
+        versions text[], namespaces text[], by_caller text, incident text, since timestamptz,
+        out first bigint, out chosen bigint
     )
     language sql stable security definer set search_path = formulary, pg_temp as $$
         select count(*) filter (where kind = 'search'), count(*) filter (where kind = 'selection')
         from formulary.trace_event
         where kind in ('search', 'selection') and facts ->> 'version_id' = any (versions) and at >= since
-          and facts ->> 'outcome' = 'ok'
+          and facts ->> 'outcome' = 'ok' and formulary.counts_for(trace_event, namespaces, by_caller, incident)
     $$
     """,
-    # Searches of one's own and for incidents of these namespaces (null: all), by mode; `weak` are those whose first
-    # hit is less sure than that, `unanswered` those without any.
+    # Searches by mode; `weak` are those whose first hit is less sure than that, `unanswered` those without any.
     """
     create function formulary.searches_by_mode(
-        namespaces text[], by_caller text, since timestamptz, sure double precision
+        namespaces text[], by_caller text, incident text, since timestamptz, sure double precision
     ) returns table (mode text, searches bigint, weak bigint, unanswered bigint)
     language sql stable security definer set search_path = formulary, pg_temp as $$
         select coalesce(facts ->> 'mode', ''), count(*),
@@ -169,28 +182,28 @@ SEARCHES = [
                count(*) filter (where not facts ? 'version_id')
         from formulary.trace_event
         where kind = 'search' and at >= since and facts ->> 'outcome' = 'ok'
-          and (namespaces is null or caller = by_caller or facts ->> 'namespace' = any (namespaces))
+          and formulary.counts_for(trace_event, namespaces, by_caller, incident)
         group by 1
     $$
     """,
     """
     create function formulary.unanswered_queries(
-        namespaces text[], by_caller text, since timestamptz, at_most integer
+        namespaces text[], by_caller text, incident text, since timestamptz, at_most integer
     ) returns table (query text, times bigint)
     language sql stable security definer set search_path = formulary, pg_temp as $$
         select body::jsonb #>> '{payload,arguments,query}', count(*)
         from formulary.trace_event
         where kind = 'search' and at >= since and facts ->> 'outcome' = 'ok' and not facts ? 'version_id'
-          and (namespaces is null or caller = by_caller or facts ->> 'namespace' = any (namespaces))
+          and formulary.counts_for(trace_event, namespaces, by_caller, incident)
         group by 1 order by 2 desc, 1 limit at_most
     $$
     """,
     *(
         statement
         for function in (
-            "use_of(text[], timestamptz)",
-            "searches_by_mode(text[], text, timestamptz, double precision)",
-            "unanswered_queries(text[], text, timestamptz, integer)",
+            "use_of(text[], text[], text, text, timestamptz)",
+            "searches_by_mode(text[], text, text, timestamptz, double precision)",
+            "unanswered_queries(text[], text, text, timestamptz, integer)",
         )
         for statement in (
             f"revoke all on function formulary.{function} from public",

@@ -136,6 +136,7 @@ _RUNS = f"""
     from formulary.invocation as run
     where ({_in("run.namespace", "runs")} or run.requester = {_scope("caller")})
       and {_in("run.workflow_namespace", "namespaces")} and {_allowed("run.version_id")}
+      and {_own("run.remediation_id")}
 """
 
 VIEWS = {
