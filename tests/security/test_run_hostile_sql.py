@@ -33,7 +33,8 @@ from support.insight import (
 )
 
 ALICE = caller(Rights(see={SHARED, SHOP}, use={SHOP}, read={SHOP}, analyse={"*"}))
-SECONDS = 2.5
+SECONDS = 6.0
+"""The 2 s of the database, and what a busy machine adds: what has no end takes longer."""
 _FORGED = '{"namespaces":["*"],"incidents":["*"],"runs":["*"],"versions":["*"],"remediation_id":"","caller":"x"}'
 
 HOSTILE = [

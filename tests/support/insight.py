@@ -35,7 +35,7 @@ TEAM_OF_THE_BANK, TEAM_OF_THE_SHOP = "vault-team-secret", "till-team-secret"
 """Values of a custom label: of the incident and the workflow of the bank, and of the incident of the shop."""
 QUERY_OF_THE_BANK = "ledger of account 4711 is locked"
 REASON_OF_THE_BANK = "because the vault is open"
-FOREIGN = ("bank", "ledger", "vault", "4711", TEAM_OF_THE_SHOP)
+FOREIGN = ("bank", "ledger", "vault", "pin-4711", TEAM_OF_THE_SHOP)
 """What no caller of the shop may ever read."""
 EVERYBODY = Scope(caller="local", namespaces=None, incidents=None, runs=None)
 OF_THE_SHOP = Scope(
@@ -181,7 +181,7 @@ async def _happened(
             version_id=receipt.version_id,
             remediation_id=f"rr-{namespace}",
             analysis=f"{namespace}/oom",
-            values={"PIN": "4711"},
+            values={"PIN": "pin-4711"},
         )
     )
     await ApprovalStore(serving).add(

@@ -27,6 +27,8 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
+_NOT_BLANK = r"[^\s\u001c-\u001f\u0085]"
+"""The last five are blank to Python and not to ECMA 262, whose patterns JSON Schema has."""
 _ALWAYS = (400, 401, 403, 408, 421, 431, 500, 503)
 _MEANINGS = {
     400: "Input invalid, or the incident of the call is missing, unknown or contradictory.",
@@ -91,7 +93,7 @@ def body_schema(model: type[BaseModel]) -> Schema:
 
 
 def _mandatory(member: Schema) -> Schema:
-    return member | {"pattern": r"\S"} if member["type"] == "string" and "enum" not in member else member
+    return member | {"pattern": _NOT_BLANK} if member["type"] == "string" and "enum" not in member else member
 
 
 def _nullable(member: Schema) -> Schema:
