@@ -170,4 +170,4 @@ async def test_list_and_show_browse_a_database_where_incidents_are_required(data
     shown = await formulary("show", "none", "--database-url", database, FORMULARY_REQUEST_CONTEXT="required")
 
     assert NEEDS_AN_INCIDENT not in listed.err + shown.err
-    assert "not found" in shown.err
+    assert "there is no workflow" in shown.err
