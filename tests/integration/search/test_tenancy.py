@@ -248,8 +248,8 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
         )
     }
     # The names of namespaces are needed to enter one, the revisions to know schema and words, the models to embed
-    # queries, the key to digest custom labels; nothing else is readable.
-    needed = ("alembic_version", "digest_key", "embedding_model", "tenant", "word_revision")
+    # queries, the keys to digest custom labels and to prove the scope of analytics; nothing else is readable.
+    needed = ("alembic_version", "digest_key", "embedding_model", "insight_key", "tenant", "word_revision")
     shared = {f"formulary.{name}" for name in needed}
     assert readable == shared | {f"formulary.{name}" for name in SECURED | RUNS}
     for name in readable - shared:
