@@ -106,7 +106,7 @@ def mcp_page() -> str:
 
 
 def _with_part(path: str, name: str, part: str) -> str:
-    """A page with a part between its marks put in anew."""
+    """A page with a part between its marks replaced."""
     before, mark, rest = (ROOT / path).read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
     _, end, after = rest.partition(f"<!-- /{name} -->\n")
     return f"{before}{mark}{part}{end}{after}"

@@ -10,9 +10,9 @@ from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
 from formulary_catalog.domain.browsing import PendingApproval, PendingApprovals
 from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.run import Invocation
-from formulary_catalog.domain.search.browsing import ApprovalsRequest
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import moment, shortened
+from formulary_catalog.domain.workflows.requests import ApprovalsRequest
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import namespaces_with
@@ -65,13 +65,14 @@ class WaitingRuns:
             ]
             record.result = {"total": len(waiting)}
             return PendingApprovals(
-                approvals=[_pending(run) for run in waiting[: request.limit]],
+                approvals=[_short(pending_approval(run)) for run in waiting[: request.limit]],
                 total=len(waiting),
                 notes=[_HOW] if waiting else [],
             )
 
 
-def _pending(run: Invocation) -> PendingApproval:
+def pending_approval(run: Invocation) -> PendingApproval:
+    """A run that waits, as everybody who may know of it sees it."""
     return PendingApproval(
         invocation_id=run.id,
         workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
@@ -79,7 +80,12 @@ def _pending(run: Invocation) -> PendingApproval:
         namespace=run.namespace,
         target=visible(str(run.target)),
         requester=visible(run.shown_requester),
-        reason=shortened(visible(run.message), limit=_SHOWN_REASON),
+        reason=visible(run.message),
         asked_at=moment(run.created_at),
         waits_until=moment(run.created_at + timedelta(hours=APPROVAL_HOURS)),
     )
+
+
+def _short(approval: PendingApproval) -> PendingApproval:
+    """As a model reads it."""
+    return approval.model_copy(update={"reason": shortened(approval.reason, limit=_SHOWN_REASON)})

@@ -5,7 +5,7 @@ may `get governancecontracts`. What is not readable is left out.
 """
 
 import asyncio
-from datetime import UTC, timedelta
+from datetime import UTC
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
@@ -18,13 +18,12 @@ from formulary_catalog.domain.reading import (
     WaitingRun,
     WaitingRunList,
 )
-from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.report import invocation_answer
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.runs.approvals import pending_approval
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
@@ -140,14 +139,8 @@ def _waiting(run: Invocation, *, parsed: ParsedWorkflows, may_approve: bool) -> 
     workflow = parsed.get(run.version_id, run.document)
     why = run.decision.get("why")
     return WaitingRun(
-        invocation_id=run.id,
-        workflow_id=f"{run.workflow_namespace}/{run.workflow_name}",
-        version=run.workflow_version,
+        **pending_approval(run).model_dump(),
         version_id=run.version_id,
-        namespace=run.namespace,
-        target=visible(str(run.target)),
-        requester=visible(run.shown_requester),
-        reason=visible(run.message),
         why=[visible(str(each)) for each in why] if isinstance(why, list) else [],
         risk_level=(workflow.workflow.spec.risk_level if workflow is not None else "") or "unknown",
         content=dict(run.content),
@@ -155,8 +148,6 @@ def _waiting(run: Invocation, *, parsed: ParsedWorkflows, may_approve: bool) -> 
         remediation_id=run.remediation_id,
         trace_id=run.trace_id,
         may_approve=may_approve,
-        asked_at=moment(run.created_at),
-        waits_until=moment(run.created_at + timedelta(hours=APPROVAL_HOURS)),
     )
 
 

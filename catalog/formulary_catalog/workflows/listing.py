@@ -3,11 +3,11 @@
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import WorkflowList
 from formulary_catalog.domain.cursor import Place, cursor, place_of
-from formulary_catalog.domain.search.browsing import EVERYTHING_SERVED, STATUSES, ListingRequest
-from formulary_catalog.domain.search.listing import within
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
 from formulary_catalog.domain.workflows.labels import Constraints, fold
+from formulary_catalog.domain.workflows.listing import within
+from formulary_catalog.domain.workflows.requests import EVERYTHING_SERVED, STATUSES, ListingRequest
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope

@@ -17,13 +17,13 @@ from formulary_catalog.domain.browsing import (
 )
 from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.domain.search.browsing import RelatedRequest
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import workflow_id, workflow_uri
 from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, precedence
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
+from formulary_catalog.domain.workflows.requests import RelatedRequest
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.lookup import FoundWorkflow
@@ -203,7 +203,7 @@ def _start(found: FoundWorkflow) -> Start:
 
 
 def _declared(found: FoundWorkflow) -> list[RelatedEntity]:
-    """The neighbours that the workflow itself tells of: its other versions, and the signals that it answers."""
+    """The neighbours that the workflow itself names: its other versions, and the signals that it answers."""
     stored = found.stored
     versions = [
         RelatedEntity(

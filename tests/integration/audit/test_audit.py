@@ -9,8 +9,8 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.errors import (
     ContextError,
     FormularyError,

@@ -1,4 +1,4 @@
-"""Which runs wait for a person: told to who may read them, with why and until when; nothing is approved by it."""
+"""Which runs wait for a person: listed to who may read them, with why and until when; nothing is approved by it."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -9,8 +9,8 @@ import pytest
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.browsing import PendingApprovals
-from formulary_catalog.domain.search.browsing import approvals_request
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.workflows.requests import approvals_request
 from formulary_catalog.runs.approvals import WaitingRuns
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
@@ -52,13 +52,13 @@ async def pending(
 
 
 async def test_who_may_read_runs_is_told_which_wait_and_why_and_until_when(service: CatalogService) -> None:
-    told = await pending(service, read=("shop",), namespace="shop")
-    (waiting,) = told.approvals
-    assert (waiting.workflow_id, waiting.namespace, told.total) == ("formulary/restart", "shop", 1)
+    listed = await pending(service, read=("shop",), namespace="shop")
+    (waiting,) = listed.approvals
+    assert (waiting.workflow_id, waiting.namespace, listed.total) == ("formulary/restart", "shop", 1)
     assert "high" in waiting.reason
     asked, until = (datetime.fromisoformat(at) for at in (waiting.asked_at, waiting.waits_until))
     assert until - asked == timedelta(hours=24)
-    assert await pending(service, read=("shop",), namespace="shop") == told
+    assert await pending(service, read=("shop",), namespace="shop") == listed
 
 
 async def test_others_are_told_of_their_own_runs_alone(service: CatalogService) -> None:

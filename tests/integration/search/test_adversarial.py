@@ -17,9 +17,9 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.metrics import Metrics

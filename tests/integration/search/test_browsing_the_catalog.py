@@ -7,8 +7,8 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.browsing import listing_request, related_request
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.workflows.requests import listing_request, related_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
@@ -220,14 +220,14 @@ async def test_the_catalog_is_told_in_numbers(service: CatalogService, workflows
     await workflows.suspend(namespace="formulary", name="oom-scale-out")
     await service.search(search_request(query="bake bread in an oven"), caller=CALLER)
     await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
-    told = await Browsing(service.parts).statistics(**ASKED, browsing=True)
-    assert (told.total, told.by_status) == (5, {"Active": 5, "Disabled": 1})
-    assert told.by_namespace == {"formulary": 5}
-    assert told.by_risk == {"unknown": 3, "low": 1, "medium": 1}
-    assert told.signals_with_one_workflow == ["PodPending"]
-    assert "Evicted" in told.signals_without_workflow
-    assert told.searches.by_mode == {"lexical": 2}
-    assert [each.query for each in told.searches.unanswered_queries] == ["bake bread in an oven"]
+    numbers = await Browsing(service.parts).statistics(**ASKED, browsing=True)
+    assert (numbers.total, numbers.by_status) == (5, {"Active": 5, "Disabled": 1})
+    assert numbers.by_namespace == {"formulary": 5}
+    assert numbers.by_risk == {"unknown": 3, "low": 1, "medium": 1}
+    assert numbers.signals_with_one_workflow == ["PodPending"]
+    assert "Evicted" in numbers.signals_without_workflow
+    assert numbers.searches.by_mode == {"lexical": 2}
+    assert [each.query for each in numbers.searches.unanswered_queries] == ["bake bread in an oven"]
     hidden = await Browsing(service.parts).statistics(**ASKED)
     assert hidden.by_status == {"Active": 5}
 
@@ -245,10 +245,10 @@ async def test_an_incident_shows_searches_and_choices_of_its_own_alone(
     )
 
     async def seen(context: ContextReference) -> tuple[dict[str, int], list[str], int, int]:
-        told = (await Browsing(service.parts).statistics(context=context, caller=CALLER)).searches
+        numbers = (await Browsing(service.parts).statistics(context=context, caller=CALLER)).searches
         impact = await Relations(service.parts).impact("node-add", context=context, caller=CALLER)
-        queries = [each.query for each in told.unanswered_queries]
-        return told.by_mode, queries, impact.first_in_searches, impact.selected
+        queries = [each.query for each in numbers.unanswered_queries]
+        return numbers.by_mode, queries, impact.first_in_searches, impact.selected
 
     assert await seen(at_bank) == ({"lexical": 2}, ["bake bread in an oven"], 1, 1)
     assert await seen(at_shop) == ({}, [], 0, 0)

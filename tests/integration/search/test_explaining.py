@@ -102,11 +102,11 @@ async def explain(
 async def test_the_first_rule_that_excluded_a_workflow_is_said_in_words(
     service: CatalogService, name: str, asked: dict[str, Any], rule: str, reason: str
 ) -> None:
-    told = await explain(service, name, **asked)
-    assert told.excluded_by is not None
-    assert (told.allowed, told.returned, told.excluded_by.rule) == (False, False, rule)
-    assert reason in told.excluded_by.reason
-    assert (told.rank, told.score, told.evidence, told.to_be_first) == (None, None, [], [])
+    why = await explain(service, name, **asked)
+    assert why.excluded_by is not None
+    assert (why.allowed, why.returned, why.excluded_by.rule) == (False, False, rule)
+    assert reason in why.excluded_by.reason
+    assert (why.rank, why.score, why.evidence, why.to_be_first) == (None, None, [], [])
 
 
 async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_first(service: CatalogService) -> None:
@@ -126,8 +126,11 @@ async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_
 
 async def test_an_allowed_one_that_is_not_shown_says_why(service: CatalogService) -> None:
     assert (await explain(service, "unrelated", query="quota zebra")).not_returned_because.startswith("nothing in")
-    told = await explain(service, "drain", top_k=1)
-    assert (told.returned, told.not_returned_because) == (False, f"it is number {told.rank}, and the answer holds 1")
+    why = await explain(service, "drain", top_k=1)
+    assert (why.returned, why.not_returned_because) == (
+        False,
+        f"it is number {why.rank}, and the answer holds 1",
+    )
     assert "min_confidence" in (await explain(service, "drain", min_confidence=1.0)).not_returned_because
 
 
@@ -137,10 +140,10 @@ async def test_a_recorded_search_is_explained_under_the_constraints_that_were_se
     request = search_request(query="OOMKilled memory limit", context=INCIDENT)
     answer = await service.search(request, caller=AGENT)
     await contexts.remove(namespace="shop", name="oom")
-    told = await explaining(service).of_recorded("staging-only", answer.search_id, caller=SRE)
-    assert told.excluded_by is not None
-    assert told.excluded_by.rule == "environment"
-    assert (told.query, told.search_id) == (request.query, answer.search_id)
+    why = await explaining(service).of_recorded("staging-only", answer.search_id, caller=SRE)
+    assert why.excluded_by is not None
+    assert why.excluded_by.rule == "environment"
+    assert (why.query, why.search_id) == (request.query, answer.search_id)
     found = await explaining(service).of_recorded("raise-limit", answer.search_id, caller=SRE)
     assert found.recorded is not None
     assert (found.recorded.rank, found.recorded.returned, found.recorded.score) == (1, True, found.score)

@@ -16,7 +16,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent
 from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving
-from support.wire import MODERN, Wire
+from support.wire import Wire
 
 INCIDENT = {"X-Remediation-Id": "rr-1"}
 
@@ -124,6 +124,7 @@ async def test_a_skill_that_is_not_listed_can_be_read_by_its_address(url: str) -
         "skill://workflows/formulary/..%2Fours/ours/SKILL.md",
         "skill://formulary/nothing/SKILL.md",
         "skill://",
+        "",
         "workflow://formulary/ours",
         "x" * 4001,
     ],
@@ -162,7 +163,6 @@ async def test_an_earlier_revision_lists_skills_too(url: str) -> None:
             json={"jsonrpc": "2.0", "id": 1, "method": "skills/list"},
         )
 
-    assert MODERN != "2025-11-25"
     assert [skill["uri"] for skill in reply.json()["result"]["skills"]] == [GUIDE.uri]
 
 
@@ -172,12 +172,12 @@ async def test_the_prompt_teaches_the_tools_in_their_order(url: str, mode: str) 
         (listed,) = (await client.list_prompts()).prompts
         (message,) = (await client.get_prompt("remediate", {"incident": "OOMKilled in shop/checkout"})).messages
 
-    told = str(message.content)
+    taught = str(message.content)
     order = ["search_workflow_catalog", "get_workflow_details", "record_workflow_selection", "governance_gate"]
     order += ["invoke_workflow", "get_invocation_status"]
     assert listed.name == "remediate"
-    assert sorted(order, key=told.index) == order
-    assert "OOMKilled in shop/checkout" in told
+    assert sorted(order, key=taught.index) == order
+    assert "OOMKilled in shop/checkout" in taught
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.browsing import ListingRequest
 from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
 from formulary_catalog.domain.workflows.matching import allowed
+from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.explaining import Explaining
@@ -403,15 +403,15 @@ async def test_an_explanation_agrees_with_the_rules_and_with_the_answer_for_ever
                 with pytest.raises(NotFound):
                     await world.explain(workflow, each, loaded, see=see)
                 continue
-            told = await world.explain(workflow, each, loaded, see=see)
-            assert told.allowed == told.returned == (workflow.version_id in may)
-            assert (told.excluded_by is None) == told.allowed
-            assert told.total_results == answer.total_results
-            if told.allowed:
-                assert ids(answer)[(told.rank or 0) - 1] == workflow.version_id
-                assert told.confidence == answer.workflows[(told.rank or 0) - 1].confidence
-                assert told.score == pytest.approx(sum(part.log_odds for part in told.evidence if part.in_score))
-                assert bool(told.to_be_first) <= (told.rank != 1)
+            why = await world.explain(workflow, each, loaded, see=see)
+            assert why.allowed == why.returned == (workflow.version_id in may)
+            assert (why.excluded_by is None) == why.allowed
+            assert why.total_results == answer.total_results
+            if why.allowed:
+                assert ids(answer)[(why.rank or 0) - 1] == workflow.version_id
+                assert why.confidence == answer.workflows[(why.rank or 0) - 1].confidence
+                assert why.score == pytest.approx(sum(part.log_odds for part in why.evidence if part.in_score))
+                assert bool(why.to_be_first) <= (why.rank != 1)
 
 
 @examples

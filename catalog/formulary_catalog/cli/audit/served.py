@@ -51,7 +51,7 @@ def served_trace(url: str, trace_id: str) -> TraceAnswer:
 
 
 def story_of(answer: TraceAnswer) -> Story:
-    """The story as the server told it."""
+    """The story as the server answered it."""
     story = answer.story
     return Story(
         trace_id=answer.trace_id,

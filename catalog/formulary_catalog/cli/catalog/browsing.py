@@ -67,7 +67,7 @@ async def listed(
 ) -> "WorkflowList":
     """The pages of a listing as one."""
     from formulary_catalog.domain.answers import WorkflowList
-    from formulary_catalog.domain.search.browsing import listing_request
+    from formulary_catalog.domain.workflows.requests import listing_request
 
     pages: list[WorkflowList] = []
     wanted = limit or float("inf")
@@ -103,7 +103,7 @@ def related_command(
       formulary related OOMKilled
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_related
-    from formulary_catalog.domain.search.browsing import related_request
+    from formulary_catalog.domain.workflows.requests import related_request
     from formulary_catalog.runtime.terminal import Page
 
     request = related_request(entity=entity, depth=depth, relations=relations, limit=limit)
@@ -129,7 +129,7 @@ def find_command(*, name: tuple[str, ...], target: CatalogTarget, as_json: bool)
       formulary find KubePodCrashLooping --json
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_names
-    from formulary_catalog.domain.search.browsing import named_text
+    from formulary_catalog.domain.workflows.requests import named_text
     from formulary_catalog.runtime.terminal import Page
 
     wanted = named_text(" ".join(name), field="name", example="memory-limit")

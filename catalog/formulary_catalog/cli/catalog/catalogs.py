@@ -15,9 +15,9 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
-from formulary_catalog.domain.search.browsing import ListingRequest, RelatedRequest
 from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,

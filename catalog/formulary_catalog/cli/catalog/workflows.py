@@ -91,8 +91,8 @@ def show_command(*, workflow_id: str, version: str, section: str, target: Catalo
       formulary show oom-raise-memory-limit --section steps
     """
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
-    from formulary_catalog.domain.search.browsing import section_request
     from formulary_catalog.domain.workflows.identity import parse_reference
+    from formulary_catalog.domain.workflows.requests import section_request
     from formulary_catalog.runtime.terminal import Page
 
     reference = parse_reference(workflow_id, version=version)

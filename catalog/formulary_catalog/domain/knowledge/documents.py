@@ -16,7 +16,7 @@ from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
 from formulary_catalog.domain.workflows.visible import visible
 
 DOCUMENTS_REVISION = 1
-"""Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them anew at every look
+"""Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them again at every look
 at a workflow would cost more than the look."""
 MAX_PART = 3000
 """Bytes of a document's text in JSON, so that it is read with one answer. The model reads about the first 1,000."""

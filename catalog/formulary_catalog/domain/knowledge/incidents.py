@@ -44,7 +44,7 @@ class PastIncident:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Learned:
     """What the events of a trace say. `chosen` has for each workflow why it was chosen, `runs` which workflow a run is
     of, `ends` how runs ended, by what they ran."""
 
@@ -62,48 +62,48 @@ def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident 
 
     Only calls that were answered count: an incident that a refused call names may be made up.
     """
-    told = _Told()
+    learned = _Learned()
     for event in events:
         if is_event(event.content):
-            _learn(told, kind=event.kind, payload=Recorded(event.payload))
-    if not told.namespace or not told.chosen:
+            _learn(learned, kind=event.kind, payload=Recorded(event.payload))
+    if not learned.namespace or not learned.chosen:
         return None
-    title = " ".join(filter(None, (told.facts.get("signal"), told.facts.get("severity"), "incident")))
-    named = frozenset([*told.chosen, *(workflow for workflow, _ in told.ends)])
+    title = " ".join(filter(None, (learned.facts.get("signal"), learned.facts.get("severity"), "incident")))
+    named = frozenset([*learned.chosen, *(workflow for workflow, _ in learned.ends)])
 
     def document(name: str, title_: str, lines: Iterable[str], *, source: str) -> tuple[Document, ...]:
         made = documents(
             [Section(name, title_, "\n".join(lines))],
             source_id=source_id(INCIDENT_ID, trace_id),
             collection=Collection.INCIDENTS,
-            namespace=told.namespace,
-            source_file=f"incident://{told.namespace}/{source}",
+            namespace=learned.namespace,
+            source_file=f"incident://{learned.namespace}/{source}",
             title=title,
         )
         return tuple(replace(each, workflows=named) for each in made)
 
-    said = " ".join([*told.queries, *(reason for reasons in told.chosen.values() for reason in reasons)])
+    said = " ".join([*learned.queries, *(reason for reasons in learned.chosen.values() for reason in reasons)])
     return PastIncident(
-        outcome=document(OUTCOME, "Choice and outcome", _outcome(told), source=source_id(INCIDENT_ID, trace_id)),
-        reasoning=document(REASONING, "Queries and reasoning", _reasoning(told), source=trace_id),
+        outcome=document(OUTCOME, "Choice and outcome", _outcome(learned), source=source_id(INCIDENT_ID, trace_id)),
+        reasoning=document(REASONING, "Queries and reasoning", _reasoning(learned), source=trace_id),
         mentioned=frozenset(_NAME.findall(said.casefold())),
     )
 
 
-def _learn(told: _Told, *, kind: str, payload: Recorded) -> None:
+def _learn(learned: _Learned, *, kind: str, payload: Recorded) -> None:
     invocation_id = payload.text("invocation_id")
     if kind == "invocation.requested" and not payload.flag("dry_run"):
-        told.runs[invocation_id] = _bare(payload.text("workflow_id"), "")
-    elif kind in _ENDS and invocation_id in told.runs:
-        told.ends.append((told.runs[invocation_id], _end(payload)))
+        learned.runs[invocation_id] = _bare(payload.text("workflow_id"), "")
+    elif kind in _ENDS and invocation_id in learned.runs:
+        learned.ends.append((learned.runs[invocation_id], _end(payload)))
     elif kind == "search" and is_ok(payload):
-        _learn_search(told, payload)
+        _learn_search(learned, payload)
     elif kind == "selection" and is_ok(payload) and is_supported(payload):
-        _learn_selection(told, payload)
+        _learn_selection(learned, payload)
 
 
-def _learn_search(told: _Told, payload: Recorded) -> None:
-    told.namespace = payload.text("analysis").partition("/")[0] or told.namespace
+def _learn_search(learned: _Learned, payload: Recorded) -> None:
+    learned.namespace = payload.text("analysis").partition("/")[0] or learned.namespace
     applied = payload.inner("constraints")
     given, inferred = applied.inner("given"), applied.inner("inferred")
     facts = {
@@ -111,37 +111,39 @@ def _learn_search(told: _Told, payload: Recorded) -> None:
         "severity": inferred.text("severity") or next(iter(given.texts("severity")), ""),
         "environment": applied.inner("incident").text("environment"),
     }
-    told.facts |= {name: value for name, value in facts.items() if _LABEL.fullmatch(value) and name not in told.facts}
-    told.names |= {
+    for name, value in facts.items():
+        if _LABEL.fullmatch(value):
+            learned.facts.setdefault(name, value)
+    learned.names |= {
         each.text("version_id"): name
         for each in payload.inner("result").each("candidates")
         if (name := each.text("workflow"))
     }
-    _add(told.queries, payload.inner("arguments").text("query"))
+    _add(learned.queries, payload.inner("arguments").text("query"))
 
 
-def _learn_selection(told: _Told, payload: Recorded) -> None:
-    told.namespace = payload.text("analysis").partition("/")[0] or told.namespace
+def _learn_selection(learned: _Learned, payload: Recorded) -> None:
+    learned.namespace = payload.text("analysis").partition("/")[0] or learned.namespace
     arguments, result = payload.inner("arguments"), payload.inner("result")
-    name = told.names.get(result.text("version_id")) or arguments.text("workflow_id")
-    _add(told.chosen.setdefault(_bare(name, result.text("namespace")), []), arguments.text("reasoning"))
+    name = learned.names.get(result.text("version_id")) or arguments.text("workflow_id")
+    _add(learned.chosen.setdefault(_bare(name, result.text("namespace")), []), arguments.text("reasoning"))
 
 
-def _outcome(told: _Told) -> Iterator[str]:
-    for name, value in told.facts.items():
+def _outcome(learned: _Learned) -> Iterator[str]:
+    for name, value in learned.facts.items():
         yield f"{name}: {value}"
-    for workflow in told.chosen:
+    for workflow in learned.chosen:
         yield f"chosen: {workflow}"
-    for workflow, end in told.ends:
+    for workflow, end in learned.ends:
         yield f"run of {workflow}: {end}"
-    if not told.ends:
+    if not learned.ends:
         yield "no run ended"
 
 
-def _reasoning(told: _Told) -> Iterator[str]:
-    for query in told.queries:
+def _reasoning(learned: _Learned) -> Iterator[str]:
+    for query in learned.queries:
         yield f"searched for: {query}"
-    for workflow, reasons in told.chosen.items():
+    for workflow, reasons in learned.chosen.items():
         for reason in reasons:
             yield f"chose {workflow} because: {reason}"
 

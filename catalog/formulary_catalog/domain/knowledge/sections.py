@@ -29,11 +29,11 @@ def _sections(workflow: RemediationWorkflow) -> Iterator[Section]:
     yield Section("when_to_use", "When to use", described.when_to_use)
     yield Section("when_not_to_use", "When not to use", described.when_not_to_use)
     yield Section("preconditions", "Preconditions", "\n".join([described.preconditions, *_listed(spec.prerequisites)]))
-    yield Section("steps", "Steps", _told(spec.steps))
-    yield Section("rollback_steps", "Rollback steps", _told(spec.rollback_steps))
+    yield Section("steps", "Steps", _numbered(spec.steps))
+    yield Section("rollback_steps", "Rollback steps", _numbered(spec.rollback_steps))
 
 
-def _told(steps: Iterable[Step]) -> str:
+def _numbered(steps: Iterable[Step]) -> str:
     lines = []
     for number, step in enumerate(steps, start=1):
         lines.append(f"{number}. {step.name}: {step.description}".rstrip(": "))

@@ -1,4 +1,4 @@
-"""How workflows are related: the kinds of edges, and the form in which neighbours are told.
+"""How workflows are related: the kinds of edges, and the form in which neighbours are returned.
 
 Stored edges are what manifests say of other workflows (`store/workflows/relations`). The others follow from what
 workflows declare.

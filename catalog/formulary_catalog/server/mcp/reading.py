@@ -14,7 +14,7 @@ from mcp_types import (
     ReadResourceResult,
 )
 
-from formulary_catalog.domain.search.browsing import ListingRequest
+from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.errors import ContextError
 from formulary_catalog.server.calls.failures import within_deadline

@@ -30,7 +30,8 @@ class ListSkillsParams(PaginatedRequestParams):
 class GetSkillParams(RequestParams):
     """Parameters of `skills/get`."""
 
-    uri: str
+    uri: str = ""
+    """Empty where it is missing: that is no skill, and the refusal says where to find one."""
 
 
 class _Wire(BaseModel):

@@ -60,7 +60,7 @@ class Guarded(APIRoute):
 
 
 def _tagged(request: Request, response: Response) -> Response:
-    """The answer with its tag; without its body for whoever has that already.
+    """The answer with its tag; without its body if the caller has it already.
 
     It is the caller's and nobody else's, and a browser that is led to it must not take it for a page.
     """

@@ -38,7 +38,7 @@ _GRACE = 0.2
 _LONGEST_MESSAGE = 300
 _T = TypeVar("_T")
 
-# Whoever logged in as another role could go back to it, and `set_config` would do that in the middle of a SELECT.
+# A session that logged in as another role could go back to it, and `set_config` does that in the middle of a SELECT.
 _CONFINED = f"""
 select session_user = '{ROLE}'
    and not exists (
@@ -70,7 +70,7 @@ class Limits:
             "statement_timeout": milliseconds,
             "lock_timeout": "500ms",
             "idle_in_transaction_session_timeout": milliseconds,
-            "client_connection_check_interval": "200ms",  # a statement ends soon after whoever waits for it has left
+            "client_connection_check_interval": "200ms",  # a statement ends soon after its caller has left
             "work_mem": self.work_mem,
             "hash_mem_multiplier": "1",
             "max_parallel_workers_per_gather": "0",

@@ -1,4 +1,4 @@
-"""Arguments of the tools and endpoints that browse; `domain/search/browsing` checks what their texts hold."""
+"""Arguments of the tools and endpoints that browse; `domain/workflows/requests` checks what their texts hold."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -7,7 +7,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field
 
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
-from formulary_catalog.domain.search.browsing import (
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.workflows.relations import MAX_DEPTH, RELATIONS
+from formulary_catalog.domain.workflows.requests import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     MAX_NAME_LENGTH,
@@ -21,8 +23,6 @@ from formulary_catalog.domain.search.browsing import (
     related_request,
     section_request,
 )
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
-from formulary_catalog.domain.workflows.relations import MAX_DEPTH, RELATIONS
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.catalog import Words

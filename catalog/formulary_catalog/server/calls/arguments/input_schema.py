@@ -1,7 +1,7 @@
 """JSON Schema of the arguments of a call, in the plain form that every client and model can read.
 
 `mcp/tools` lists it, `rest/openapi` documents it, and `refusals` takes the rule of a field from it: one plain type, no
-title, no default, no null. What models are told of a field is therefore what its field says, and nothing else.
+title, no default, no null. What models read of an argument is what its field says, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def model_in(field: FieldInfo) -> type[BaseModel] | None:
 
 
 def _in_order(member: Schema) -> Schema:
-    """Type, description and bounds first, examples last, for whoever reads it."""
+    """Type, description and bounds first, examples last."""
     first = {key: member[key] for key in ("type", "description", "minimum") if key in member}
     last = {key: member[key] for key in ("examples",) if key in member}
     return first | {key: value for key, value in member.items() if key not in last} | last

@@ -1,4 +1,4 @@
-"""The analytics tools: what a model is told about them, and what each does."""
+"""The analytics tools: what a model reads about them, and what each does."""
 
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableList, TableSchema, TableStatistics
 from formulary_catalog.server.calls.arguments.analytics import (

@@ -1,4 +1,4 @@
-"""The tools that browse: what a model is told about them, and what each does.
+"""The tools that browse: what a model reads about them, and what each does.
 
 `list_workflows` and `related_workflows` are in the toolset `search`, the others in `catalog` and `approvals`.
 """
@@ -12,7 +12,7 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
-from formulary_catalog.domain.search.browsing import DEFAULT_LIMIT
+from formulary_catalog.domain.workflows.requests import DEFAULT_LIMIT
 from formulary_catalog.server.calls.arguments.browsing import (
     ApprovalsArguments,
     ImpactArguments,

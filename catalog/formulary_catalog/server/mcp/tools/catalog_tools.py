@@ -65,7 +65,7 @@ class CatalogTool(Generic[A]):
     def listed(self, *, spelling: LabelSpelling, with_clusters: bool) -> Tool:
         """The tool as `tools/list` shows it. A catalog without clusters does not list their label."""
         schema = input_schema(self.arguments, spelling=spelling)
-        # A model counts no characters; who sends too many is told so.
+        # A model counts no characters: the refusal of a text that is too long says the bound.
         members = {
             name: {key: value for key, value in member.items() if key != "maxLength"}
             for name, member in schema["properties"].items()

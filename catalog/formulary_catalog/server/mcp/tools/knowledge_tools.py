@@ -1,4 +1,4 @@
-"""The knowledge tools: what a model is told about them, and what each does. They are the toolset `knowledge`."""
+"""The knowledge tools: what a model reads about them, and what each does. They are the toolset `knowledge`."""
 
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,

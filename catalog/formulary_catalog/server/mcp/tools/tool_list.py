@@ -57,7 +57,7 @@ TOOLS_BY_NAME = answered_names(tuple(Toolset))
 class ListedOnce:
     """Keeps the answer to `tools/list` for each protocol revision and for all else that it depends on.
 
-    The SDK validates and converts the list anew for every request: two thirds of what a request for it costs.
+    The SDK validates and converts the list for every request: two thirds of what a request for it costs.
     """
 
     def __init__(self, state: Callable[[ServerRequestContext[Any, Any]], Awaitable[Hashable]]) -> None:

@@ -240,7 +240,7 @@ FREE = (
     "governance.replay",
     "invocation.refused",
 )
-"""Kinds of events that anybody may append, and so may whoever reads: `read.` and what was read."""
+"""Kinds of events that anybody may append. `read.` and what was read is another one."""
 
 TRAIL = [
     # As before, but for events of reading.

@@ -16,7 +16,7 @@ ROLE = "formulary_insight"
 
 SCOPE = [
     "create schema insight",
-    # The key by which the server proves a scope: whoever may call set_config could otherwise choose its own tenants.
+    # The key by which the server proves a scope: a caller of set_config could otherwise choose its own tenants.
     """
     create table formulary.insight_key (
         key bytea not null,
