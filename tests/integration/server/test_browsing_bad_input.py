@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.server.mcp.tools.tool_list import TOOLSETS, tools_of
@@ -147,14 +147,14 @@ async def test_a_cursor_of_another_question_or_incident_is_refused(url: str) -> 
     ],
 )
 async def test_rest_refuses_the_same_in_its_own_form(url: str, path: str, status: int, saying: str) -> None:
-    async with httpx.AsyncClient(base_url=url) as http:
+    async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.get(f"/api/v1{path}")
     assert answered.status_code == status, answered.text
     assert saying in answered.json()["error"]["message"]
 
 
 async def test_rest_answers_what_the_tools_answer(url: str) -> None:
-    async with httpx.AsyncClient(base_url=f"{url}/api/v1") as http, agent(url) as client:
+    async with httpx2.AsyncClient(base_url=f"{url}/api/v1") as http, agent(url) as client:
         for path, tool, arguments in (
             ("/workflows/ours/related", "related_workflows", {"entity": "ours"}),
             ("/workflows/formulary/ours/impact", "workflow_impact", {"workflow_id": "formulary/ours"}),

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
@@ -56,9 +56,9 @@ class World:
     url: str
     searches: dict[str, str]
     waiting: str
-    client: httpx.AsyncClient
+    client: httpx2.AsyncClient
 
-    async def get(self, path: str, *, by: str, **parameters: Any) -> httpx.Response:
+    async def get(self, path: str, *, by: str, **parameters: Any) -> httpx2.Response:
         headers = parameters.pop("headers", {}) | {"Authorization": f"Bearer {by}"}
         return await self.client.get(f"/api/v1{path}", params=parameters, headers=headers)
 
@@ -109,7 +109,7 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
     keys.write_text(INPUT_KEY)
     async with (
         serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
-        httpx.AsyncClient(base_url=url, timeout=50) as client,
+        httpx2.AsyncClient(base_url=url, timeout=50) as client,
         playing.operator(dsn),
     ):
         headers = {"Authorization": "Bearer agent"}

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from mcp_types import INVALID_PARAMS
 
@@ -71,7 +71,7 @@ async def test_an_address_with_an_unknown_toolset_is_refused_with_the_valid_ones
 ) -> None:
     async with serving(service, toolsets=frozenset({Toolset.SEARCH, Toolset.CATALOG})) as url:
         for given, problem in (("serch", "toolset 'serch' is not offered"), ("runs", "give some of search, catalog")):
-            async with httpx.AsyncClient() as http:
+            async with httpx2.AsyncClient() as http:
                 body = {"jsonrpc": "2.0", "id": 1, "method": method}
                 refused = await http.post(f"{url}/mcp", params={"toolsets": f"search,{given}"}, json=body)
             assert refused.status_code == 400
