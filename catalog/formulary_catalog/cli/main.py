@@ -32,6 +32,7 @@ _MODULES = {
     "runbooks": "catalog.documents",
     "invoke": "runs",
     "invocation": "runs",
+    "console": "console",
     "approvals": "waiting",
     "approve": "runs",
     "reject": "runs",

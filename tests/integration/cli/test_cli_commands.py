@@ -11,7 +11,7 @@ from support.commands import formulary_now
 
 COMMANDS = tuple(
     "up serve migrate stdio search show list related find impact stats explain query tables docs runbooks invoke "
-    "invocation approvals approve reject governance halt resume validate export trace reembed doctor".split()
+    "invocation console approvals approve reject governance halt resume validate export trace reembed doctor".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """

@@ -50,7 +50,14 @@ CALLERS = KnownCallers(
 )
 
 
-class Undecided:
+class TokensAlone:
+    """An authenticator that no proxy can vouch at."""
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        raise NotAuthenticated("no proxy is believed")
+
+
+class Undecided(TokensAlone):
     """An authenticator that cannot ask anybody."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
@@ -60,7 +67,7 @@ class Undecided:
         raise Unavailable("callers cannot be checked; retry in a few seconds")
 
 
-class Strict:
+class Strict(TokensAlone):
     """An authenticator to which every header is malformed, and whose refusal quotes in all ways."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
@@ -70,7 +77,7 @@ class Strict:
         return
 
 
-class Broken:
+class Broken(TokensAlone):
     """An authenticator with a bug."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
