@@ -200,3 +200,4 @@ class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    notes: list[str]

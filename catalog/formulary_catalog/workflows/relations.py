@@ -15,6 +15,7 @@ from formulary_catalog.domain.browsing import (
     RelatedEntity,
     RunCounts,
 )
+from formulary_catalog.domain.governance.contract import unknown_notes
 from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
@@ -102,7 +103,7 @@ class Relations:
             )
             concerned = scope.concerned | {stored.namespace}
             governed = await namespaces_with(caller, READ_CONTRACTS, among=concerned)
-            contracts = await self._review.contracts(caller=caller.name, namespaces=governed)
+            contracts, unknown = await self._review.contracts(caller=caller.name, namespaces=governed)
             rules = rules_naming(contracts, namespace=stored.namespace, name=stored.name, action_type=spec.action_type)
             reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=concerned)
             versions = [line.version_id for line in found.history]
@@ -136,8 +137,11 @@ class Relations:
                 success_rate=stored.outcome.success_rate,
                 runs_counted=stored.outcome.succeeded + stored.outcome.failed,
                 notes=[
-                    f"{len(rules) - _SHOWN_RULES} more rules are not shown"
-                    for _ in rules[_SHOWN_RULES : _SHOWN_RULES + 1]
+                    *(
+                        f"{len(rules) - _SHOWN_RULES} more rules are not shown"
+                        for _ in rules[_SHOWN_RULES : _SHOWN_RULES + 1]
+                    ),
+                    *unknown_notes(unknown),
                 ],
                 uri=workflow_uri(namespace=stored.namespace, name=stored.name, version=stored.version),
             )

@@ -10,7 +10,9 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.requests import listing_request, related_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
+from formulary_catalog.runs.reading import RunReading
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.browsing import Browsing
@@ -206,6 +208,23 @@ async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: Catalog
     assert impact.only_answer_to == ["PodPending"]
     assert first.workflow_id == "node-add"
     assert (impact.first_in_searches, impact.selected, impact.success_rate) == (1, 1, None)
+
+
+async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: CatalogService, writing: Database) -> None:
+    forbids = {"id": "no-nodes", "effect": "DENY", "match": {"workflows": ["node-add"]}}
+    rules = {"ours": forbids, "of-tomorrow": forbids | {"effect": "ASK_THE_MOON"}}
+    for name, rule in rules.items():
+        await writing.execute(
+            "insert into governance_contract (namespace, name, uid, spec) values ('formulary', $1, $1, $2)",
+            name,
+            {"scope": {"name": name}, "rules": [rule]},
+        )
+    impact = await Relations(service.parts).impact("node-add", **ASKED)
+    assert [(each.contract, each.rule) for each in impact.contracts] == [("formulary/ours", "no-nodes")]
+    told = "rules of formulary/of-tomorrow are not known to this release and left out; update Formulary to read them"
+    assert impact.notes == [told]
+    listed = await RunReading(service.parts).contracts(caller=CALLER)
+    assert ([each.name for each in listed.contracts], listed.notes) == (["ours"], [told])
 
 
 async def test_a_section_is_read_alone(service: CatalogService) -> None:
