@@ -28,9 +28,11 @@ from formulary_catalog.domain.workflows.requests import RelatedRequest
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.lookup import FoundWorkflow
+from formulary_catalog.search.names import MOST
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope, namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
+from formulary_catalog.store.workflows.names import Declared
 from formulary_catalog.store.workflows.relations import RelationReader, Start, Walk
 from formulary_catalog.store.workflows.statistics import CountedFor, StatisticsReader
 
@@ -193,7 +195,12 @@ class Relations:
                 related = [_related_workflow(each) for each in neighbours]
                 entity = CANONICAL_BY_FOLD.get(folded, request.entity)
                 return _related_answer(request, entity=entity, kind=kind, related=related, total=total)
-        raise UnknownWorkflow(request.entity, nearest=await self._finder.nearest(request.entity.lower(), scope=scope))
+        near = [
+            *(await self._finder.nearest_values(Declared.SIGNAL_TYPE, request.entity, scope=scope) or []),
+            *(await self._finder.nearest_values(Declared.ACTION_TYPE, request.entity, scope=scope) or []),
+            *await self._finder.nearest(request.entity.lower(), scope=scope),
+        ]
+        raise UnknownWorkflow(request.entity, nearest=near[:MOST])
 
 
 def _start(found: FoundWorkflow) -> Start:

@@ -181,6 +181,56 @@ async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: Catalo
         await edges(service, "NoSuchSignal")
 
 
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"signal_type": "OOMKiled"}, "no workflow you may see has signal_type 'OOMKiled'; did you mean OOMKilled?"),
+        (
+            {"action_type": "ChekQuota"},
+            "no workflow you may see has action_type 'ChekQuota'; did you mean CheckQuota?",
+        ),
+        ({"namespace": "formulry"}, "no workflow you may see has namespace 'formulry'; did you mean formulary?"),
+        ({"namespace": "zz"}, "no workflow you may see has namespace 'zz'; leave it out to see what there is"),
+        ({"action_type": "AddNode", "risk_level": "high"}, ""),
+        ({"signal_type": "PodPending"}, ""),
+    ],
+)
+async def test_a_misspelt_filter_of_a_listing_is_answered_with_the_nearest_value(
+    service: CatalogService, asked: dict[str, str], note: str
+) -> None:
+    page = await Listing(service.parts).page(listing_request(**asked), **ASKED)
+    assert [each for each in page.notes if each.startswith("no workflow")] == ([note] if note else [])
+
+
+async def test_no_nearest_value_is_one_that_the_incident_excludes(
+    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+) -> None:
+    labels = {**workflow("x")["spec"]["labels"], "signalType": ["VaultSealed"]}
+    others = workflow("for-others", customLabels={"team": ["others"]}, labels=labels, actionType="UnsealVault")
+    await fill(workflows, [others], namespace="vault")
+    await contexts.save(
+        RequestContext(namespace="shop", name="oom", remediation_id="rr-1", custom_labels={"team": ("us",)})
+    )
+    context = ContextReference(remediation_id="rr-1")
+    misspelt = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
+    for field, value in misspelt.items():
+        asked = listing_request(**{field: value})
+        open_, bound = [
+            await Listing(service.parts).page(asked, context=each, caller=CALLER) for each in (NO_CONTEXT, context)
+        ]
+        assert "did you mean" in open_.notes[0]
+        assert "did you mean" not in bound.notes[0]
+
+
+async def test_a_misspelt_signal_or_action_is_answered_with_the_nearest(service: CatalogService) -> None:
+    for misspelt, meant in (("PodPendin", "PodPending"), ("ChekQuota", "CheckQuota")):
+        with pytest.raises(UnknownWorkflow) as refused:
+            await edges(service, misspelt)
+        assert refused.value.nearest[0] == meant
+    found = await Browsing(service.parts).find("PodPendin", **ASKED)
+    assert found.notes == ["nothing has this name; did you mean the signal PodPending?"]
+
+
 async def test_workflows_are_found_by_all_that_names_them(service: CatalogService) -> None:
     async def found(name: str) -> tuple[bool, list[tuple[str, str]]]:
         answer = await Browsing(service.parts).find(name, **ASKED)
