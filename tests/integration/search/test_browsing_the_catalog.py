@@ -196,7 +196,7 @@ async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: Catalo
     ],
 )
 async def test_a_misspelt_filter_of_a_listing_is_answered_with_the_nearest_value(
-    service: CatalogService, asked: dict[str, str], note: str
+    service: CatalogService, asked: dict[str, Any], note: str
 ) -> None:
     page = await Listing(service.parts).page(listing_request(**asked), **ASKED)
     assert [each for each in page.notes if each.startswith("no workflow")] == ([note] if note else [])
@@ -212,7 +212,7 @@ async def test_no_nearest_value_is_one_that_the_incident_excludes(
         RequestContext(namespace="shop", name="oom", remediation_id="rr-1", custom_labels={"team": ("us",)})
     )
     context = ContextReference(remediation_id="rr-1")
-    misspelt = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
+    misspelt: dict[str, Any] = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
     for field, value in misspelt.items():
         asked = listing_request(**{field: value})
         open_, bound = [
