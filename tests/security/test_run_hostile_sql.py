@@ -102,6 +102,8 @@ HOSTILE = [
     "select set_config('statement_timeout', '0', false), pg_sleep(10)",
     f"select set_config('formulary.insight', 'proof {_FORGED}', true), name from insight.catalog",
     f"select c.* from (select set_config('formulary.insight', '{_FORGED}', true)) as s, insight.catalog as c",
+    "select c.* from (select set_config('formulary.insight_versions', '*', true)) as s, insight.catalog as c",
+    "select insight.versions()",
     "select set_config('formulary.tenants', '1,2,3,4', true), c.name from insight.catalog as c",
     "select current_setting('formulary.insight')",
     "select pg_sleep(10)",

@@ -15,7 +15,7 @@ import asyncpg
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotSetUp, Overloaded, Unavailable
-from formulary_catalog.store.analytics.backend import put_last
+from formulary_catalog.store.analytics.backend import yield_processors
 from formulary_catalog.store.database.connection import Database, translated
 from formulary_catalog.store.database.migrate import CONNECT_FAILURES, connection_failure, describe
 
@@ -62,7 +62,7 @@ class Limits:
     seconds: float = 2.0
     connections: int = 2
     work_mem: str = "16MB"
-    niceness: int = 19
+    niceness: int = 10
     read_only: bool = True
 
     def session(self) -> dict[str, str]:
@@ -172,9 +172,8 @@ class InsightDatabase:
             try:
                 async with translated(), asyncio.timeout(self._limits.seconds + _GRACE), self._session() as connection:
                     transaction = await connection.fetchval(_TRANSACTION)
-                    await connection.execute(
-                        f"set local formulary.insight = '{scope.signed(key=key, transaction=transaction)}'"
-                    )
+                    for name, value in scope.settings(key=key, transaction=transaction).items():
+                        await connection.execute(f"set local {name} = {_quoted(value)}")
                     try:
                         return await operation(connection)
                     except asyncpg.PostgresError as error:
@@ -221,7 +220,7 @@ class InsightDatabase:
             capabilities = connection._server_caps._replace(jit=False)  # type: ignore[attr-defined]  # no public way
             connection._server_caps = capabilities  # type: ignore[attr-defined]
             await self._require(connection, dsn=self._dsn)
-            put_last(connection.get_server_pid(), role=ROLE, niceness=self._limits.niceness)
+            yield_processors(connection.get_server_pid(), role=ROLE, niceness=self._limits.niceness)
             await connection.execute(
                 f"begin isolation level repeatable read {'read only' if self._limits.read_only else 'read write'}"
             )
@@ -252,6 +251,11 @@ def _refused(error: asyncpg.PostgresError, *, seconds: float) -> InvalidInput | 
     said = visible(" ".join(str(error.args[0] if error.args else error).split()))[:_LONGEST_MESSAGE]
     hint = visible(" ".join(str(getattr(error, "hint", None) or "").split()))[:_LONGEST_MESSAGE]
     return _refusal(f"is refused by PostgreSQL: {said}{f' ({hint})' if hint else ''}; correct it")
+
+
+def _quoted(text: str) -> str:
+    """A text in SQL; the session has standard strings. SET takes no parameters."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _too_slow(seconds: float) -> InvalidInput:
