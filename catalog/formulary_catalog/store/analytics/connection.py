@@ -29,7 +29,7 @@ MAX_COLUMNS = 100
 _CELL = 1000
 """Characters of a cell that leave the database; an answer shows fewer."""
 _NUMBERS = frozenset({"bool", "int2", "int4", "int8", "float4", "float8"})
-"""Types whose values are short and have a type in JSON. All others leave the database as text."""
+"""Types whose values are short and have a type in JSON."""
 _OF_THE_STATEMENT = frozenset({"0A", "21", "22", "25", "2F", "42", "53", "54", "55"})
 """Classes of errors: feature not supported, cardinality, data, transaction state, function, syntax or access,
 resources, limits, object not ready."""
@@ -105,14 +105,18 @@ async def run_prepared(connection: Connection, sql: str, *, at_most: int) -> Row
     if not 0 < len(columns) <= MAX_COLUMNS:
         raise _refusal(f"returns {len(columns)} columns; select 1 to {MAX_COLUMNS}")
     names = [f"c{number}" for number in range(len(columns))]
-    shown = ", ".join(
-        name if column.type.schema == "pg_catalog" and column.type.name in _NUMBERS else f"left({name}::text, {_CELL})"
-        for name, column in zip(names, columns, strict=True)
-    )
+    shown = ", ".join(_leaving(name, column.type) for name, column in zip(names, columns, strict=True))
     # The line breaks end a comment at the end of the statement.
     bounded = f"select {shown} from (\n{sql}\n) as answer ({', '.join(names)}) limit {at_most + 1}"
     rows = await connection.fetch(bounded)
     return Rows(columns=[column.name for column in columns], rows=[tuple(row) for row in rows])
+
+
+def _leaving(name: str, type_: asyncpg.Type) -> str:
+    """How a column leaves the database: short values as they are, arrays as JSON, all else as text."""
+    if type_.schema == "pg_catalog" and type_.name in _NUMBERS:
+        return name
+    return f"left({f'to_json({name})' if type_.kind == 'array' else name}::text, {_CELL})"
 
 
 async def require_confined(connection: Connection, *, dsn: str) -> None:
