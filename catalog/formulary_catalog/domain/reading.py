@@ -207,3 +207,4 @@ class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    notes: list[str]

@@ -19,7 +19,6 @@ from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls import readiness
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
-from formulary_catalog.server.mcp.server import INSTRUCTIONS
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
@@ -127,7 +126,7 @@ async def test_a_stranger_on_mcp_gets_401_in_the_shape_of_the_protocol(url: str,
     assert answered.headers["WWW-Authenticate"] == 'Bearer realm="formulary"'
     body = answered.json()
     assert (body["jsonrpc"], body["error"]["code"], body["error"]["data"]) == ("2.0", -32000, {"retry": False})
-    assert INSTRUCTIONS not in answered.text
+    assert "search_workflow_catalog" not in answered.text
 
 
 @pytest.mark.parametrize(

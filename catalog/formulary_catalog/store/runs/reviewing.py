@@ -5,6 +5,7 @@ from datetime import datetime
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
@@ -93,18 +94,24 @@ class ReviewReader:
 
         return await self._database.read(read)
 
-    async def contracts(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Contract]:
-        """The contracts in force.
+    async def contracts(
+        self, *, caller: str, namespaces: frozenset[str] | None
+    ) -> tuple[list[Contract], list[Contract]]:
+        """The contracts in force; apart, without rules, those of a newer release, whose rules this one does not know.
 
         Raises:
-            InvalidInput: a newer release wrote one, and this one does not know its rules.
             Unavailable: the database does not answer.
         """
 
-        async def read(connection: Connection) -> list[Contract]:
+        async def read(connection: Connection) -> tuple[list[Contract], list[Contract]]:
             await _enter(connection, caller=caller, namespaces=namespaces)
-            rows = await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2")
-            return [contract(row["spec"], name=row["name"], namespace=row["namespace"]) for row in rows]
+            known, unknown = [], []
+            for row in await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2"):
+                try:
+                    known.append(contract(row["spec"], name=row["name"], namespace=row["namespace"]))
+                except InvalidInput:
+                    unknown.append(Contract(name=row["name"], namespace=row["namespace"]))
+            return known, unknown
 
         return await self._database.read(read)
 
