@@ -39,7 +39,7 @@ _RUNS = """
 insert into formulary.invocation
 select (jsonb_populate_record(run, jsonb_build_object(
     'id', 'inv-' || lpad(place::text, 20, '0'), 'object_name', 'inv-' || place, 'nonce', md5(place::text),
-    'trace_id', trace, 'remediation_id', trace, 'namespace', namespace, 'idempotency_key', '',
+    'trace_id', made.trace, 'remediation_id', made.trace, 'namespace', made.namespace, 'idempotency_key', '',
     'phase', case when place % 100 = 0 then 'AwaitingApproval' when place % 5 = 0 then 'Failed' else 'Succeeded' end,
     'created_at', clock_timestamp() - make_interval(mins => place::int),
     'started_at', clock_timestamp() - make_interval(mins => place::int - 1),

@@ -3,7 +3,8 @@
 `audit/traces` reads the trace and asks for the answer. The words are those of `formulary trace show`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +13,10 @@ from pydantic_core import from_json
 from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.export import discrepancies, event_line
 from formulary_catalog.domain.audit.narration import Passage, Story, narrate
+from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.wording import Description
 from formulary_catalog.domain.cursor import Number, cursor
+from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.reading import (
     StoryLine,
     StoryPassage,
@@ -21,9 +24,54 @@ from formulary_catalog.domain.reading import (
     TraceAnswer,
     TraceFinding,
     TraceStory,
+    TraceSummary,
     TraceVerification,
 )
+from formulary_catalog.domain.runs.run import Phase
+from formulary_catalog.store.audit.listing import TraceRow
 from formulary_catalog.store.audit.one_trace import TracePart
+
+NO_RUN = "none"
+"""The outcome of a trace without a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstEvent:
+    """What the first event of a trace says of all of it. `analysis` is what its caller claimed, true or not."""
+
+    at: datetime
+    analysis: str
+    caller: str
+
+
+def first_event(row: TraceRow) -> FirstEvent:
+    """The first event of a trace in a list."""
+    event = StoredEvent(trace_id="", seq=1, kind="", caller="", search_id="", body=row.first_body, hash="")
+    payload = Recorded(event.payload)
+    return FirstEvent(at=event.at, analysis=payload.text("analysis"), caller=payload.text("caller"))
+
+
+def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, RequestContext]) -> TraceSummary:
+    """A trace in a list; `incidents` are those that are known, by namespace/name."""
+    incident = incidents.get(first.analysis)
+    # A call can claim any incident, and a trace is of those alone whose namespaces it belongs to.
+    if incident is not None and incident.namespace not in row.namespaces:
+        incident = None
+    return TraceSummary(
+        trace_id=row.trace_id,
+        analysis=first.analysis,
+        signal_name=incident.signal_name if incident else "",
+        severity=incident.severity if incident else "",
+        target=incident.target if incident else "",
+        namespaces=[namespace for namespace in row.namespaces if namespace],
+        began=milliseconds(first.at),
+        changed=milliseconds(row.changed_at),
+        events=row.events,
+        caller=first.caller,
+        last_event=row.last_kind,
+        outcome=Phase(row.phase).state if row.phase else NO_RUN,
+        held=row.held,
+    )
 
 
 def trace_answer(

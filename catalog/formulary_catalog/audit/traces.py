@@ -9,14 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from formulary_catalog.audit.stories import milliseconds, trace_answer
+from formulary_catalog.audit.stories import NO_RUN, first_event, trace_answer, trace_summary
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.export import trace_files
-from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of, number_of
 from formulary_catalog.domain.moments import BEGINNING, moment_said
-from formulary_catalog.domain.reading import TraceAnswer, TracePage, TraceSummary
+from formulary_catalog.domain.reading import TraceAnswer, TracePage
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
@@ -24,13 +22,12 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces, may_in_all
-from formulary_catalog.store.audit.listing import TraceFilter, TraceLister, TraceRow
+from formulary_catalog.store.audit.listing import TraceFilter, TraceLister
+from formulary_catalog.store.incidents import IncidentReader
 
-PIECE = 1000
+PIECE = 500
 """A trace up to so many events is told and verified whole; a longer one in pieces of this size."""
 EXPORTED = 2000
-NO_RUN = "none"
-"""The outcome of a trace without a run."""
 OUTCOMES = {**{phase.state: phase.value for phase in Phase}, NO_RUN: ""}
 """What a trace may have come to, and the phase of its newest run."""
 _MAX_SHOWN = 60
@@ -43,6 +40,7 @@ class TraceReading:
     def __init__(self, parts: CatalogParts) -> None:
         self._trail, self._traces = parts.trail, parts.traces
         self._lister = TraceLister(parts.database)
+        self._incidents = IncidentReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
 
     async def page(
@@ -79,8 +77,10 @@ class TraceReading:
             shown = rows[:limit]
             record.result = {"total": len(shown)}
             last = Moment(shown[-1].changed_at.isoformat(), shown[-1].trace_id) if len(rows) > limit else None
+            first = {row.trace_id: first_event(row) for row in shown}
+            known = await self._incidents.named([each.analysis for each in first.values()], namespaces=namespaces)
             return TracePage(
-                traces=[_summary(row) for row in shown],
+                traces=[trace_summary(row, first=first[row.trace_id], incidents=known) for row in shown],
                 next_cursor=cursor(last, question=question) if last is not None else "",
             )
 
@@ -165,22 +165,3 @@ def _phase(outcome: str) -> str:
     if (phase := OUTCOMES.get(outcome)) is None:
         raise InvalidInput(f"outcome {outcome[:60]!r} is not known; give one of {', '.join(OUTCOMES)}", field="outcome")
     return phase
-
-
-def _summary(row: TraceRow) -> TraceSummary:
-    first = StoredEvent(
-        trace_id=row.trace_id, seq=1, kind=row.first_kind, caller="", search_id="", body=row.first_body, hash=""
-    )
-    payload = Recorded(first.payload)
-    return TraceSummary(
-        trace_id=row.trace_id,
-        analysis=payload.text("analysis"),
-        namespaces=[namespace for namespace in row.namespaces if namespace],
-        began=milliseconds(first.at),
-        changed=milliseconds(row.changed_at),
-        events=row.events,
-        caller=payload.text("caller"),
-        last_event=row.last_kind,
-        outcome=Phase(row.phase).state if row.phase else NO_RUN,
-        held=row.held,
-    )

@@ -19,6 +19,9 @@ class TraceSummary(Answer):
 
     trace_id: str
     analysis: str = Field(description="namespace/name of the incident's AIAnalysis; empty without one.")
+    signal_name: str = Field(description="Of the incident; empty once that is forgotten. So are severity and target.")
+    severity: str
+    target: str = Field(description="namespace/kind/name of the affected resource.")
     namespaces: list[str] = Field(description="The namespaces that it belongs to.")
     began: str
     changed: str
