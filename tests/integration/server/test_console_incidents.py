@@ -172,7 +172,7 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
 
 
 async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
-    async def listed(by: str, **query: str) -> set[str]:
+    async def listed(by: str, **query: Any) -> set[str]:
         page = await world.page("/incidents", by=by, **query)
         return set(re.findall(r'href="/console/incidents/([^"]+)"', page))
 
