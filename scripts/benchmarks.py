@@ -158,6 +158,13 @@ SECTIONS = (
         pictures={},
     ),
     Section(
+        name="console",
+        title="The console",
+        words="Each page over HTTP, with a large catalog and a long trail; the server and PostgreSQL are processes of "
+        "their own. Beside the searches a page is loaded each second.",
+        pictures={},
+    ),
+    Section(
         name="startup",
         title="Memory and start-up",
         words="`formulary serve` on a database that holds the catalog; `formulary up` on its data directory of an "

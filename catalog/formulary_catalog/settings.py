@@ -4,8 +4,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -61,6 +62,17 @@ HARMLESS_ENVIRONMENTS = frozenset("dev development test testing qa staging sandb
 """Environments that do not count as production where no others are given."""
 EmbeddingBackend = Literal["openvino", "sentence-transformers"]
 """What runs an embedding model that is on disk."""
+
+
+def _server_address(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+        raise PydanticCustomError("no_address", "Is no address of a server; give one such as https://formulary.example")
+    return url.rstrip("/").removesuffix("/console")
+
+
+ConsoleUrl = Annotated[str, AfterValidator(_server_address)]
+"""The address of the server as people reach it, without the path of the console; empty if it is not known."""
 
 
 class ConnectionSettings(BaseSettings):
@@ -216,6 +228,11 @@ class Settings(ConnectionSettings):
     audit_public_key_file: Path | None = Field(
         default=None,
         description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
+    )
+    console_url: ConsoleUrl = Field(
+        default="",
+        description="Address at which people reach the server, such as `https://formulary.example`: `trace show` and "
+        "notes of runs link to its console. Unset: nothing is linked.",
     )
     audit_published: str = Field(
         default="",

@@ -37,6 +37,10 @@
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
       value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
+    {{- with .Values.console.url }}
+    - name: FORMULARY_CONSOLE_URL
+      value: {{ . | quote }}
+    {{- end }}
     - name: FORMULARY_LABEL_PARAMETERS
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_TOOLSETS

@@ -22,6 +22,7 @@ server:
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
   FORMULARY_TLS_DIR: server.tls.enabled
+  FORMULARY_CONSOLE_URL: console.url
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
   FORMULARY_DRY_RUNS_PER_HOUR: execution.limits.dryRunsPerHour
@@ -45,6 +46,7 @@ operator:
   FORMULARY_RUN_AS_USER: execution.runAsUser
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
+  FORMULARY_CONSOLE_URL: console.url
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret

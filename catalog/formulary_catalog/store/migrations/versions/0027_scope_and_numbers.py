@@ -9,7 +9,7 @@ from importlib import import_module
 from alembic import op
 
 revision = "0027"
-down_revision = "0023"
+down_revision = "0026"
 
 ROLE = "formulary_insight"
 _VIEWS = import_module("formulary_catalog.store.migrations.versions.0021_insight").VIEWS
