@@ -6,7 +6,7 @@ search is recorded: what is compared here must not count as asked.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -58,10 +58,14 @@ class Coverage:
         async with self._trail.record("read.coverage", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             declared = await self._demand.declared(None, namespaces=scope.namespaces, at_most=MAX_SIGNALS)
-            names = CANONICAL_BY_FOLD | {signal: visible(each.name) for signal, each in declared.items()}
+            names = CANONICAL_BY_FOLD | {signal: each.name for signal, each in declared.items()}
             asking = await self._asking(caller)
             signals, mode = await self._covered(
-                [Alert(name=name) for name in names.values()], declared=declared, asking=asking, scope=scope
+                [Alert(name=name) for name in names.values()],
+                declared=declared,
+                asking=asking,
+                scope=scope,
+                searched=names.keys() - declared.keys(),
             )
             queries = await self._demand.weak_queries(
                 asking, since=_since(), sure=WEAK_CONFIDENCE, at_most=SHOWN_QUERIES
@@ -91,7 +95,7 @@ class Coverage:
             names = {fold(alert.name) for alert in alerts}
             declared = await self._demand.declared(names, namespaces=scope.namespaces, at_most=len(names))
             asking = await self._asking(caller)
-            signals, mode = await self._covered(alerts, declared=declared, asking=asking, scope=scope)
+            signals, mode = await self._covered(alerts, declared=declared, asking=asking, scope=scope, searched=names)
             totals = totals_of(signals)
             record.result = totals.as_json()
             return CoverageAnswer(
@@ -103,25 +107,33 @@ class Coverage:
         return Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
 
     async def _covered(
-        self, alerts: Sequence[Alert], *, declared: Mapping[str, Declared], asking: Asking, scope: CallScope
+        self,
+        alerts: Sequence[Alert],
+        *,
+        declared: Mapping[str, Declared],
+        asking: Asking,
+        scope: CallScope,
+        searched: Collection[str],
     ) -> tuple[list[CoveredSignal], str]:
-        """The alerts with their remedies, in order, and how the catalog ranked."""
+        """The alerts with their remedies, in order, and how the catalog ranked; `searched`, folded, are searched for."""
         wanted = {alert.name.lower() for alert in alerts}
         demand = await self._demand.of_signals(wanted, asking, since=_since())
-        found: list[tuple[Ranked, list[Hit]]] = []
-        for start in range(0, len(alerts), _SEARCHES_AT_ONCE):
-            some = alerts[start : start + _SEARCHES_AT_ONCE]
-            found += await asyncio.gather(*map(partial(self._ranking, scope=scope), some))
+        to_search = [alert for alert in alerts if fold(alert.name) in searched]
+        found: dict[str, tuple[Ranked, list[Hit]]] = {}
+        for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
+            some = to_search[start : start + _SEARCHES_AT_ONCE]
+            rankings = await asyncio.gather(*map(partial(self._ranking, scope=scope), some))
+            found |= {alert.name: ranking for alert, ranking in zip(some, rankings, strict=True)}
         signals = [
             _covered_signal(
                 alert,
-                hits=hits,
-                declared_by=declared[fold(alert.name)].workflows if fold(alert.name) in declared else 0,
+                hits=found[alert.name][1] if alert.name in found else (),
+                declared=declared.get(fold(alert.name)),
                 demand=demand.get(alert.name.lower(), _NONE),
             )
-            for alert, (_, hits) in zip(alerts, found, strict=True)
+            for alert in alerts
         ]
-        return in_order(signals), found[0][0].mode if found else ""
+        return in_order(signals), next((ranked.mode for ranked, _ in found.values()), "")
 
     async def _ranking(self, alert: Alert, *, scope: CallScope) -> tuple[Ranked, list[Hit]]:
         request = search_request(query=alert.query[:MAX_QUERY_LENGTH])
@@ -129,9 +141,10 @@ class Coverage:
         return await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
 
 
-def _covered_signal(alert: Alert, *, hits: Sequence[Hit], declared_by: int, demand: Demand) -> CoveredSignal:
+def _covered_signal(alert: Alert, *, hits: Sequence[Hit], declared: Declared | None, demand: Demand) -> CoveredSignal:
     best = hits[0] if hits else None
     confidence = best.scored.confidence if best is not None else None
+    declared_by = declared.workflows if declared is not None else 0
     return CoveredSignal(
         name=visible(alert.name),
         severity=visible(alert.severity),

@@ -22,8 +22,11 @@ class CoveredSignal(Answer):
         description="covered: a workflow declares it, or the best hit has a confidence of 0.5 or more. weak: the best "
         "hit has less. none: nothing fits."
     )
-    workflow_id: str = Field(description="The best hit; empty if nothing fits.")
-    confidence: float | None = Field(description="Of the best hit, as a search has it; null if nothing fits.")
+    workflow_id: str = Field(description="The best hit; empty if nothing fits, or if it was not searched for.")
+    confidence: float | None = Field(
+        description="Of the best hit, as a search has it; null if nothing fits. What workflows declare is searched for "
+        "only where alerts are given."
+    )
     declared_by: int = Field(description="How many workflows declare it as their signal type.")
     asked: int = Field(description="Searches for it, that the caller may see.")
     fired: int = Field(description="Incidents with this signal, that the caller may see.")
