@@ -115,7 +115,7 @@ class Coverage:
         scope: CallScope,
         searched: Collection[str],
     ) -> tuple[list[CoveredSignal], str]:
-        """The alerts with their remedies, in order, and how the catalog ranked; `searched`, folded, are searched for."""
+        """The alerts with their remedies in order, and how the catalog ranked. Those in `searched` are looked for."""
         wanted = {alert.name.lower() for alert in alerts}
         demand = await self._demand.of_signals(wanted, asking, since=_since())
         to_search = [alert for alert in alerts if fold(alert.name) in searched]
@@ -145,11 +145,12 @@ def _covered_signal(alert: Alert, *, hits: Sequence[Hit], declared: Declared | N
     best = hits[0] if hits else None
     confidence = best.scored.confidence if best is not None else None
     declared_by = declared.workflows if declared is not None else 0
+    state = state_of(confidence=confidence, declared_by=declared_by)
     return CoveredSignal(
         name=visible(alert.name),
         severity=visible(alert.severity),
-        state=state_of(confidence=confidence, declared_by=declared_by),
-        workflow_id=_id(best) if best is not None else "",
+        state=state,
+        workflow_id=_id(best) if best is not None and state != "none" else "",
         confidence=confidence,
         declared_by=declared_by,
         asked=demand.asked,

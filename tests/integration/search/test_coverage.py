@@ -29,7 +29,50 @@ from support.trail import recorded
 RULES = Path(__file__).with_name("coverage") / "forty_alerts.yaml"
 LEAD = Caller(name="lead", access=EVERYTHING)
 NO_CONTEXT = ContextReference()
-TABLE: dict[str, tuple[str, str]] = {}
+LABELS: dict[str, Any] = workflow("x")["spec"]["labels"]
+TABLE = {
+    "KubePodCrashLooping": ("covered", "crashloop-debug-hold"),
+    "KubePodNotReady": ("covered", "rollout-stuck-surge-capacity"),  # judged: a weak one
+    "KubeDeploymentReplicasMismatch": ("covered", "rollout-stuck-undo"),
+    "KubeDeploymentRolloutStuck": ("covered", "rollout-stuck-undo"),
+    "KubeStatefulSetReplicasMismatch": ("covered", "statefulset-stuck-force-rollout"),
+    "KubeStatefulSetUpdateNotRolledOut": ("covered", "statefulset-stuck-force-rollout"),
+    "KubeDaemonSetMisScheduled": ("none", ""),
+    "KubeJobFailed": ("covered", "job-backoff-rerun-clean"),
+    "KubeHpaMaxedOut": ("covered", "hpa-max-raise-ceiling"),
+    "CheckoutContainersKilledForMemory": ("covered", "oom-raise-memory-limit"),
+    "ImagesCannotBePulled": ("covered", "imagepull-renew-pull-secret"),
+    "KubeQuotaExceeded": ("covered", "quota-exceeded-raise"),
+    "KubeCPUOvercommit": ("covered", "scheduling-add-node-capacity"),
+    "CPUThrottlingHigh": ("covered", "ingress-5xx-scale-controller"),
+    "KubePersistentVolumeFillingUp": ("covered", "pvc-full-expand"),
+    "KubePersistentVolumeErrors": ("covered", "pending-bind-volume-claim"),  # judged: a weak one
+    "TeamBudgetExceeded": ("weak", "quota-exceeded-raise"),
+    "KubeNodeNotReady": ("covered", "node-notready-drain-replace"),
+    "KubeletDown": ("covered", "node-notready-restart-kubelet"),
+    "NodeFilesystemAlmostOutOfSpace": ("covered", "node-disk-pressure-prune-images"),
+    "NodeClockNotSynchronising": ("none", ""),
+    "NodeRAIDDiskFailure": ("weak", "mount-reattach-stale-volume"),
+    "NodeNetworkReceiveErrs": ("weak", "dns-coredns-restart-scale"),
+    "KubeAPIDown": ("weak", "hpa-metrics-restore"),
+    "KubeSchedulerDown": ("none", ""),
+    "KubeVersionMismatch": ("none", ""),
+    "KubeClientCertificateExpiration": ("covered", "certificate-expired-renew"),  # judged: a weak one
+    "etcdInsufficientMembers": ("covered", "etcd-restore-quorum"),
+    "etcdHighFsyncDurations": ("none", ""),
+    "CoreDNSDown": ("covered", "dns-coredns-restart-scale"),
+    "Watchdog": ("none", ""),
+    "InfoInhibitor": ("none", ""),
+    "PrometheusBadConfig": ("none", ""),
+    "PrometheusRuleFailures": ("none", ""),
+    "AlertmanagerFailedToSendAlerts": ("none", ""),
+    "NGINXTooMany500s": ("covered", "ingress-5xx-scale-controller"),
+    "CertManagerCertExpirySoon": ("covered", "certificate-expired-renew"),
+    "PostgresReplicationLag": ("none", ""),
+    "KafkaConsumerLagGrowing": ("none", ""),
+    "VaultSealed": ("none", ""),
+}
+"""State and best hit of each of the forty alerts over the starter catalog, looked at one by one."""
 BREAD = "bake bread in an oven"
 
 
@@ -61,8 +104,8 @@ async def test_coverage_of_forty_alerts_is_what_a_person_found(
 @pytest.fixture
 async def words(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogService]:
     """A catalog that ranks by words, with workflows and incidents of two tenants."""
-    await fill(workflows, [workflow("restart-pod", labels={"signalType": ["OOMKilled"]})])
-    await fill(workflows, [workflow("vault-unseal", labels={"signalType": ["VaultSealed"]})], namespace="bank")
+    await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
+    await fill(workflows, [workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})], namespace="bank")
     for name in ("shop", "bank"):
         await contexts.save(RequestContext(namespace=name, name="oom", remediation_id=f"rr-{name}", signal_name=BANKS))
     opened = await open_service(database)
@@ -99,9 +142,9 @@ async def test_only_searches_and_incidents_that_the_caller_may_read_count(words:
         (signal,) = (await coverage(words).of_alerts([Alert(name=BANKS)], caller=caller)).signals
         seen[caller.name] = [query for query, _ in queries(answer)], signal.asked, signal.fired
     assert queries(await coverage(words).of_catalog(caller=LEAD))[0] == (BREAD, 2)
-    assert seen["lead"] == ([BREAD, f"{BANKS} critical", "knit a scarf", "paint a wall"], 1, 2)
+    assert seen["lead"] == ([BREAD, "knit a scarf", "paint a wall"], 1, 2)
     assert seen["shopper"] == (["knit a scarf"], 0, 1)
-    assert seen["banker"] == ([BREAD, f"{BANKS} critical"], 1, 1)
+    assert seen["banker"] == ([BREAD], 1, 1)
     assert seen["stranger"] == ([], 0, 0)
 
 
@@ -178,13 +221,12 @@ async def test_workflows_are_stale_by_their_use_and_their_runs(words: CatalogSer
 async def test_a_new_version_inherits_the_use_of_the_old_one(words: CatalogService, workflows: CatalogWriter) -> None:
     for _ in range(3):
         await asked(words, "OOMKilled", by="agent")
-    await fill(workflows, [workflow("restart-pod", version="2.0.0", labels={"signalType": ["OOMKilled"]})])
+    await fill(workflows, [workflow("restart-pod", version="2.0.0", labels=LABELS | {"signalType": ["OOMKilled"]})])
     (stale,) = (await Upkeep(words.parts).stale(limit=10, caller=LEAD)).workflows
     assert (stale.workflow_id, stale.version, stale.reason) == ("restart-pod", "2.0.0", "never-chosen")
 
 
 WHAT = "Raises the memory limit of a container and rolls its workload."
-LABELS: dict[str, Any] = workflow("x")["spec"]["labels"]
 
 
 async def test_pairs_that_say_the_same_are_found_where_their_labels_overlap(

@@ -47,8 +47,8 @@ def coverage_command(
     """Compare alerts with the remedies of the catalog.
 
     Without --from: the signals that the catalog knows, and the queries of 30 days that found too little. An alert is
-    covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit has less,
-    none if nothing fits.
+    covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit has 0.1 or
+    more, else none.
 
     \b
     Examples:

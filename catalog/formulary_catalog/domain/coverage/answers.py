@@ -20,9 +20,9 @@ class CoveredSignal(Answer):
     severity: str = Field(default="", description="As the rule labels it; empty for a signal.")
     state: State = Field(
         description="covered: a workflow declares it, or the best hit has a confidence of 0.5 or more. weak: the best "
-        "hit has less. none: nothing fits."
+        "hit has 0.1 or more. none: it has less, or nothing fits."
     )
-    workflow_id: str = Field(description="The best hit; empty if nothing fits, or if it was not searched for.")
+    workflow_id: str = Field(description="The best hit; empty in state none, and where none was searched for.")
     confidence: float | None = Field(
         description="Of the best hit, as a search has it; null if nothing fits. What workflows declare is searched for "
         "only where alerts are given."

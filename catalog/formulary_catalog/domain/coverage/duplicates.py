@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, WorkflowLabels
+from formulary_catalog.domain.workflows.matching import detected_holds
 
-THRESHOLD = 0.9
+THRESHOLD = 0.7
 """The cosine from which two texts say nearly the same; `docs/coverage.md` has how it was measured."""
 MAX_PAIRS = 5000
 """Of more pairs the nearest are kept: a catalog of copies has millions."""
@@ -50,7 +51,8 @@ def overlap(one: WorkflowLabels, other: WorkflowLabels) -> bool:
         )
         and all(_meet(one.custom[key], other.custom[key]) for key in one.custom.keys() & other.custom.keys())
         and all(
-            WILDCARD in (one.detected[key], other.detected[key]) or one.detected[key] == other.detected[key]
+            detected_holds(required=one.detected[key], observed=other.detected[key])
+            or detected_holds(required=other.detected[key], observed=one.detected[key])
             for key in one.detected.keys() & other.detected.keys()
         )
     )

@@ -9,14 +9,17 @@ from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTo
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.domain.workflows.labels import fold
 
+UNLIKELY = 0.1
+"""A best hit with less confidence is no remedy: nine of ten such answers are wrong."""
 SEVEREST_FIRST: tuple[State, ...] = ("none", "weak", "covered")
 
 
 def state_of(*, confidence: float | None, declared_by: int) -> State:
     """The state of a signal with this best confidence, None for no hit, that so many workflows declare."""
-    if declared_by or (confidence is not None and confidence >= WEAK_CONFIDENCE):
+    likely = confidence or 0.0
+    if declared_by or likely >= WEAK_CONFIDENCE:
         return "covered"
-    return "none" if confidence is None else "weak"
+    return "weak" if likely >= UNLIKELY else "none"
 
 
 def in_order(signals: Iterable[CoveredSignal]) -> list[CoveredSignal]:

@@ -22,7 +22,7 @@ _SENT_HEADER = 1
 """A vector is sent as its dimensions in 4 bytes, then its float4s, all big-endian."""
 _SERVED_WITH_VECTOR = """
     workflow_search where leading_row and emb is not null
-    and model_id = (select model_id from embedding_model where state = 'serving')
+    and model_id = coalesce((select model_id from embedding_model where state = 'serving'), model_id)
 """
 
 
