@@ -1,6 +1,6 @@
 """Answers about coverage as people read them."""
 
-from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, DuplicatesAnswer, StaleAnswer
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
 from formulary_catalog.runtime.terminal import Page, counted
 
 
@@ -11,13 +11,14 @@ def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
             f"ignored: {each.ignored}" if each.ignored else each.state,
             each.name,
             each.severity,
-            _remedy(each),
+            each.workflow_id,
+            str(each.declared_by or ""),
             "" if each.confidence is None else f"{each.confidence:.2f}",
             str(each.demand or ""),
         )
         for each in answer.signals
     ]
-    page.table(("STATE", "ALERT", "SEVERITY", "REMEDY", "CONFIDENCE", "DEMAND"), rows)
+    page.table(("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE", "DEMAND"), rows)
     totals = answer.totals
     page.line()
     ignored = f", {totals.ignored} ignored" if totals.ignored else ""
@@ -61,11 +62,6 @@ def show_duplicates(answer: DuplicatesAnswer, *, page: Page) -> None:
     if answer.total > len(answer.pairs):
         page.pair("more", f"{answer.total - len(answer.pairs)}; raise --limit")
     _notes(answer.notes, page=page)
-
-
-def _remedy(signal: CoveredSignal) -> str:
-    declared = f" (declared by {signal.declared_by})" if signal.declared_by else ""
-    return f"{signal.workflow_id}{declared}"
 
 
 def _notes(notes: list[str], *, page: Page) -> None:

@@ -106,9 +106,10 @@ def _page(
 async def _rules(form: FormData) -> str:
     """The uploaded file, else what was pasted."""
     uploaded = form.get("file")
-    if isinstance(uploaded, UploadFile) and uploaded.size:
-        return (await uploaded.read()).decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
-    return str(form.get("rules", "")).replace("\r\n", "\n")
+    content = await uploaded.read() if isinstance(uploaded, UploadFile) else b""
+    await form.close()  # which Starlette does for forms that it reads for a handler alone
+    text = content.decode("utf-8-sig", errors="replace") if content else str(form.get("rules", ""))
+    return text.replace("\r\n", "\n")
 
 
 def _address(workflow_id: str) -> str:
