@@ -155,7 +155,7 @@ async def test_rules_are_pasted_without_a_script_and_problems_are_said_in_place(
     assert "it always fires" in shown.text
     broken = await world.compare("lead", rules=f"groups: [ # {HOSTILE}")
     assert broken.status_code == 400
-    assert "Rules: line 1: " in broken.text
+    assert "Rules: line " in broken.text
     assert HOSTILE not in broken.text
     empty = await world.compare("lead", rules="")
     assert "holds no alerting rules; give a PrometheusRule" in empty.text

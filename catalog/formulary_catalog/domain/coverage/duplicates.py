@@ -4,7 +4,6 @@
 blocks, so that 10,000 workflows need little memory.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +16,7 @@ THRESHOLD = 0.7
 """The cosine from which two texts say nearly the same; `docs/coverage.md` has how it was measured."""
 MAX_PAIRS = 5000
 """Of more pairs the nearest are kept: a catalog of copies has millions."""
-_BLOCK = 512
+_BLOCK = 256
 _EMPTY: frozenset[str] = frozenset()
 
 
@@ -32,14 +31,24 @@ class Compared:
     labels: WorkflowLabels = field(repr=False)
 
 
-def near_pairs(vectors: npt.NDArray[np.float32], *, threshold: float = THRESHOLD) -> Iterator[tuple[int, int, float]]:
-    """The pairs of rows, the lower first, whose cosine reaches the threshold. `vectors`: unit vectors, (n, 384)."""
+def near_pairs(
+    vectors: npt.NDArray[np.float32], *, threshold: float = THRESHOLD, at_most: int = MAX_PAIRS
+) -> list[tuple[int, int, float]]:
+    """The pairs of rows whose cosine reaches the threshold, the nearest first; of each the lower row first.
+
+    `vectors`: unit vectors, float32 of shape (n, 384).
+    """
+    rows, columns = np.empty(0, np.intp), np.empty(0, np.intp)
+    cosines = np.empty(0, np.float32)
     for start in range(0, len(vectors), _BLOCK):
-        cosines = vectors[start : start + _BLOCK] @ vectors[start:].T
-        rows, columns = np.nonzero(cosines >= threshold)
-        for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
-            if row < column:
-                yield start + row, start + column, float(cosines[row, column])
+        block = np.triu(vectors[start : start + _BLOCK] @ vectors[start:].T, k=1)
+        found_rows, found_columns = np.nonzero(block >= threshold)
+        rows = np.concatenate([rows, found_rows + start])
+        columns = np.concatenate([columns, found_columns + start])
+        cosines = np.concatenate([cosines, block[found_rows, found_columns]])
+        nearest = np.lexsort((columns, rows, -cosines))[:at_most]
+        rows, columns, cosines = rows[nearest], columns[nearest], cosines[nearest]
+    return list(zip(rows.tolist(), columns.tolist(), cosines.tolist(), strict=True))
 
 
 def overlap(one: WorkflowLabels, other: WorkflowLabels) -> bool:

@@ -6,6 +6,7 @@
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -53,7 +54,7 @@ class UpkeepReader:
                 """
             )
             used: dict[tuple[str, str], Use] = {}
-            since: dict[tuple[str, str], object] = {}
+            since: dict[tuple[str, str], datetime] = {}
             for row in rows:
                 key = row["namespace"], row["name"]
                 used[key] = used.get(key, UNUSED).with_more(uses.get(row["version_id"], UNUSED))
@@ -81,7 +82,7 @@ class UpkeepReader:
 
         async def read(connection: Connection) -> tuple[int, str]:
             await enter(connection, namespaces=namespaces)
-            row = await connection.fetchrow(
+            (row,) = await connection.fetch(
                 f"""
                 select count(*) as number,
                        md5(coalesce(string_agg(version_id || model_id, ',' order by version_id), '')) as fingerprint
@@ -97,7 +98,7 @@ class UpkeepReader:
 
         async def read(connection: Connection) -> CatalogVectors:
             await enter(connection, namespaces=namespaces)
-            row = await connection.fetchrow(
+            (row,) = await connection.fetch(
                 f"""
                 select array_agg(version_id order by version_id) as version_ids,
                        string_agg(vector_send(emb), ''::bytea order by version_id) as sent
@@ -146,5 +147,4 @@ def _unit_vectors(sent: bytes | None, *, number: int) -> npt.NDArray[np.float32]
         return np.empty((0, 0), np.float32)
     rows = np.frombuffer(sent, ">f4").reshape(number, -1)[:, _SENT_HEADER:].astype(np.float32)
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: npt.NDArray[np.float32] = rows / np.where(lengths == 0, 1, lengths)
-    return unit
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)

@@ -15,7 +15,7 @@ DEFAULT_LINES = 100
 
 Lines = Annotated[int, Field(ge=1, le=MAX_LINES, description=f"At most so many; {DEFAULT_LINES} without it.")]
 _NAME = {"type": "string", "minLength": 1, "maxLength": MAX_LABEL_LENGTH, "pattern": r"[^\s\u001c-\u001f\u0085]"}
-_ALERTS = {
+_ALERTS: dict[str, Any] = {
     "minItems": 1,
     "maxItems": AT_ONCE,
     "items": {
