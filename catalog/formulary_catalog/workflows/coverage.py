@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from cachetools import TTLCache
+
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
@@ -34,6 +36,8 @@ MAX_SIGNALS = 500
 """So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
 _SEARCHES_AT_ONCE = 4
 """Texts that are searched for at the same time are embedded together; more would hold up the searches of agents."""
+_REMEMBERED, _QUERIES_SECONDS = 16, 60.0
+"""Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
 _NO_INCIDENT = ContextReference()
 _NONE = Demand()
 
@@ -47,6 +51,7 @@ class Coverage:
         self._trail, self._visibility = parts.trail, parts.visibility
         self._searcher = searcher
         self._strict_keys = strict_keys
+        self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
 
     async def of_catalog(self, *, caller: Caller) -> CoverageAnswer:
         """The canonical signals and those that workflows declare, and the queries that found too little.
@@ -67,15 +72,13 @@ class Coverage:
                 scope=scope,
                 searched=names.keys() - declared.keys(),
             )
-            queries = await self._demand.weak_queries(
-                asking, since=_since(), sure=WEAK_CONFIDENCE, at_most=SHOWN_QUERIES
-            )
+            queries = await self._weak_queries(asking)
             more = f"the first {MAX_SIGNALS} declared signals are listed; give alerts to compare others"
             record.result = {"signals": len(signals), "queries": len(queries)}
             return CoverageAnswer(
                 signals=signals,
                 totals=totals_of(signals),
-                queries=[_shown(query) for query in queries],
+                queries=queries,
                 days=DAYS,
                 search_mode=mode,
                 notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
@@ -105,6 +108,13 @@ class Coverage:
     async def _asking(self, caller: Caller) -> Asking:
         """Whose searches the caller may count: its own, and those for incidents that it may read."""
         return Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+
+    async def _weak_queries(self, asking: Asking) -> list[WeakQuery]:
+        queries = self._queries.get(asking)
+        if queries is None:
+            found = await self._demand.weak_queries(asking, since=_since(), sure=WEAK_CONFIDENCE, at_most=SHOWN_QUERIES)
+            queries = self._queries[asking] = [_shown(query) for query in found]
+        return queries
 
     async def _covered(
         self,

@@ -6,14 +6,13 @@ the searches that it may know of count. Each call reads the whole catalog in a f
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from heapq import nlargest
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.coverage.answers import DuplicatePair, DuplicatesAnswer, StaleAnswer, StaleWorkflow
 from formulary_catalog.domain.coverage.duplicates import MAX_PAIRS, THRESHOLD, Compared, near_pairs, overlap, replaces
-from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, stale_because
+from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, stale_because
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import moment, workflow_id
 from formulary_catalog.errors import InvalidInput
@@ -25,6 +24,8 @@ from formulary_catalog.store.workflows.upkeep import CatalogVectors, UpkeepReade
 MAX_COMPARED = 20_000
 """More workflows are not compared with each other: that would take the process seconds."""
 _REMEMBERED = 4
+_USES_SECONDS = 60.0
+"""Counting the searches of 90 days takes long where there are many; a minute later they are hardly others."""
 _NO_INCIDENT = ContextReference()
 _IMAGES = "whether images are still there is not known here"
 
@@ -45,13 +46,14 @@ class Upkeep:
         self._trail, self._visibility = parts.trail, parts.visibility
         self._near: LRUCache[str, NearPairs] = LRUCache(maxsize=_REMEMBERED)
         """Pairs near in meaning, by the fingerprint of what was compared."""
+        self._uses: TTLCache[Asking, dict[str, Use]] = TTLCache(maxsize=_REMEMBERED, ttl=_USES_SECONDS)
 
     async def stale(self, *, limit: int, caller: Caller) -> StaleAnswer:
         """The workflows that may be of no use, those that fail first."""
         async with self._trail.record("read.stale", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             now = datetime.now(UTC)
-            uses = await self._demand.uses(await self._asking(caller), since=now - timedelta(days=DAYS))
+            uses = await self._uses_for(caller)
             served = await self._reader.served(uses, namespaces=scope.namespaces)
             found = [(each, because) for each in served if (because := stale_because(each, now=now)) is not None]
             found.sort(
@@ -87,11 +89,9 @@ class Upkeep:
                 near = self._near[fingerprint] = await asyncio.to_thread(_nearest, vectors)
             ids = {each for one, other, _ in near for each in (one, other)}
             compared = await self._reader.compared(ids, namespaces=scope.namespaces)
-            uses = await self._demand.uses(await self._asking(caller), since=datetime.now(UTC) - timedelta(days=DAYS))
+            led = {version_id for version_id, use in (await self._uses_for(caller)).items() if use.first}
             pairs = [
-                _pair(
-                    compared[one], compared[other], cosine=cosine, led={id_ for id_, use in uses.items() if use.first}
-                )
+                _pair(compared[one], compared[other], cosine=cosine, led=led)
                 for one, other, cosine in near
                 if one in compared and other in compared and overlap(compared[one].labels, compared[other].labels)
             ]
@@ -105,13 +105,19 @@ class Upkeep:
                 notes=[f"the {MAX_PAIRS} nearest pairs were looked at"] if len(near) == MAX_PAIRS else [],
             )
 
-    async def _asking(self, caller: Caller) -> Asking:
-        return Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+    async def _uses_for(self, caller: Caller) -> dict[str, Use]:
+        """The use of versions in the searches and choices that the caller may know of."""
+        asking = Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+        uses = self._uses.get(asking)
+        if uses is None:
+            since = datetime.now(UTC) - timedelta(days=DAYS)
+            uses = self._uses[asking] = await self._demand.uses(asking, since=since)
+        return uses
 
 
 def _nearest(vectors: CatalogVectors) -> NearPairs:
-    found = nlargest(MAX_PAIRS, near_pairs(vectors.vectors), key=lambda pair: (pair[2], -pair[0], -pair[1]))
-    return [(vectors.version_ids[one], vectors.version_ids[other], cosine) for one, other, cosine in found]
+    ids = vectors.version_ids
+    return [(ids[one], ids[other], cosine) for one, other, cosine in near_pairs(vectors.vectors)]
 
 
 def _stale(served: Served, *, reason: str, detail: str) -> StaleWorkflow:

@@ -130,7 +130,7 @@ async def test_stale_and_duplicate_workflows_are_listed(world: World) -> None:
 async def test_rest_refuses_what_are_no_alerts_in_words(world: World) -> None:
     headers = {"Authorization": "Bearer lead"}
     for body, said in (
-        ({"alerts": []}, "give 1 to 100"),
+        ({"alerts": []}, "give 1 to 50"),
         ({"alerts": [{"name": ""}]}, "item 1 has no name"),
         ({}, "alerts"),
     ):

@@ -136,6 +136,8 @@ def test_near_pairs_are_those_of_every_pair(number: int, seed: int, threshold: f
     certain = {(i, j) for i in range(number) for j in range(i + 1, number) if cosines[i, j] >= threshold + 1e-5}
     possible = {(i, j) for i in range(number) for j in range(i + 1, number) if cosines[i, j] >= threshold - 1e-5}
     assert certain <= near <= possible
+    nearest = near_pairs(vectors, threshold=threshold, at_most=3)
+    assert nearest == near_pairs(vectors, threshold=threshold)[:3]
 
 
 @given(st.integers(0, 200), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))

@@ -17,7 +17,7 @@ from formulary_catalog.errors import InvalidInput
 RULE_KIND = "PrometheusRule"
 MAX_ALERTS = 2000
 """More alerts than this are refused: a rule file of a cluster has a few hundred."""
-AT_ONCE = 100
+AT_ONCE = 50
 """So many are compared in one call, which then stays within its deadline and the bound of its body."""
 _PORTION_BYTES = 48 * 1024
 """As JSON; a body may have 64 KiB."""

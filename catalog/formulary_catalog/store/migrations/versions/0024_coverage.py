@@ -91,10 +91,13 @@ FUNCTIONS = [
               and facts ? 'version_id' and formulary.counts_for(trace_event, namespaces, by_caller, '')
         )
         select each.version_id, sum(each.found)::bigint, sum(each.first)::bigint, sum(each.chosen)::bigint from (
-            select returned.version_id, count(*) as found, 0 as first, 0 as chosen
-            from counted
-            cross join lateral unnest(coalesce(counted.found, array[counted.version_id])) as returned (version_id)
-            where counted.kind = 'search' group by 1
+            -- Equal queries return equal lists: counted first, there are few to be taken apart.
+            select returned.version_id, sum(list.times) as found, 0 as first, 0 as chosen
+            from (
+                select coalesce(counted.found, array[counted.version_id]) as found, count(*) as times
+                from counted where counted.kind = 'search' group by 1
+            ) as list cross join lateral unnest(list.found) as returned (version_id)
+            group by 1
             union all
             select counted.version_id, 0, count(*) filter (where counted.kind = 'search'),
                    count(*) filter (where counted.kind = 'selection')
