@@ -47,6 +47,11 @@ def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
         return [text]
     if path.suffix == ".json":
         return list(_parsed(text, first_line=1, file=name, place="", json=True))
+    return documents_in(text, name=name)
+
+
+def documents_in(text: str, *, name: str) -> list[Document | Rejection]:
+    """The same for a YAML text; `name` is how messages call it."""
     chunks = list(_chunks(text))
     return [
         document

@@ -396,6 +396,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "begin_checkpoint": writer,
         "checkpoints_from": writer,
         "end_checkpoint": writer,
+        "demand_for": server,
         "ended_traces": writer,
         "known_namespaces": server,
         "may_append": [],
@@ -413,5 +414,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "traces_in": server,
         "unanswered_queries": server,
         "use_of": server,
+        "uses_of_workflows": server,
+        "weak_queries": server,
     }
     assert {tuple(row["proconfig"]) for row in rows} == {("search_path=formulary, pg_temp",)}
