@@ -24,7 +24,7 @@ from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
-from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, reading, workflows
+from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, reading, ruling, workflows
 from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
 
@@ -129,6 +129,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     app.include_router(browsing.router)  # before what takes any path of workflows
     app.include_router(workflows.router)
     app.include_router(reading.router)
+    app.include_router(ruling.router)
     app.include_router(analytics.router)
     app.include_router(invocations.router)
     app.include_router(invocations.rpc_router)
