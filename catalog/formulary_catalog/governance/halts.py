@@ -95,6 +95,16 @@ class Halts:
             lifted=halt_answer(lifted) if lifted is not None else None, in_force=[halt_answer(halt) for halt in left]
         )
 
+    async def may_halt(self, caller: Caller) -> tuple[bool, bool]:
+        """Whether the caller may halt everywhere, and whether any namespace that the catalog knows of.
+
+        Raises:
+            Unavailable: the database does not answer, or the rights cannot be checked.
+        """
+        everywhere = await caller.access.allows(HALT, namespace=self.deciding(""))
+        somewhere = await self._readable.of(caller, HALT)
+        return everywhere, somewhere is None or bool(somewhere)
+
     def deciding(self, namespace: str) -> str:
         """The namespace in which it takes a right to halt a namespace, or everywhere, and to lift that."""
         return namespace or self._shared_namespace
