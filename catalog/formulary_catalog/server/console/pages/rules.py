@@ -51,6 +51,7 @@ async def rules(request: Request) -> Response:
         title="Rules",
         contracts=[(each, list(zip(each.rules, each.use, strict=True))) for each in answer.contracts],
         effects=_EFFECTS,
+        matches=_matches,
         days=USE_DAYS,
         reading=str(READ_CONTRACTS),
         **_form(),
@@ -80,13 +81,30 @@ async def tried(request: Request) -> Response:
     return _tried(request, given, answer=answer)
 
 
+def _matches(rule: Mapping[str, Any]) -> str:
+    """What a rule matches, as its manifest has it."""
+    members = [
+        f"{name}: {', '.join(value) if isinstance(value, list) else value if isinstance(value, str) else _spans(value)}"
+        for name, value in rule.get("match", {}).items()
+    ]
+    return "; ".join(members) or "everything"
+
+
+def _spans(window: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, list) else value}" for name, value in window.items()
+    )
+
+
 async def _uploaded(form: FormData) -> str:
     """The text of the file in the form; empty without one."""
     file = form.get("file")
     if not isinstance(file, UploadFile):
         return ""
+    content = await file.read()
+    await form.close()
     try:
-        return (await file.read()).decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8", field="file") from None
 
