@@ -35,7 +35,9 @@ from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.runs.decisions import DecidedRun, DecisionReader
 
 MOST = 10_000
-"""Decisions that are looked at, the newest ones."""
+"""Decisions that are looked at, the newest ones; fewer where there are very many rules."""
+_MOST_COMPARISONS = 2_000_000
+"""Of decisions with rules: some seconds."""
 DEFAULT_SINCE = "30d"
 DEFAULT_SHOWN = 100
 MAX_SHOWN = 500
@@ -92,12 +94,13 @@ class Rehearsing:
             shared_namespace=self.shared_namespace,
         )
         rehearsal = Rehearsal(tried, in_force=in_force, harmless=self._harmless)
+        most = min(MOST, _MOST_COMPARISONS // max(rehearsal.rules, 1))
         runs: dict[str, DecidedRun] = {}
         unreadable: dict[str, str] = {}
         looked_at = 0
         async for decided in self._recorded(namespaces=namespaces, namespace=concerned, since=start):
             looked_at += 1
-            if looked_at > MOST:
+            if looked_at > most:
                 break
             try:
                 rehearsal.add(_recorded_decision(decided))
@@ -121,13 +124,13 @@ class Rehearsing:
             unchanged=rehearsal.runs - len(changes),
             not_replayed=[NotReplayed(reason=reason, runs=number) for reason, number in sorted(not_replayed.items())],
             decided_otherwise=rehearsal.decided_otherwise,
-            complete=looked_at <= MOST,
+            complete=looked_at <= most,
             changes=[_changed(each, run=runs[each.recorded.invocation_id]) for each in changes[:limit]],
             rules=[
                 TriedRule(id=rule.id, effect=rule.effect.value, decisions=rehearsal.matched[rule.id])
                 for rule in tried.rules
             ],
-            notes=list(_notes(rehearsal, tried=tried, complete=looked_at <= MOST, namespaces=namespaces)),
+            notes=list(_notes(rehearsal, tried=tried, most=most if looked_at > most else 0, namespaces=namespaces)),
         )
 
     async def _recorded(
@@ -180,13 +183,11 @@ def _side(decision: RunDecision) -> Decided:
     )
 
 
-def _notes(
-    rehearsal: Rehearsal, *, tried: Contract, complete: bool, namespaces: frozenset[str] | None
-) -> Iterator[str]:
+def _notes(rehearsal: Rehearsal, *, tried: Contract, most: int, namespaces: frozenset[str] | None) -> Iterator[str]:
     if namespaces is not None and not namespaces:
         yield f"no run was looked at: you may not {READ_INVOCATIONS} in any namespace that the contract is about"
-    if not complete:
-        yield f"only the newest {MOST} decisions were looked at; name a later time in since"
+    if most:
+        yield f"only the newest {most} decisions were looked at; name a later time in since"
     if rehearsal.decided_otherwise:
         yield (
             f"contracts have changed since: {rehearsal.decided_otherwise} runs would be decided otherwise by those in "

@@ -132,12 +132,12 @@ async def test_a_namespace_is_halted_and_lifted_after_being_asked_once_more(url:
         done = await sre.submit(form_with(ask, "confirmed"))
         assert (done.status, done.headers["location"].startswith(HALTS)) == (303, True)
         halted = await sre.get(done.headers["location"])
-        assert "Halted: 1 run ends." in halted.text
+        assert "It is halted. Runs that end now: 1." in halted.text
         assert HOSTILE in halted.text
         assert "<script>alert" not in halted.source
         ask = await sre.submit(halted.form(f"{HALTS}/lift"), reason="over")
         done = await sre.submit(form_with(ask, "confirmed"))
-        assert "Lifted: new runs may begin." in (await sre.get(done.headers["location"])).text
+        assert "The halt is lifted: new runs may begin." in (await sre.get(done.headers["location"])).text
         refused = await sre.submit(form_with(ask, "confirmed"), namespace="bank")
         assert (refused.status, "may not delete governancecontracts" in refused.text) == (403, True)
 

@@ -11,14 +11,16 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.governance import rehearsing
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.submission import InvocationStore
+from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import Finished, formulary
 from support.databases import migrated_database
@@ -249,6 +251,24 @@ async def test_a_contract_is_tried_on_the_command_line_without_a_database(world:
     file.write_text(manifest({**RISKY, "effect": "FORBID"}))
     broken = await world.command("governance", "rehearse", str(file), by="sre")
     assert (broken.code, f"{file}: line 9: spec.rules.0.effect" in broken.err) == (2, True)
+
+
+async def test_a_run_that_was_decided_again_when_it_began_is_listed_once(world: World, asking: InvocationStore) -> None:
+    facts = replace(HARMLESS, environment="production")
+    run = (await asking.submit(request(facts=facts, key="approved", remediation_id="rr-approved"))).invocation
+    said = {"invocation_id": run.id, "namespace": "shop", "approver": "ada", "reason": "seen"}
+    async with Database.opened(world.dsn, role=Role.SERVER, deadline=30) as database:
+        await ApprovalStore(database).add(NewApproval(**said, decision="Approve"))
+    async with playing.run_writer(world.dsn) as runs:
+        begun = await runs.begin(run.id, known={"unauthored": False})
+        assert begun is not None
+        assert begun.phase is Phase.RUNNING
+        denying = {"id": "closed", "effect": "DENY", "match": {"environments": ["production"]}}
+        denied = await world.rehearsed(denying, by="sre")
+        (listed,) = [each for each in denied["changes"] if each["invocation_id"] == run.id]
+        assert (listed["before"]["outcome"], listed["change"]) == ("AWAIT", "denied")
+        assert denied["decisions"] == denied["runs"] + 1
+        await runs.cancel(run.id, message="over")
 
 
 async def test_a_person_halts_and_lifts_with_the_rights_on_contracts_and_in_their_name(

@@ -54,6 +54,11 @@ class Rulebook:
         self._contracts = {(each.namespace, each.name): each for each in contracts}
         self._shared_namespace = shared_namespace
 
+    @property
+    def rules(self) -> int:
+        """How many rules they have."""
+        return sum(len(each.rules) for each in self._contracts.values())
+
     def holds(self, contract: Contract) -> bool:
         """Whether a contract of this name is in force."""
         return (contract.namespace, contract.name) in self._contracts
@@ -138,6 +143,11 @@ class Rehearsal:
         if comparison.decided_otherwise:
             self._otherwise.add(recorded.invocation_id)
         return comparison
+
+    @property
+    def rules(self) -> int:
+        """How many rules each decision is compared with at most."""
+        return self._in_force.rules + self._tried.rules
 
     @property
     def runs(self) -> int:

@@ -1,9 +1,11 @@
 """The emergency stop: which halts hold, and the forms to halt and to lift, each with a page that asks once more."""
 
 import asyncio
+from typing import Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 from starlette.responses import RedirectResponse
 
 from formulary_catalog.domain.access import HALT, LIFT, READ_INVOCATIONS
@@ -19,14 +21,22 @@ from formulary_catalog.server.rest.calls import checked_call, services_of
 
 HALTS_PATH = f"{RULES_PATH}/halts"
 _CONFIRMED = "confirmed"
+_DONE = {
+    "": "",
+    "halted": "It is halted. Runs that end now:",
+    "known": "It was halted at the database before, and stays as it is. Runs that end now:",
+    "lifted": "The halt is lifted: new runs may begin.",
+    "nothing": "Nothing was halted so over a server.",
+}
 
 router = APIRouter(route_class=ConsoleRoute)
 
 
 class _Page(HaltsArguments):
-    """The page; `done` is what its visitor has just done."""
+    """The page; `done` is what its visitor has just done, and `ended` how many runs that ends."""
 
-    done: str = ""
+    done: Literal["", "halted", "known", "lifted", "nothing"] = ""
+    ended: int = Field(0, ge=0)
 
 
 @router.get(HALTS_PATH)
@@ -47,7 +57,8 @@ async def halts(request: Request) -> Response:
             (halt, halt.source == SERVER and not halt.contract, may, service.deciding(halt.namespace))
             for halt, may in zip(answer.halts, may_lift, strict=True)
         ],
-        done=asked.done,
+        done=_DONE[asked.done],
+        ended=asked.ended,
         may_everywhere=everywhere,
         may_somewhere=somewhere,
         deciding=service.deciding(""),
@@ -71,8 +82,7 @@ async def halt(request: Request) -> Response:
     answer = await services_of(request).halts.halt(
         namespace=asked.namespace, reason=asked.reason, caller=visitor_of(request).caller
     )
-    ended = f"{answer.ended_runs} {'run ends' if answer.ended_runs == 1 else 'runs end'}"
-    return _back(f"Halted: {ended}. {' '.join(answer.notes)}".strip())
+    return _back("known" if answer.notes else "halted", ended=answer.ended_runs)
 
 
 @router.post(f"{HALTS_PATH}/lift")
@@ -85,7 +95,7 @@ async def lift(request: Request) -> Response:
     answer = await services_of(request).halts.lift(
         namespace=asked.namespace, reason=asked.reason, caller=visitor_of(request).caller
     )
-    return _back("Lifted: new runs may begin." if answer.lifted else "Nothing was halted so over a server.")
+    return _back("lifted" if answer.lifted else "nothing")
 
 
 def _fields(request: Request) -> tuple[dict[str, str], bool]:
@@ -106,5 +116,5 @@ def _confirm(request: Request, *, lifts: bool, namespace: str, reason: str) -> R
     )
 
 
-def _back(done: str) -> Response:
-    return RedirectResponse(f"{HALTS_PATH}?{urlencode({'done': done})}", status_code=303)
+def _back(done: str, *, ended: int = 0) -> Response:
+    return RedirectResponse(f"{HALTS_PATH}?{urlencode({'done': done, 'ended': ended})}", status_code=303)
