@@ -217,8 +217,18 @@ def ask_for_runs(url: str | None, question: Callable[[Runs], Awaitable[_T]]) -> 
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
 
+    return ask_server(url, lambda server: question(Runs(server)))
+
+
+def ask_server(url: str | None, question: Callable[[Remote], Awaitable[_T]]) -> _T:
+    """What the server at this address, or the default one, answers the owner of FORMULARY_TOKEN.
+
+    Raises:
+        FormularyError: the server's own, or Unavailable if it cannot be reached.
+    """
+
     async def asked() -> _T:
         async with connected(url or DEFAULT_URL, token=settings_of().token, seconds=_RUN_SECONDS) as server:
-            return await question(Runs(server))
+            return await question(server)
 
     return asyncio.run(asked())

@@ -31,6 +31,10 @@ READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="form
 """All runs of the namespace may be read, those of other requesters too."""
 READ_CONTRACTS = Right(verb="get", resource="governancecontracts", group="formulary.dev")
 """Contracts of the namespace may be read."""
+HALT = Right(verb="create", resource="governancecontracts", group="formulary.dev")
+"""Runs of the namespace may be halted, as a contract of it could; in the shared namespace, all runs."""
+LIFT = Right(verb="delete", resource="governancecontracts", group="formulary.dev")
+"""What was halted so may be lifted."""
 ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
 """SELECT statements of the caller's own may be run over what its other rights show."""
 

@@ -29,7 +29,16 @@ from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostR
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
-from formulary_catalog.server.rest import analytics, browsing, coverage, invocations, knowledge, reading, workflows
+from formulary_catalog.server.rest import (
+    analytics,
+    browsing,
+    coverage,
+    invocations,
+    knowledge,
+    reading,
+    ruling,
+    workflows,
+)
 from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.runs.input_keys import input_keys
@@ -145,6 +154,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     app.include_router(workflows.router)
     app.include_router(reading.router)
     app.include_router(coverage.router)
+    app.include_router(ruling.router)
     app.include_router(analytics.router)
     app.include_router(invocations.router)
     app.include_router(invocations.rpc_router)

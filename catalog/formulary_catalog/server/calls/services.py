@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from formulary_catalog.analytics.service import AnalyticsService
     from formulary_catalog.audit.incidents import IncidentReading
     from formulary_catalog.audit.traces import TraceReading
+    from formulary_catalog.governance.halts import Halts
+    from formulary_catalog.governance.rehearsing import Rehearsing
     from formulary_catalog.governance.service import GovernanceService
     from formulary_catalog.knowledge.service import KnowledgeService
     from formulary_catalog.runs.approvals import WaitingRuns
@@ -49,6 +51,8 @@ class Services:
     approvals: "WaitingRuns"
     invocations: "InvocationService"
     governance: "GovernanceService"
+    halts: "Halts"
+    rehearsing: "Rehearsing"
     analytics: "AnalyticsService"
     knowledge: "KnowledgeService"
 
@@ -59,6 +63,8 @@ class Services:
         from formulary_catalog.analytics.service import AnalyticsService
         from formulary_catalog.audit.incidents import IncidentReading
         from formulary_catalog.audit.traces import TraceReading
+        from formulary_catalog.governance.halts import Halts
+        from formulary_catalog.governance.rehearsing import Rehearsing
         from formulary_catalog.governance.service import GovernanceService
         from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.runs.approvals import WaitingRuns
@@ -99,6 +105,10 @@ class Services:
                 traces=parts.traces,
                 contexts=parts.contexts,
                 harmless=settings.harmless_environments,
+            ),
+            halts=Halts(parts, shared_namespace=settings.catalog_namespace),
+            rehearsing=Rehearsing(
+                parts, shared_namespace=settings.catalog_namespace, harmless=settings.harmless_environments
             ),
             analytics=AnalyticsService.on(parts, settings=settings),
             knowledge=KnowledgeService(parts),
