@@ -11,6 +11,10 @@ from pydantic_core import to_json
 
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 
+DEFAULT_SEARCH_BYTES = 4000
+"""Of a search without `top_k`."""
+MAX_ANSWER_BYTES = 25_000
+"""Of any answer that a model reads."""
 SHORTENED = "shortened to fit; get_workflow_details has what is left out"
 _LONG_NOTE = 300
 _SHORT_NOTE = 100
@@ -57,6 +61,11 @@ identifies a hit is never cut."""
 _FIRST_CUTS = (_Cut(member="labels"), _Cut(member="signal_types"), _Cut(member="similarity_score"), *_CUTS)
 """Those of the first hit: what it does and why it was found help more to choose than labels, which already filtered."""
 _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())
+
+
+def allowance(asked: int | None) -> int:
+    """Bytes of an answer that a model reads. A caller that says how many entries it wants gets that."""
+    return DEFAULT_SEARCH_BYTES if asked is None else MAX_ANSWER_BYTES
 
 
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers import Answer, WorkflowList
 
 
 class RelatedEntity(Answer):
@@ -128,6 +128,23 @@ class StatisticsAnswer(Answer):
     last_indexed: str
     searches: SearchStatistics
     notes: list[str]
+
+
+class FacetValue(Answer):
+    """A value that narrows a listing, and how many workflows are then listed."""
+
+    value: str
+    count: int
+
+
+class FacetedList(Answer):
+    """A page of a listing, and what narrows it further: by field of the request its values, the most frequent first.
+
+    Each is counted under all that is asked for but the field itself.
+    """
+
+    page: WorkflowList
+    facets: dict[str, list[FacetValue]]
 
 
 class PendingApproval(Answer):

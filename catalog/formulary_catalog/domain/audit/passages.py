@@ -133,8 +133,11 @@ def _looking_for_approvals(payload: Recorded, known: Known) -> str:
 
 
 def _explaining(payload: Recorded, known: Known) -> str:
-    of = payload.inner("arguments").text("query")
+    arguments = payload.inner("arguments")
+    of = arguments.text("query")
     search = f"“{of}”" if of else "a recorded search"
+    if not arguments.text("workflow_id"):
+        return f"looked into the answer to {search}"
     return f"asked why {known.workflow(payload)} is in the answer to {search}, or why not"
 
 
