@@ -16,6 +16,8 @@ DEFAULT_SEARCH_BYTES = 4000
 MAX_ANSWER_BYTES = 25_000
 """Of any answer that a model reads."""
 SHORTENED = "shortened to fit; get_workflow_details has what is left out"
+_SHORT_TOKEN, _LONG_TOKEN = 3, 4
+"""Bytes."""
 _LONG_NOTE = 300
 _SHORT_NOTE = 100
 _ELLIPSIS = "…"
@@ -66,6 +68,24 @@ _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() i
 def allowance(asked: int | None) -> int:
     """Bytes of an answer that a model reads. A caller that says how many entries it wants gets that."""
     return DEFAULT_SEARCH_BYTES if asked is None else MAX_ANSWER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSize:
+    """How long an answer is as a model reads it: bytes of compact JSON, and some so many tokens.
+
+    The tokens are estimated: tokenizers of models make one of some three to four bytes of JSON.
+    """
+
+    size: int
+    fewest_tokens: int
+    most_tokens: int
+
+
+def size_of(answer: SearchAnswer) -> AnswerSize:
+    """The size of an answer as it is sent."""
+    size = _size(answer)
+    return AnswerSize(size=size, fewest_tokens=round(size / _LONG_TOKEN), most_tokens=round(size / _SHORT_TOKEN))
 
 
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:

@@ -89,11 +89,11 @@ def explanation(
     asked, caution = _asked(ranking), hit.caution if hit is not None else ""
     found = evidence if not excluded else None
     parts = evidence_of(subject.parsed.labels, found, asked=asked, caution=caution) if found is not None else []
+    score: float | None = None
     if scored is not None:
         score = scored.score
-    else:
-        in_score = [part.log_odds for part in parts if part.in_score]
-        score = round(sum(in_score), SCORE_DIGITS) if found is not None else None
+    elif found is not None:
+        score = round(sum(part.log_odds for part in parts if part.in_score), SCORE_DIGITS)
     behind = order[0].score - score if order and score is not None else 0.0
     changes = changes_to_be_first(parts, found, asked=asked, behind=behind) if found is not None and place != 1 else []
     why_not = "" if excluded else _why_not_returned(ranking, scored=scored, place=place)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from formulary_catalog.workflows.listing import Listing
     from formulary_catalog.workflows.relations import Relations
     from formulary_catalog.workflows.skills import SkillService
+    from formulary_catalog.workflows.versions import Versions
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -41,6 +42,7 @@ class Services:
     incidents: "IncidentReading"
     runs: "RunReading"
     relations: "Relations"
+    versions: "Versions"
     skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
@@ -65,6 +67,7 @@ class Services:
         from formulary_catalog.workflows.listing import Listing
         from formulary_catalog.workflows.relations import Relations
         from formulary_catalog.workflows.skills import SkillService
+        from formulary_catalog.workflows.versions import Versions
 
         parts = catalog.parts
         return cls(
@@ -77,6 +80,7 @@ class Services:
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),
+            versions=Versions(parts),
             skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
