@@ -123,7 +123,8 @@ def recorded_answer(found: RecordedSearch, *, reveal: bool) -> RecordedAnswer:
         detected_labels=dict(request.detected_labels),
         incident=found.event.text("analysis"),
         remediation_id=found.event.text("remediation_id"),
-        demanded=dict([*applied.inner("incident").pairs(), *applied.inner("detected").pairs()]),
+        demanded=dict(applied.inner("incident").pairs())
+        | dict(incident.detected_labels if incident is not None else {}),
         custom_labels={key: list(values) for key, values in incident.custom_labels.items()}
         if incident is not None and reveal
         else {},

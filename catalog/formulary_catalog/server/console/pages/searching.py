@@ -18,7 +18,7 @@ from formulary_catalog.domain.search.explained import Explanation, RecordedAnswe
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference, wire_name
 from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
-from formulary_catalog.errors import FormularyError, InvalidInput, Unavailable
+from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.server.calls.arguments.catalog import Words, labelled
 from formulary_catalog.server.calls.arguments.reading import ExplainArguments
 from formulary_catalog.server.calls.failures import failure_of
@@ -213,13 +213,22 @@ async def _searched(arguments: TrialArguments, *, services: Services, caller: Ca
     )
     answer = await services.catalog.search(wanted, caller=caller, browsing=True)
     explained = await services.explaining.of_page(wanted, caller=caller)
-    incident = await services.incidents.incident(arguments.incident, caller=caller) if arguments.incident else None
     return Trial(
         answer=answer,
         size=size_of(answer),
         evidence={each.version_id: each for each in explained},
-        incident=incident,
+        incident=await _incident(arguments.incident, services=services, caller=caller),
     )
+
+
+async def _incident(named: str, *, services: Services, caller: Caller) -> IncidentAnswer | None:
+    """What the incident demands; None without one, and where its object is gone."""
+    if not named:
+        return None
+    try:
+        return await services.incidents.incident(named, caller=caller)
+    except NotFound:
+        return None
 
 
 async def _why(arguments: TrialArguments, *, services: Services, caller: Caller) -> Explanation:
