@@ -143,7 +143,7 @@ class FacetValue(Answer):
 class FacetedList(Answer):
     """A page of a listing, and what narrows it further: by field of the request its values, the most frequent first.
 
-    Each is counted under all that is asked for but the field itself.
+    Each is counted under all that is asked for but the field itself. Of statuses those are counted that are stored.
     """
 
     page: WorkflowList

@@ -80,7 +80,7 @@ class Listing:
             values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
             statuses = await self._facets.statuses(question, namespaces=scope.namespaces)
             record.result = {"total": page.total}
-            counted = values | {"status": [(status, statuses.get(status, 0)) for status in STATUSES]}
+            counted = values | {"status": list(statuses.items())}
             return FacetedList(
                 page=page,
                 facets={

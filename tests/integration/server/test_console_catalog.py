@@ -54,7 +54,8 @@ class World:
     async def get(self, path: str, *, by: str = "auditor", **parameters: Any) -> httpx2.Response:
         return await self.client.get(path, params=parameters or None, headers={"Authorization": f"Bearer {by}"})
 
-    async def page(self, path: str, *, by: str = "auditor", code: int = 200, **parameters: Any) -> Element:
+    async def page(self, path: str, *, by: str = "auditor", **parameters: Any) -> Element:
+        code = parameters.pop("code", 200)
         response = await self.get(f"/console/catalog{path}", by=by, **parameters)
         assert response.status_code == code, response.text
         return page_of(response.text)

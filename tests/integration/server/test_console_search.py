@@ -92,7 +92,8 @@ class World:
     async def get(self, path: str, *, by: str, **parameters: Any) -> httpx2.Response:
         return await self.client.get(path, params=parameters or None, headers={"Authorization": f"Bearer {by}"})
 
-    async def page(self, *, by: str = "sre", code: int = 200, **parameters: Any) -> Element:
+    async def page(self, *, by: str = "sre", **parameters: Any) -> Element:
+        code = parameters.pop("code", 200)
         response = await self.get("/console/search", by=by, **parameters)
         assert response.status_code == code, response.text
         return page_of(response.text)
@@ -267,7 +268,7 @@ async def test_a_person_needs_no_incident_and_the_search_is_recorded_under_their
     assert [each["version_id"] for each in event["result"]["candidates"] if each["returned"]] == [
         version_id for version_id, _ in hits(page)
     ]
-    assert text_of(await world.agent({"query": "x"}, of="")).startswith("this call")
+    assert text_of(await world.agent({"query": "x"}, of="")).startswith("this server answers only for an incident")
 
 
 async def test_a_recorded_search_is_opened_by_its_id_with_what_it_found_then(world: World) -> None:

@@ -12,10 +12,7 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
 from formulary_catalog.store.workflows.allowed import AllowedVersions
 from formulary_catalog.store.workflows.listing import (
-    ACTIVE,
-    PENDING,
     RISK,
-    WAITING,
     ListingQuestion,
     narrowing,
     of_status,
@@ -23,7 +20,7 @@ from formulary_catalog.store.workflows.listing import (
 )
 
 FACETS = ("namespace", "signal_type", "risk_level", "action_type")
-_KEYS = {"namespace": "namespace", "risk_level": "risk", "action_type": "action_key"}
+_KEYS = {"namespace": "namespace", "risk_level": "risk", "action_type": "lower(action_type)"}
 _NAMES = {"namespace": "namespace", "risk_level": "risk", "action_type": "min(action_type)"}
 
 
@@ -58,7 +55,7 @@ class FacetReader:
         return found
 
     async def statuses(self, question: ListingQuestion, *, namespaces: frozenset[str] | None) -> Mapping[str, int]:
-        """How many versions of each status there are under what is asked for beside the status.
+        """How many versions of each status that is stored there are under what is asked for beside the status.
 
         Constraints are not looked at: who asks has no incident.
 
@@ -72,15 +69,10 @@ class FacetReader:
         async def read(connection: Connection) -> Mapping[str, int]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
-                f"""
-                select status, count(*) as number,
-                       count(*) filter (where status = {ACTIVE!r} and {WAITING}) as waiting
-                from workflow_version as version where {where} group by status
-                """,
+                f"select status, count(*) from workflow_version as version where {where} group by status",
                 *arguments.values,
             )
-            counted = {row["status"]: row["number"] for row in rows}
-            return counted | {PENDING: sum(row["waiting"] for row in rows)}
+            return {row["status"]: row["count"] for row in rows}
 
         return await self._database.read(read)
 
@@ -106,8 +98,8 @@ def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -
     action = arguments.add(question.action_type, "text")
     most = arguments.add(limit, "integer")
     return f"""
-        with found as materialized (
-            select version_id, namespace, action_type, action_key, {RISK} as risk, {fits}
+        with found as materialized (  -- but for words, from an index alone
+            select version_id, namespace, action_type, {RISK} as risk, {fits}
             from workflow_version as version where {where}
         ), value as (
             {counted}

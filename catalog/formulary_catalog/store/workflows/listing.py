@@ -18,8 +18,6 @@ PENDING = "Pending"
 RISK = "case risk_level when '' then 'unknown' else risk_level end"
 """The risk of a row, as answers spell it."""
 _SEARCHED = "version_id in (select version_id from workflow_search where leading_row and {})"
-WAITING = _SEARCHED.format("emb is null")
-"""The condition on a served version that has no vector yet."""
 _STORED = tuple(
     field.name for field in fields(StoredVersion) if field.name not in ("ambiguous", "outcome", "suspended")
 )
@@ -116,7 +114,7 @@ def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: Ar
         return f"status = {arguments.add(question.status, 'text')}"
     # An action narrows to few: then each is looked up.
     served = allowed.looked_up("version") if question.action_type else allowed.condition("version")
-    return f"{served} and {WAITING}" if question.status == PENDING else served
+    return f"{served} and {_SEARCHED.format('emb is null')}" if question.status == PENDING else served
 
 
 def with_words(question: ListingQuestion, arguments: Arguments) -> list[str]:

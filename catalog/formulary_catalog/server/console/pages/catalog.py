@@ -1,5 +1,6 @@
 """The catalog: a list that can be narrowed, one workflow in full, and two of its versions side by side."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -8,11 +9,11 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from formulary_catalog.domain.answers import WorkflowDetails, WorkflowSummary
-from formulary_catalog.domain.browsing import ImpactAnswer, RelatedEntity, VersionDifference
+from formulary_catalog.domain.browsing import FacetValue, ImpactAnswer, RelatedEntity, VersionDifference
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.domain.workflows.relations import Direction, Relation
-from formulary_catalog.domain.workflows.requests import related_request
+from formulary_catalog.domain.workflows.requests import STATUSES, related_request
 from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
@@ -91,7 +92,7 @@ async def catalog(request: Request) -> Response:
         "catalog.html",
         title="Catalog",
         page=found.page,
-        facets=[(field, label, found.facets[field]) for field, label in FACETS.items()],
+        facets=[(field, label, _values(field, found.facets[field])) for field, label in FACETS.items()],
         chosen={field: getattr(wanted.request, field) for field in FACETS},
         text=wanted.text,
         narrowed={field: given[field] for field in FACETS if field in given},
@@ -149,6 +150,12 @@ async def workflow(request: Request, workflow_id: str) -> Response:
         against=wanted.against,
         query=_query(details),
     )
+
+
+def _values(facet: str, found: Sequence[FacetValue]) -> list[tuple[str, int | None]]:
+    """Values of a facet and their counts. States are all shown; of one that is not stored there is no count."""
+    counts: dict[str, int | None] = {each.value: each.count for each in found}
+    return [(status, counts.get(status)) for status in STATUSES] if facet == "status" else list(counts.items())
 
 
 def address_of(workflow_id: str) -> str:

@@ -195,7 +195,10 @@ async def _trial(arguments: TrialArguments, *, services: Services, caller: Calle
         trial.fields = arguments.fields
     if arguments.workflow:
         try:
-            trial.why = await _why(arguments, services=services, caller=caller)
+            # That of a hit is there already.
+            trial.why = trial.evidence.get(arguments.workflow) or await _why(
+                arguments, services=services, caller=caller
+            )
         except Unavailable:
             raise
         except FormularyError as error:
