@@ -20,7 +20,7 @@ from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import workflow_id, workflow_uri
+from formulary_catalog.domain.search.results import moment, workflow_id, workflow_uri
 from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, precedence
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
@@ -112,6 +112,9 @@ class Relations:
             runs = await self._review.not_over(
                 versions, caller=caller.name, namespaces=reviewed, remediation_id=scope.remediation_id
             )
+            last_run = await self._review.last_run(
+                versions, caller=caller.name, namespaces=reviewed, remediation_id=scope.remediation_id
+            )
             asking = CountedFor(
                 namespaces=await namespaces_with(caller, USE_CONTEXTS, among=concerned),
                 caller=caller.name,
@@ -138,6 +141,7 @@ class Relations:
                 selected=chosen,
                 success_rate=stored.outcome.success_rate,
                 runs_counted=stored.outcome.succeeded + stored.outcome.failed,
+                last_run=moment(last_run) if last_run is not None else "",
                 notes=[
                     *(
                         f"{len(rules) - _SHOWN_RULES} more rules are not shown"

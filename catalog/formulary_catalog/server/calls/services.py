@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from formulary_catalog.workflows.relations import Relations
     from formulary_catalog.workflows.skills import SkillService
     from formulary_catalog.workflows.upkeep import Upkeep
+    from formulary_catalog.workflows.versions import Versions
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -47,6 +48,7 @@ class Services:
     incidents: "IncidentReading"
     runs: "RunReading"
     relations: "Relations"
+    versions: "Versions"
     skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
@@ -77,6 +79,7 @@ class Services:
         from formulary_catalog.workflows.relations import Relations
         from formulary_catalog.workflows.skills import SkillService
         from formulary_catalog.workflows.upkeep import Upkeep
+        from formulary_catalog.workflows.versions import Versions
 
         parts = catalog.parts
         return cls(
@@ -91,6 +94,7 @@ class Services:
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),
+            versions=Versions(parts),
             skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(

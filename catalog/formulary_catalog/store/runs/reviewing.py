@@ -96,6 +96,31 @@ class ReviewReader:
 
         return await self._database.read(read)
 
+    async def last_run(
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None, remediation_id: str
+    ) -> datetime | None:
+        """When a run of one of these versions was last asked for; of one incident, where given.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> datetime | None:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            which = "select created_at from invocation where version_id = any ($1) and $2 in ('', remediation_id)"
+            at: datetime | None = await connection.fetchval(
+                f"""
+                select max(created_at) from (
+                    {which} and finished_at is not null union all {which} and {ACTIVE}
+                ) as run
+                """,
+                version_ids,
+                remediation_id,
+            )
+            return at
+
+        return await self._database.read(read)
+
     async def contracts(
         self, *, caller: str, namespaces: frozenset[str] | None
     ) -> tuple[list[Contract], list[Contract]]:
