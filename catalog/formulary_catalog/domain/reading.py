@@ -4,6 +4,7 @@ The services make them; REST, the command line and the console present them. Wha
 they are for callers who may `get aianalyses` in its namespace.
 """
 
+import hashlib
 from typing import Any
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pydantic import Field
 from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.browsing import PendingApproval
 
+_STATE_DIGITS = 12
 _NEXT = "Give it as cursor for the page after this one; empty on the last."
 
 
@@ -19,6 +21,9 @@ class TraceSummary(Answer):
 
     trace_id: str
     analysis: str = Field(description="namespace/name of the incident's AIAnalysis; empty without one.")
+    signal_name: str = Field(description="Of the incident; empty once that is forgotten. So are severity and target.")
+    severity: str
+    target: str = Field(description="namespace/kind/name of the affected resource.")
     namespaces: list[str] = Field(description="The namespaces that it belongs to.")
     began: str
     changed: str
@@ -62,7 +67,7 @@ class StoryPassage(StoryTitle):
 
 
 class TraceStory(Answer):
-    """The trace in words, as `formulary trace show` prints it."""
+    """The trace in words, as `formulary trace show` prints it; passages are those of the page."""
 
     outcomes: list[StoryTitle]
     began: str
@@ -82,22 +87,29 @@ class TraceFinding(Answer):
 
 
 class TraceVerification(Answer):
-    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`."""
+    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`.
+
+    All of the trace, unless it is very long: then what lies around the page, and the pages together verify all.
+    """
 
     status: str
     passed: bool
-    event_count: int
+    event_count: int = Field(description="How many events were verified.")
+    first: int = Field(description="Number of the first event that was verified.")
+    last: int = Field(description="Number of the last event that was verified.")
     findings: list[TraceFinding]
 
 
 class TraceAnswer(Answer):
-    """One trace: as it was recorded, in words, and whether it is unbroken."""
+    """A page of one trace: as it was recorded, in words, and whether it is unbroken."""
 
     trace_id: str
     namespaces: list[str]
+    total: int = Field(description="How many events the trace has.")
     story: TraceStory
     verification: TraceVerification
-    events: list[dict[str, Any]] = Field(description="As an export has them.")
+    events: list[dict[str, Any]] = Field(description="As an export has them; those of the page.")
+    next_cursor: str = Field(description=_NEXT)
 
 
 class IncidentSummary(Answer):
@@ -177,6 +189,11 @@ class WaitingRun(PendingApproval):
     trace_id: str
     may_approve: bool = Field(description="Whether the caller may approve and reject it.")
 
+    @property
+    def state(self) -> str:
+        """Names the run with all that is shown of it: another one once anything of that is another."""
+        return f"{self.invocation_id}.{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:_STATE_DIGITS]}"
+
 
 class WaitingRunList(Answer):
     """The runs that wait for a person, the oldest first."""
@@ -184,6 +201,14 @@ class WaitingRunList(Answer):
     approvals: list[WaitingRun]
     total: int
     notes: list[str]
+
+
+class RuleUse(Answer):
+    """How often a rule counted, of the runs of the last 30 days that the caller may read, the newest 10,000 at most."""
+
+    id: str
+    matched: int
+    decided: int = Field(description="Runs whose decision names it as a reason.")
 
 
 class ContractAnswer(Answer):
@@ -194,9 +219,11 @@ class ContractAnswer(Answer):
     name: str
     scope: str
     rules: list[dict[str, Any]] = Field(description="As in the spec of a GovernanceContract.")
+    use: list[RuleUse] = Field(description="One for each rule, in their order.")
 
 
 class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    notes: list[str]

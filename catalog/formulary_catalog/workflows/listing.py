@@ -1,11 +1,11 @@
 """Pages of the catalog in name order, for every edge: what exists here, by kind of resource, risk or status."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import WorkflowList
+from formulary_catalog.domain.answers import WorkflowList, WorkflowSummary
 from formulary_catalog.domain.browsing import FacetedList, FacetValue
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
@@ -20,8 +20,10 @@ from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope
 from formulary_catalog.store.workflows.facets import FacetReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
+from formulary_catalog.store.workflows.names import Declared
 
 _ACTIVE = STATUSES[0]
+_SHOWN = 60
 _NO_INCIDENT = ContextReference()
 _SHOWN_VALUES = 12
 _INVALID = "the catalog keeps no invalid object: its status in the cluster says what is wrong, kubectl get rw -A"
@@ -128,10 +130,30 @@ class Listing:
             workflows=workflows,
             total=total,
             total_results=total,
-            notes=[*not_invocable_notes(unrunnable), *([_INVALID] if request.status == "Invalid" else [])],
+            notes=[
+                *await self._unknown_values(request, workflows=workflows, scope=scope),
+                *not_invocable_notes(unrunnable),
+                *([_INVALID] if request.status == "Invalid" else []),
+            ],
             **({"next_cursor": cursor(places[-1], question=question)} if more else {}),
         )
         return answer, places
+
+    async def _unknown_values(
+        self, request: ListingRequest, *, workflows: Sequence[WorkflowSummary], scope: CallScope
+    ) -> list[str]:
+        """Notes on filters with a value that no workflow has. Those that answer any signal are listed for any."""
+        asked = fold(request.signal_type)
+        answered = any(asked in map(fold, line.signal_types) for line in workflows)
+        notes = []
+        for what in Declared if request.status == _ACTIVE else ():
+            value = getattr(request, what)
+            if not value or (answered if what is Declared.SIGNAL_TYPE else workflows):
+                continue
+            if (near := await self._finder.nearest_values(what, value, scope=scope)) is not None:
+                meant = f"did you mean {' or '.join(near)}?" if near else "leave it out to see what there is"
+                notes.append(f"no workflow you may see has {what} {value[:_SHOWN]!r}; {meant}")
+        return notes
 
 
 def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:

@@ -82,14 +82,17 @@ async def list_traces(request: Request) -> Response:
     summary="Read a trace",
     response_model=TraceAnswer,
     responses=error_responses(404),
-    openapi_extra=operation(of_incident=False),
+    openapi_extra=operation(query=query_parameters(TraceArguments, in_path="trace_id"), of_incident=False),
 )
 async def get_trace(
     request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]
 ) -> Response:
-    """Its events as they were recorded and in words, and whether the chain is unbroken."""
+    """A page of its events as they were recorded and in words, and whether the chain is unbroken."""
     _, asked = await checked_call(request, "read.trace", TraceArguments)
-    return answered(await services_of(request).traces.story(asked.trace_id, caller=caller_of(request)))
+    story = await services_of(request).traces.story(
+        asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
+    )
+    return answered(story)
 
 
 @router.get(

@@ -73,6 +73,10 @@ class TraceArguments(Arguments):
     trace_id: str = Field(
         max_length=MAX_LABEL_LENGTH, description="trace_id, or remediation id of its incident.", examples=["rr-42"]
     )
+    limit: int = Field(
+        MAX_PAGE, ge=1, le=MAX_PAGE, description=f"At most so many events; {MAX_PAGE} without it.", examples=[50]
+    )
+    cursor: Cursor = ""
 
 
 class IncidentsArguments(Arguments):
