@@ -66,13 +66,15 @@ def relations_picture(name: str, related: Sequence[RelatedEntity]) -> Markup:
         *_drawn(right, is_left=False, height=height, middle=middle),
     ]
     return Markup(
-        '<svg role="img" aria-labelledby="relations-title" viewBox="{box}" width="100%" '
-        'preserveAspectRatio="xMidYMid meet" font-size="14" fill="currentColor">'
+        '<svg role="img" aria-labelledby="relations-title" viewBox="{box}" width="{width}" height="{height}" '
+        'font-size="14" fill="currentColor">'
         '<title id="relations-title">{title}</title>'
         '<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
         'orient="auto-start-reverse"><path d="M0 0 10 5 0 10z" fill="currentColor"/></marker></defs>{parts}</svg>'
     ).format(
         box=f"0 0 {_WIDTH} {height}",
+        width=_WIDTH,
+        height=height,
         title=f"{len(left.shown) + left.more} lead to {visible(name)}, which leads to {len(right.shown) + right.more}",
         parts=Markup("").join(parts),
     )
