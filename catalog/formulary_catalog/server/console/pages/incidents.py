@@ -28,6 +28,8 @@ router = APIRouter(route_class=ConsoleRoute)
 
 SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
 _TONES = {"completed": "good", "failed": "bad", "timed_out": "bad", "cancelled": "bad", "halted": "bad"}
+_EVENTS = 50
+"""Events on one page."""
 _FILES = {
     "verdict.md": "text/markdown; charset=utf-8",
     "verdict.json": "application/json",
@@ -71,7 +73,7 @@ async def incident(request: Request, trace_id: str) -> Response:
     _, asked = await checked_call(request, "read.trace", TraceArguments)
     caller = visitor_of(request).caller
     trace = await services_of(request).traces.story(
-        asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller
+        asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
     )
     passages = told(trace)
     return render(
