@@ -49,7 +49,7 @@ class Page:
         reader = _Reader()
         reader.feed(response.text)
         self.forms, self.elements = reader.forms, reader.elements
-        self.text = " ".join("".join(reader.texts).split())
+        self.text = " ".join(" ".join(reader.texts).split())
 
     def form(self, action: str) -> Form:
         """The form that goes to this path."""
