@@ -119,8 +119,8 @@ SECTIONS = (
         title="The database, by size of the catalog",
         words="Generated catalogs, one tenant owning half; row-level security on, as the server's role. "
         "`whole search` is everything that the store does, `candidates` all of it but the page, `exact search` a "
-        "statement that only filters and compares, `words only` what is asked while there is no embedding model; all "
-        "enter the tenants. `unfiltered` gives no label at all. numpy "
+        "statement that only filters and compares, `words only` what is asked while there is no embedding model, "
+        "`in numbers` what `catalog_stats` counts; all enter the tenants. `unfiltered` gives no label at all. numpy "
         "has the same rows in memory, without tenants, persistence or a server.",
         pictures={"growth": growth},
     ),
@@ -135,6 +135,13 @@ SECTIONS = (
         title="A whole search over MCP",
         words="Over HTTP against a server in a process of its own; server and PostgreSQL columns are processor time.",
         pictures={"throughput": throughput},
+    ),
+    Section(
+        name="analytics",
+        title="Searches beside heavy SQL",
+        words="Four clients run heavy statements over `insight`, each again as soon as it is answered; server, "
+        "PostgreSQL and clients share the processors. Statements are ended after 2 s, and sent away while others run.",
+        pictures={},
     ),
     Section(name="mcp_peers", title="Other MCP servers", words="Searches of the same documents.", pictures={}),
     Section(

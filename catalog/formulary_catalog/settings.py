@@ -168,6 +168,15 @@ class Settings(ConnectionSettings):
     token_audience: str = Field(
         default="formulary", min_length=1, description="The audience that a token must be issued for."
     )
+    oidc_issuer: str = Field(
+        default="", description="Issuer of ID tokens that people may send; one that the API server accepts tokens of."
+    )
+    oidc_client_id: str = Field(default="", description="The client that those ID tokens must be issued for.")
+    console_proxy_secret_file: Path | None = Field(
+        default=None,
+        description="File with the secret by which a proxy proves itself to the console, so that the user and groups "
+        "in its headers are believed; unset: they never are.",
+    )
     token: str = Field(default="", repr=False, description="Bearer token that commands send to the server they ask.")
     pool_size: int = Field(default=10, ge=9, le=100, description="Database connections of one process.")
     calls_at_once: int = Field(

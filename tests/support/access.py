@@ -5,7 +5,9 @@ from collections.abc import Iterable, Sequence
 from formulary_catalog.domain.access import (
     ANALYSE,
     APPROVE,
+    HALT,
     INVOKE,
+    LIFT,
     READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
@@ -31,6 +33,8 @@ class Rights:
         read: Iterable[str] = (),
         contracts: Iterable[str] = (),
         analyse: Iterable[str] = (),
+        halt: Iterable[str] = (),
+        lift: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -40,6 +44,8 @@ class Rights:
             READ_INVOCATIONS: read,
             READ_CONTRACTS: contracts,
             ANALYSE: analyse,
+            HALT: halt,
+            LIFT: lift,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 
@@ -58,6 +64,11 @@ class KnownCallers:
         if name not in self._callers:
             raise NotAuthenticated("the call has no token that is known here; send one")
         return Caller(name=name, access=self._callers[name])
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        if user not in self._callers:
+            raise NotAuthenticated("the proxy names a user that is not known here")
+        return Caller(name=user, access=self._callers[user])
 
     async def check(self) -> None:
         return

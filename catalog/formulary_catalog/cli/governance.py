@@ -1,4 +1,4 @@
-"""`formulary governance`: the rules in force, and the judgement on actions that the tools give."""
+"""`formulary governance`: the rules in force, contracts that are tried, and the judgement that the tools give."""
 
 import asyncio
 import json
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.cli.targets import url_option
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from formulary_catalog.domain.entry import ContractEntry
     from formulary_catalog.domain.governance.contract import Contract
     from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
     from formulary_catalog.settings import Settings
@@ -132,7 +134,7 @@ def evaluate_command(
         "task": task,
         "actions": [_action(text) for text in actions],
         "context": dict(_pair(text) for text in context),
-        "contract": _contract(contract) if contract is not None else None,
+        "contract": dict(_contract_in(contract)[1].spec) if contract is not None else None,
         "remediation_id": remediation_id,
     }
     gate, enforced, verdict = asyncio.run(_judge(settings, **given))
@@ -186,6 +188,21 @@ async def _judge(
         return gate, enforced, verdict
 
 
+def _contract_in(path: Path, *, namespace: str = _NAMESPACE) -> "tuple[str, ContractEntry]":
+    """The text of a file, and the one contract in it.
+
+    Raises:
+        InvalidInput: it cannot be read, is broken, or holds none or several.
+    """
+    from formulary_catalog.loading.documents import Rejection, read_text
+    from formulary_catalog.loading.given_contract import given_contract
+
+    text = read_text(path, name=str(path))
+    if isinstance(text, Rejection):
+        raise InvalidInput(text.message, field="contract")
+    return text, given_contract(text, name=str(path), default_namespace=namespace)
+
+
 def _action(text: str) -> Any:
     """An action as the tools take it."""
     if not text.lstrip().startswith("{"):
@@ -203,34 +220,64 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _contract(path: Path) -> dict[str, Any]:
-    """The rules of the one contract in a file."""
-    from formulary_catalog.loading.documents import read_documents
-    from formulary_catalog.loading.manifests import sort_out
+@click.command("rehearse")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--since", default="30d", metavar="TIME", help="Try it on decisions since then; 30d by default, or a date."
+)
+@click.option("--namespace", default="", metavar="NAME", help="Namespace of a manifest that names none.")
+@click.option("--limit", type=click.IntRange(1, 500), default=100, metavar="N", help="List at most so many runs.")
+@url_option
+@json_option
+def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url: str | None, as_json: bool) -> None:
+    """Try a contract before it is applied: which recorded decisions it would have changed.
 
-    manifests = sort_out(read_documents(path, name=str(path)), default_namespace=_NAMESPACE)
-    if manifests.rejections:
-        raise InvalidInput(manifests.rejections[0].message, field="contract")
-    if len(manifests.contracts) != 1:
+    Newly allowed runs come first, those that were denied before all. The contract takes the place of the one of its
+    name, if that is in force; nothing is put in force. Needs a running server, and counts the runs that the owner of
+    FORMULARY_TOKEN may read. Exit code 1 if any run would have gone otherwise.
+
+    \b
+    Examples:
+      formulary governance rehearse rules.yaml
+      formulary governance rehearse rules.yaml --since 7d --url https://formulary.example --json
+    """
+    from formulary_catalog.cli.http_client import ask_server
+    from formulary_catalog.cli.rehearsal_page import show_rehearsal
+    from formulary_catalog.domain.governance.answers import RehearsalAnswer
+    from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+    from formulary_catalog.runtime.terminal import Page
+
+    text, _ = _contract_in(file, namespace=namespace or _NAMESPACE)
+    if len(text) > MAX_CHARACTERS:
         raise InvalidInput(
-            f"{path} holds {len(manifests.contracts)} contracts; name a file with one GovernanceContract",
-            field="contract",
+            f"{file} has {len(text)} characters, and a server takes {MAX_CHARACTERS}; split the contract",
+            field="manifest",
         )
-    return dict(manifests.contracts[0].contract.spec)
+    body = {"manifest": text, "namespace": namespace, "since": since, "limit": limit}
+    answer = ask_server(url, lambda server: server.answer(RehearsalAnswer, "POST", "/contracts/rehearse", json=body))
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_rehearsal(answer, page=Page())
+    if answer.changes:
+        raise SystemExit(1)
 
 
 @click.group("governance")
 def governance_command() -> None:
-    """Judge actions as the governance tools do, and read the contracts in force.
+    """Judge actions as the governance tools do, read the contracts in force, and try one before it is applied.
 
-    Works on the database itself; without --database-url on that of `formulary up`.
+    `contracts` and `evaluate` work on the database itself, without --database-url on that of `formulary up`;
+    `rehearse` asks a running server.
 
     \b
     Examples:
       formulary governance contracts
+      formulary governance rehearse rules.yaml --since 30d
       formulary governance evaluate --task "restart the shop" --action "kubectl delete pod web-0"
     """
 
 
 governance_command.add_command(evaluate_command)
 governance_command.add_command(contracts_command)
+governance_command.add_command(rehearse_command)

@@ -1,18 +1,18 @@
-"""`formulary halt` and `resume`: the emergency stop (DESIGN section 13)."""
+"""`formulary halt` and `resume`: the emergency stop (DESIGN section 13), over a server or at the database itself."""
 
 import asyncio
 import getpass
-import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.cli.targets import url_option
 
 if TYPE_CHECKING:
-    from formulary_catalog.domain.governance.halting import Halt
+    from formulary_catalog.domain.governance.answers import HaltedAnswer, LiftedAnswer
     from formulary_catalog.settings import Settings
     from formulary_catalog.store.runs.halting import HaltWriter
 
@@ -26,7 +26,127 @@ def namespace_option(text: str) -> Callable[[Callable[..., None]], Callable[...,
     return click.option("--namespace", default="", metavar="NAME", help=text)
 
 
-def at_work(settings: "Settings", operation: "Callable[[HaltWriter], Awaitable[_T]]") -> _T:
+@click.command("halt")
+@click.option("--reason", required=True, metavar="TEXT", help="Reason, recorded, and shown in every refusal of a run.")
+@namespace_option("Halt runs in this namespace only. Default: everywhere.")
+@url_option
+@database_option
+@data_dir_option
+@json_option
+def halt_command(
+    *, reason: str, namespace: str, url: str | None, database_url: str | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """Stop everything: end all runs, let none begin.
+
+    Once this returns nothing starts any more. The operator ends what runs within seconds. What was halted stays ended;
+    `formulary resume` lets new runs begin. Searches go on and say it. In a cluster a GovernanceContract with a rule of
+    effect HALT does the same.
+
+    With --url a server is asked, in the name of the owner of FORMULARY_TOKEN, who may create governancecontracts in the
+    namespace, for everywhere in that of the shared catalog. Otherwise this works on the database itself, as its owner.
+
+    \b
+    Examples:
+      formulary halt --reason "restarts make the outage worse" --url https://formulary.example
+      formulary halt --namespace shop --reason "migration of the database" --database-url postgresql://owner@db/formulary
+    """
+    from formulary_catalog.domain.governance.halting import require_namespace, require_reason
+
+    require_reason(reason)
+    require_namespace(namespace)
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    answer = (
+        _halted_by_server(url, namespace=namespace, reason=reason)
+        if url and not (database_url or data_dir)
+        else _halted_at_database(settings, namespace=namespace, reason=reason)
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+        return
+    halt, ended = answer.halted, answer.ended_runs
+    _say(halt.message)
+    click.echo(f"{ended} {'run ends' if ended == 1 else 'runs end'}; recorded in trace {halt.trace_id}")
+    for note in answer.notes:
+        click.echo(note)
+    click.echo(f"lift it with {halt.way_out}")
+
+
+@click.command("resume")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit trail.")
+@namespace_option("Lift the halt of this namespace. Default: the halt of all namespaces.")
+@url_option
+@database_option
+@data_dir_option
+@json_option
+def resume_command(
+    *, reason: str, namespace: str, url: str | None, database_url: str | None, data_dir: Path | None, as_json: bool
+) -> None:
+    """Lift a halt, so that new runs may begin.
+
+    What was halted stays ended. A halt that a GovernanceContract says is lifted there. With --url a server is asked, in
+    the name of the owner of FORMULARY_TOKEN, who may delete governancecontracts there; it lifts what was halted over a
+    server. At the database everything is lifted that no contract says. Exit code 1 if nothing was halted so.
+
+    \b
+    Examples:
+      formulary resume --url https://formulary.example
+      formulary resume --namespace shop --reason "the migration is done"
+    """
+    from formulary_catalog.domain.governance.halting import require_namespace
+
+    require_namespace(namespace)
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    answer = (
+        _lifted_by_server(url, namespace=namespace, reason=reason)
+        if url and not (database_url or data_dir)
+        else _lifted_at_database(settings, namespace=namespace, reason=reason)
+    )
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        where = f"in namespace {namespace}" if namespace else "everywhere"
+        click.echo(
+            f"the halt {where} is lifted: new runs may begin" if answer.lifted else f"nothing was halted {where}"
+        )
+        for halt in answer.in_force:
+            _say(f"still in force: {halt.message}; the way out: {halt.way_out}")
+    if answer.lifted is None:
+        raise SystemExit(1)
+
+
+def _halted_by_server(url: str, *, namespace: str, reason: str) -> "HaltedAnswer":
+    from formulary_catalog.cli.http_client import ask_server
+    from formulary_catalog.domain.governance.answers import HaltedAnswer
+
+    body = {"namespace": namespace, "reason": reason}
+    return ask_server(url, lambda server: server.answer(HaltedAnswer, "POST", "/halts", json=body))
+
+
+def _lifted_by_server(url: str, *, namespace: str, reason: str) -> "LiftedAnswer":
+    from formulary_catalog.cli.http_client import ask_server
+    from formulary_catalog.domain.governance.answers import LiftedAnswer
+
+    body = {"namespace": namespace, "reason": reason}
+    return ask_server(url, lambda server: server.answer(LiftedAnswer, "POST", "/halts/lift", json=body))
+
+
+def _halted_at_database(settings: "Settings", *, namespace: str, reason: str) -> "HaltedAnswer":
+    from formulary_catalog.domain.governance.answers import HaltedAnswer, halt_answer
+
+    halt, ended = _at_work(settings, lambda halts: halts.halt(namespace=namespace, reason=reason.strip(), by=_who()))
+    return HaltedAnswer(halted=halt_answer(halt), ended_runs=ended, notes=[])
+
+
+def _lifted_at_database(settings: "Settings", *, namespace: str, reason: str) -> "LiftedAnswer":
+    from formulary_catalog.domain.governance.answers import LiftedAnswer, halt_answer
+
+    lifted, left = _at_work(settings, lambda halts: halts.resume(namespace=namespace, reason=reason, by=_who()))
+    return LiftedAnswer(
+        lifted=halt_answer(lifted) if lifted is not None else None, in_force=[halt_answer(halt) for halt in left]
+    )
+
+
+def _at_work(settings: "Settings", operation: "Callable[[HaltWriter], Awaitable[_T]]") -> _T:
     """The result of an operation on the halts of a database; an embedded one that nobody runs is run meanwhile.
 
     Raises:
@@ -47,7 +167,7 @@ def at_work(settings: "Settings", operation: "Callable[[HaltWriter], Awaitable[_
     return asyncio.run(done())
 
 
-def who() -> str:
+def _who() -> str:
     """Who works at this terminal."""
     try:
         return getpass.getuser()
@@ -55,82 +175,8 @@ def who() -> str:
         return "unknown"
 
 
-def as_json_of(halt: "Halt") -> dict[str, Any]:
-    """A halt for programs."""
-    return {
-        "namespace": halt.namespace,
-        "contract": halt.contract,
-        "reason": halt.reason,
-        "by": halt.by,
-        "at": halt.at.isoformat(),
-        "trace_id": halt.trace_id,
-    }
+def _say(line: str) -> None:
+    """A line that holds what others wrote."""
+    from formulary_catalog.runtime.terminal import plain
 
-
-@click.command("halt")
-@click.option("--reason", required=True, metavar="TEXT", help="Reason, recorded, and shown in every refusal of a run.")
-@namespace_option("Halt runs in this namespace only. Default: everywhere.")
-@database_option
-@data_dir_option
-@json_option
-def halt_command(
-    *, reason: str, namespace: str, database_url: str | None, data_dir: Path | None, as_json: bool
-) -> None:
-    """Stop everything: end all runs, let none begin.
-
-    Once this returns nothing starts any more. The operator ends what runs within seconds. What was halted stays ended;
-    `formulary resume` lets new runs begin. Searches go on and say it. In a cluster a GovernanceContract with a rule of
-    effect HALT does the same.
-
-    \b
-    Examples:
-      formulary halt --reason "restarts make the outage worse"
-      formulary halt --namespace shop --reason "migration of the database" --database-url postgresql://owner@db/formulary
-    """
-    from formulary_catalog.domain.governance.halting import require_reason
-
-    require_reason(reason)
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    halt, ended = at_work(settings, lambda halts: halts.halt(namespace=namespace, reason=reason.strip(), by=who()))
-    if as_json:
-        click.echo(json.dumps({"halted": as_json_of(halt), "ended_runs": ended}, ensure_ascii=False))
-        return
-    click.echo(str(halt))
-    click.echo(f"{ended} {'run ends' if ended == 1 else 'runs end'}; recorded in trace {halt.trace_id}")
-    click.echo(f"lift it with {halt.way_out}")
-
-
-@click.command("resume")
-@click.option("--reason", default="", metavar="TEXT", help="Reason, recorded in the audit trail.")
-@namespace_option("Lift the halt of this namespace. Default: the halt of all namespaces.")
-@database_option
-@data_dir_option
-@json_option
-def resume_command(
-    *, reason: str, namespace: str, database_url: str | None, data_dir: Path | None, as_json: bool
-) -> None:
-    """Lift a halt, so that new runs may begin.
-
-    What was halted stays ended. A halt that a GovernanceContract says is lifted there. Exit code 1 if nothing was
-    halted so.
-
-    \b
-    Examples:
-      formulary resume
-      formulary resume --namespace shop --reason "the migration is done"
-    """
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    lifted, left = at_work(settings, lambda halts: halts.resume(namespace=namespace, reason=reason, by=who()))
-    if as_json:
-        said = {
-            "lifted": as_json_of(lifted) if lifted is not None else None,
-            "in_force": [as_json_of(halt) for halt in left],
-        }
-        click.echo(json.dumps(said, ensure_ascii=False))
-    else:
-        where = f"in namespace {namespace}" if namespace else "everywhere"
-        click.echo(f"the halt {where} is lifted: new runs may begin" if lifted else f"nothing was halted {where}")
-        for halt in left:
-            click.echo(f"still in force: {halt}; the way out: {halt.way_out}")
-    if lifted is None:
-        raise SystemExit(1)
+    click.echo(plain(line))

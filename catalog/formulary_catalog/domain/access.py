@@ -31,6 +31,10 @@ READ_INVOCATIONS = Right(verb="get", resource="workflowinvocations", group="form
 """All runs of the namespace may be read, those of other requesters too."""
 READ_CONTRACTS = Right(verb="get", resource="governancecontracts", group="formulary.dev")
 """Contracts of the namespace may be read."""
+HALT = Right(verb="create", resource="governancecontracts", group="formulary.dev")
+"""Runs of the namespace may be halted, as a contract of it could; in the shared namespace, all runs."""
+LIFT = Right(verb="delete", resource="governancecontracts", group="formulary.dev")
+"""What was halted so may be lifted."""
 ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
 """SELECT statements of the caller's own may be run over what its other rights show."""
 
@@ -83,6 +87,14 @@ class Caller:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcClient:
+    """Whose ID tokens are taken beside those for our own audience: of this issuer, for this client (its `aud`)."""
+
+    issuer: str
+    client_id: str
+
+
 class Authenticator(Protocol):
     """Says who a call comes from."""
 
@@ -94,6 +106,13 @@ class Authenticator(Protocol):
         Raises:
             NotAuthenticated: they prove nothing.
             Unavailable: it cannot be decided now.
+        """
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        """The caller that a proxy has identified. The proxy has proved itself already.
+
+        Raises:
+            NotAuthenticated: no proxy may vouch for a user or group of this name.
         """
 
     async def check(self) -> None:

@@ -203,6 +203,14 @@ class WaitingRunList(Answer):
     notes: list[str]
 
 
+class RuleUse(Answer):
+    """How often a rule counted, of the runs of the last 30 days that the caller may read, the newest 10,000 at most."""
+
+    id: str
+    matched: int
+    decided: int = Field(description="Runs whose decision names it as a reason.")
+
+
 class ContractAnswer(Answer):
     """A contract in force."""
 
@@ -211,9 +219,11 @@ class ContractAnswer(Answer):
     name: str
     scope: str
     rules: list[dict[str, Any]] = Field(description="As in the spec of a GovernanceContract.")
+    use: list[RuleUse] = Field(description="One for each rule, in their order.")
 
 
 class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    notes: list[str]

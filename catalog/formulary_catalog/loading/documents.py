@@ -42,11 +42,16 @@ def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
 
     A `List` is read as its items. Empty documents are left out. Never raises for what a file holds.
     """
-    text = _read_text(path, name=name)
+    text = read_text(path, name=name)
     if isinstance(text, Rejection):
         return [text]
     if path.suffix == ".json":
         return list(_parsed(text, first_line=1, file=name, place="", json=True))
+    return documents_in(text, name=name)
+
+
+def documents_in(text: str, *, name: str) -> list[Document | Rejection]:
+    """The documents of a YAML text in their order, as `read_documents` has those of a file."""
     chunks = list(_chunks(text))
     return [
         document
@@ -67,7 +72,8 @@ def _source(file: str, place: str) -> str:
     return f"{file} ({place})" if place else file
 
 
-def _read_text(path: Path, *, name: str) -> str | Rejection:
+def read_text(path: Path, *, name: str) -> str | Rejection:
+    """The text of a file, or why it has none; `name` is how messages call it."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)

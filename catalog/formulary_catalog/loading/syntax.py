@@ -56,6 +56,24 @@ def parse_json(text: str) -> object:
     return value
 
 
+def line_of(text: str, field: str) -> int:
+    """The line in one valid YAML document where a field is, steps separated by dots; where it ought to be, if it is
+    missing. Lines count from 1."""
+    node = yaml.compose(text, Loader=_Loader)
+    line = 1
+    for step in field.split(".") if node is not None else ():
+        if isinstance(node, yaml.MappingNode):
+            found = next((pair for pair in node.value if pair[0].value == step), None)
+        elif isinstance(node, yaml.SequenceNode) and step.isdigit() and int(step) < len(node.value):
+            found = (node.value[int(step)],) * 2
+        else:
+            found = None
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return line
+
+
 class _Loader(yaml.CSafeLoader):
     """The safe loader in C, with the graph of nodes checked before anything is built from it."""
 

@@ -5,17 +5,18 @@ may `get governancecontracts`. What is not readable is left out.
 """
 
 import asyncio
-from collections.abc import Collection
-from datetime import UTC
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime, timedelta
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
-from formulary_catalog.domain.governance.contract import Contract
+from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
     ContractList,
     InvocationPage,
     InvocationSummary,
+    RuleUse,
     WaitingRun,
     WaitingRunList,
 )
@@ -28,9 +29,14 @@ from formulary_catalog.runs.approvals import pending_approval
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.store.runs.decisions import DecisionReader, RuleCount
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
 _HOW = "decide with `formulary approve ID --digest DIGEST --reason …` or `formulary reject ID --reason …`"
+USE_DAYS = 30
+"""How far back it is counted what rules decided."""
+_COUNTED = 10_000
+"""Of the newest so many runs."""
 _NO_INCIDENT = ContextReference()
 _PHASES = {name: phase for phase in Phase for name in (phase.value.casefold(), phase.state)}
 
@@ -41,6 +47,7 @@ class RunReading:
     def __init__(self, parts: CatalogParts) -> None:
         self._trail, self._parsed = parts.trail, parts.parsed
         self._review = ReviewReader(parts.database)
+        self._decisions = DecisionReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
 
     async def page(
@@ -119,7 +126,6 @@ class RunReading:
         """The contracts in force, in name order.
 
         Raises:
-            InvalidInput: a newer release wrote one, and this one does not know its rules.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         arguments = {"namespace": namespace} if namespace else {}
@@ -128,9 +134,19 @@ class RunReading:
         ) as record:
             namespaces = await self._readable.of(caller, READ_CONTRACTS, namespace=namespace)
             found = await self._review.contracts(caller=caller.name, namespaces=namespaces)
-            shown = [each for each in found if namespace in ("", each.namespace)]
+            shown, unknown = ([each for each in part if namespace in ("", each.namespace)] for part in found)
             record.result = {"total": len(shown)}
-            return ContractList(contracts=[_contract(each) for each in shown])
+            counts = await self._rule_counts(caller) if shown else {}
+            return ContractList(
+                contracts=[_contract(each, counts=counts) for each in shown], notes=unknown_notes(unknown)
+            )
+
+    async def _rule_counts(self, caller: Caller) -> Mapping[tuple[str, str], RuleCount]:
+        """By contract and id of a rule, how often it counted lately in runs that the caller may read."""
+        since = datetime.now(UTC) - timedelta(days=USE_DAYS)
+        namespaces = await self._readable.of(caller, READ_INVOCATIONS)
+        counts = await self._decisions.counts(namespaces=namespaces, since=since, at_most=_COUNTED)
+        return {(each.contract, each.rule_id): each for each in counts}
 
 
 def _phase(text: str) -> str:
@@ -165,11 +181,16 @@ def _waiting(run: Invocation, *, parsed: ParsedWorkflows, may_approve: bool) -> 
     )
 
 
-def _contract(contract: Contract) -> ContractAnswer:
+def _contract(contract: Contract, *, counts: Mapping[tuple[str, str], RuleCount]) -> ContractAnswer:
+    found = [(rule.id, counts.get((str(contract), rule.id))) for rule in contract.rules]
     return ContractAnswer(
         contract=str(contract),
         namespace=contract.namespace,
         name=contract.name,
         scope=contract.scope,
         rules=[rule.model_dump(by_alias=True, mode="json", exclude_defaults=True) for rule in contract.rules],
+        use=[
+            RuleUse(id=id_, matched=count.matched if count else 0, decided=count.decided if count else 0)
+            for id_, count in found
+        ],
     )

@@ -8,6 +8,7 @@ import asyncpg
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
+from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.workflows.reembedding import reembedding_runs
 
 _PROTECTED = ("workflow_version", "workflow_search", "workflow_relation", "request_context")
@@ -130,9 +131,7 @@ async def _vectors(connection: asyncpg.Connection) -> dict[str, int]:
 
 
 async def _halts(connection: asyncpg.Connection) -> tuple[Halt, ...]:
-    rows = await connection.fetch(
-        "select namespace, contract, reason, by, at, trace_id from formulary.halt order by namespace, contract"
-    )
+    rows = await connection.fetch(f"select {HALT_COLUMNS} from formulary.halt order by namespace, contract")
     return tuple(Halt(**row) for row in rows)
 
 

@@ -8,6 +8,9 @@ server:
   FORMULARY_AUTHENTICATION: authentication.mode
   FORMULARY_INSECURE: authentication.mode
   FORMULARY_TOKEN_AUDIENCE: authentication.audience
+  FORMULARY_OIDC_ISSUER: authentication.oidc.issuer
+  FORMULARY_OIDC_CLIENT_ID: authentication.oidc.clientId
+  FORMULARY_CONSOLE_PROXY_SECRET_FILE: authentication.proxySecret
   FORMULARY_CATALOG_NAMESPACE: catalog.namespace
   FORMULARY_ALLOWED_HOSTS: server.allowedHosts
   FORMULARY_REQUEST_CONTEXT: search.requestContext

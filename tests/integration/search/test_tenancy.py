@@ -33,6 +33,7 @@ TABLES = (
     "admission_record",
     "alembic_version",
     "audit_event",
+    "decision_basis",
     "digest_key",
     "embedding",
     "embedding_model",
@@ -91,9 +92,9 @@ SECURED = {
     "workflow_search",
     "workflow_version",
 }
-RUNS = {"governance_contract", "halt", "invocation", "invocation_approval", "executor", "workflow_outcome"}
+RUNS_OF_NAMESPACES = ("decision_basis", "governance_contract", "halt", "invocation", "invocation_approval")
+RUNS = {*RUNS_OF_NAMESPACES, "executor", "workflow_outcome"}
 """What the server reads of runs."""
-RUNS_OF_NAMESPACES = ("governance_contract", "halt", "invocation", "invocation_approval")
 
 
 @pytest.fixture
@@ -326,7 +327,8 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
             )
             assert not column or (table, privilege) in allowed
     assert allowed == {
-        (table, "INSERT") for table in ("audit_event", "invocation", "invocation_approval", "invocation_secret")
+        (table, "INSERT")
+        for table in ("audit_event", "decision_basis", "invocation", "invocation_approval", "invocation_secret")
     }
     assert not await owner.fetchval("select has_schema_privilege($1, 'formulary', 'CREATE')", Role.SERVER)
 
@@ -342,6 +344,13 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
         "delete from audit_event",
         "update audit_event set outcome = 'ok'",
         "select * from audit_event",
+        "delete from halt",
+        "update invocation set halted = ''",
+        "insert into halt (namespace, contract, reason, by, trace_id) values ('', '', 'x', 'me', 'tr_1')",
+        "select formulary.begin_halt('', 'formulary/stop', 'x', 'me', 'tr_1')",
+        "select formulary.end_halted('', '', 'x')",
+        "select formulary.append_trace('tr_1', 'halt.begun', '{\"caller\": \"me\"}')",
+        "select formulary.append_trace('tr_1', 'halt.lifted', '{\"caller\": \"me\"}')",
         "select formulary.begin_checkpoint(1)",
         "select formulary.prepare_trace_months(1)",
         "select * from embedding",
@@ -394,10 +403,14 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "append_sealed": server + writer,
         "append_trace": server + writer,
         "begin_checkpoint": writer,
+        "begin_halt": server + writer,
         "checkpoints_from": writer,
         "end_checkpoint": writer,
+        "demand_for": server,
+        "end_halted": server + writer,
         "ended_traces": writer,
         "known_namespaces": server,
+        "lift_halt": server + writer,
         "may_append": [],
         "namespaces_of_trace": server,
         "prepare_trace_months": writer,
@@ -408,10 +421,13 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "search_returned": server,
         "searches_by_mode": server,
         "selection_of": server + writer,
+        "starts_under_way": server + writer,
         "trace_marks": server + writer,
         "trace_of_search": server,
         "traces_in": server,
         "unanswered_queries": server,
         "use_of": server,
+        "uses_of_workflows": server,
+        "weak_queries": server,
     }
     assert {tuple(row["proconfig"]) for row in rows} == {("search_path=formulary, pg_temp",)}

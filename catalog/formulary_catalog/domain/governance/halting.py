@@ -1,5 +1,6 @@
 """The emergency stop: a halt ends every run that is not over, and lets none begin until it is lifted."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,11 +10,17 @@ from formulary_catalog.domain.text import one_line
 from formulary_catalog.errors import InvalidInput
 
 MAX_REASON = 300
+SERVER = "server"
+"""`Halt.source` of what was said over a server."""
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halt:
-    """A halt in force. `namespace` is empty for everywhere; `contract` names the one that says it, if one does."""
+    """A halt in force. `namespace` is empty for everywhere; `contract` names the one that says it, if one does.
+
+    `source` is `server` for one that a person said over a server, which lifts it again.
+    """
 
     namespace: str
     contract: str
@@ -21,6 +28,7 @@ class Halt:
     by: str
     at: datetime
     trace_id: str
+    source: str = "database"
 
     @property
     def where(self) -> str:
@@ -32,7 +40,8 @@ class Halt:
         """How it is lifted."""
         if self.contract:
             return f"remove the HALT rule of contract {self.contract}"
-        return "`formulary resume" + (f" --namespace {self.namespace}`" if self.namespace else "`")
+        namespace = f" --namespace {self.namespace}" if self.namespace else ""
+        return f"`formulary resume{namespace}{' --url SERVER' if self.source == SERVER else ''}`"
 
     def __str__(self) -> str:
         since = self.at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -45,6 +54,16 @@ def require_reason(reason: str) -> None:
         raise InvalidInput(
             f"the reason has {len(reason)} characters; say in 1 to {MAX_REASON} why everything is stopped",
             field="reason",
+        )
+
+
+def require_namespace(namespace: str) -> None:
+    """Raises InvalidInput for what no namespace is called; empty is everywhere. A misspelt one would halt nothing."""
+    if namespace and _NAMESPACE.fullmatch(namespace) is None:
+        raise InvalidInput(
+            f"namespace {namespace[:80]!r} is not the name of one; give at most 63 lower-case letters, digits and "
+            "hyphens, or leave it out for everywhere",
+            field="namespace",
         )
 
 

@@ -109,7 +109,7 @@ def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> b
 
 
 def _below(prefix: str, path: str) -> bool:
-    if prefix == WILDCARD:
+    if prefix in ("", WILDCARD):
         return True
     wanted = _segments(prefix)
     return _segments(path)[: len(wanted)] == wanted

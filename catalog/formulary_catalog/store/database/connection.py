@@ -78,6 +78,16 @@ class Database:
         finally:
             await database.close()
 
+    @asynccontextmanager
+    async def apart(self, *, role: Role, deadline: float) -> AsyncIterator["Database"]:
+        """The same database on one connection of its own: for what must not wait for a busy pool, or may take longer.
+
+        Raises:
+            StartupError, Unavailable: no connection could be made.
+        """
+        async with Database.opened(self._dsn, role=role, size=1, deadline=deadline) as database:
+            yield database
+
     @classmethod
     async def unconnected(cls, dsn: str, *, role: Role, size: int = 10, deadline: float = DEADLINE) -> "Database":
         """A database that need not be there yet: operations raise `Unavailable` until it is."""

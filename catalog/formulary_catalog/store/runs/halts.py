@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.database.connection import Connection, Database
 
+COLUMNS = "namespace, contract, reason, by, at, trace_id, source"
+"""Of a row, as `Halt` has them."""
 _ORDER = 7204113606
 """An advisory lock: shared by all that accept, begin or start a run, exclusive for a halt."""
 
@@ -22,8 +24,7 @@ async def after_all_starts(connection: Connection) -> None:
 async def halts_of(connection: Connection, namespace: str) -> tuple[Halt, ...]:
     """The halts that hold for runs in a namespace, as far as the transaction may see them."""
     rows = await connection.fetch(
-        "select namespace, contract, reason, by, at, trace_id from halt where namespace in ('', $1) "
-        "order by namespace, contract",
+        f"select {COLUMNS} from halt where namespace in ('', $1) order by namespace, contract",
         namespace,
     )
     return tuple(Halt(**row) for row in rows)
@@ -46,9 +47,7 @@ class HaltReader:
         async def read(connection: Connection) -> list[Halt]:
             if named:
                 await connection.execute("select set_config('formulary.namespaces', $1, true)", named)
-            rows = await connection.fetch(
-                "select namespace, contract, reason, by, at, trace_id from halt order by namespace, contract"
-            )
+            rows = await connection.fetch(f"select {COLUMNS} from halt order by namespace, contract")
             return [Halt(**row) for row in rows]
 
         return await self._database.read(read)

@@ -15,16 +15,16 @@ from formulary_catalog.domain.runs.start_checks import Withdrawn, facts_now
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.halts import before_a_halt
+from formulary_catalog.store.runs.situation import situation_of
 from formulary_catalog.store.runs.starting import present_of
 from formulary_catalog.store.runs.submission import (
     ACTIVE,
     COLUMNS,
     InvocationStore,
     Submitted,
-    decided,
     invocation_of,
+    record_decision,
     record_event,
-    situation_of,
 )
 
 _OPERATOR = "formulary-operator"
@@ -156,7 +156,8 @@ class RunWriter:
             facts = facts_now(run, await present_of(connection, run), strict_keys=self._strict_keys)
             if isinstance(facts, Withdrawn):
                 return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
-            decision = judge({**facts, **(known or {})}, situation, harmless=self._harmless)
+            facts = {**facts, **(known or {})}
+            decision = judge(facts, situation, harmless=self._harmless)
             stands = run_state(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
             if stands.phase is run.phase and stands.decision.message == run.message:
                 return run
@@ -175,9 +176,7 @@ class RunWriter:
                 began,
                 stands.phase.is_final,
             )
-            await record_event(
-                connection, changed, kind="invocation.decided", payload=decided(stands), caller=_OPERATOR
-            )
+            await record_decision(connection, changed, stands, facts=facts, situation=situation, caller=_OPERATOR)
             if began:
                 payload = {"dry_run": not changed.runs_for_real}
                 await record_event(connection, changed, kind="invocation.started", payload=payload, caller=_OPERATOR)

@@ -1,11 +1,14 @@
-"""Runs that are not over and contracts, as somebody reads them who may read those of some namespaces."""
+"""Runs that are not over, contracts and halts, as somebody reads them who may read those of some namespaces."""
 
 from collections.abc import Collection
 from datetime import datetime
 
 from formulary_catalog.domain.governance.contract import Contract, contract
+from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
 _ALL = "*"
@@ -27,7 +30,7 @@ class ReviewReader:
         """
 
         async def read(connection: Connection) -> list[Invocation]:
-            await _enter(connection, caller=caller, namespaces=namespaces)
+            await enter_review(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
                 f"select {COLUMNS} from invocation where phase = 'AwaitingApproval' order by created_at, id limit $1",
                 _MOST,
@@ -53,7 +56,7 @@ class ReviewReader:
         """
 
         async def read(connection: Connection) -> list[Invocation]:
-            await _enter(connection, caller=caller, namespaces=namespaces)
+            await enter_review(connection, caller=caller, namespaces=namespaces)
             at, id_ = before or (None, "")
             rows = await connection.fetch(
                 f"""
@@ -82,7 +85,7 @@ class ReviewReader:
         """
 
         async def read(connection: Connection) -> dict[str, int]:
-            await _enter(connection, caller=caller, namespaces=namespaces)
+            await enter_review(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
                 f"select phase, count(*) from invocation where version_id = any ($1) and {ACTIVE} "
                 "and $2 in ('', remediation_id) group by phase",
@@ -93,23 +96,69 @@ class ReviewReader:
 
         return await self._database.read(read)
 
-    async def contracts(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Contract]:
-        """The contracts in force.
+    async def last_run(
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None, remediation_id: str
+    ) -> datetime | None:
+        """When a run of one of these versions was last asked for; of one incident, where given.
 
         Raises:
-            InvalidInput: a newer release wrote one, and this one does not know its rules.
             Unavailable: the database does not answer.
         """
 
-        async def read(connection: Connection) -> list[Contract]:
-            await _enter(connection, caller=caller, namespaces=namespaces)
-            rows = await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2")
-            return [contract(row["spec"], name=row["name"], namespace=row["namespace"]) for row in rows]
+        async def read(connection: Connection) -> datetime | None:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            which = "select created_at from invocation where version_id = any ($1) and $2 in ('', remediation_id)"
+            at: datetime | None = await connection.fetchval(
+                f"""
+                select max(created_at) from (
+                    {which} and finished_at is not null union all {which} and {ACTIVE}
+                ) as run
+                """,
+                version_ids,
+                remediation_id,
+            )
+            return at
+
+        return await self._database.read(read)
+
+    async def contracts(
+        self, *, caller: str, namespaces: frozenset[str] | None
+    ) -> tuple[list[Contract], list[Contract]]:
+        """The contracts in force; apart, without rules, those of a newer release, whose rules this one does not know.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> tuple[list[Contract], list[Contract]]:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            known, unknown = [], []
+            for row in await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2"):
+                try:
+                    known.append(contract(row["spec"], name=row["name"], namespace=row["namespace"]))
+                except InvalidInput:
+                    unknown.append(Contract(name=row["name"], namespace=row["namespace"]))
+            return known, unknown
+
+        return await self._database.read(read)
+
+    async def halts(self, *, namespaces: frozenset[str] | None) -> list[Halt]:
+        """The halts of everywhere and of these namespaces.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[Halt]:
+            await enter_review(connection, caller="", namespaces=namespaces)
+            rows = await connection.fetch(f"select {HALT_COLUMNS} from halt order by namespace, contract")
+            return [Halt(**row) for row in rows]
 
         return await self._database.read(read)
 
 
-async def _enter(connection: Connection, *, caller: str, namespaces: frozenset[str] | None) -> None:
+async def enter_review(connection: Connection, *, caller: str, namespaces: frozenset[str] | None) -> None:
+    """Name to row-level security the namespaces whose runs and contracts may be read, None for all, and the caller."""
     reviewed = _ALL if namespaces is None else ",".join(sorted(namespaces))
     await connection.execute(
         "select set_config('formulary.caller', $1, true), set_config('formulary.reviewed', $2, true)", caller, reviewed

@@ -6,29 +6,20 @@ are one transaction. What the operator does later is in `store/runs/lifecycle`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from datetime import timedelta
 from typing import Any
 
 import asyncpg
 
 from formulary_catalog.domain.audit.sealing import Sealed
-from formulary_catalog.domain.governance.contract import Contract, contract
-from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision
-from formulary_catalog.domain.runs.admission_decision import (
-    REPEAT_HOURS,
-    RunState,
-    Selection,
-    Situation,
-    judge,
-    run_state,
-)
+from formulary_catalog.domain.runs.admission_decision import RunState, Situation, judge, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, RunTarget, Source
-from formulary_catalog.errors import InvalidInput, RateLimited, Unavailable
+from formulary_catalog.errors import InvalidInput, RateLimited
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceEvent, append_event
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.runs.halts import before_a_halt, halts_of
+from formulary_catalog.store.runs.halts import before_a_halt
+from formulary_catalog.store.runs.situation import keep_basis, situation_of
 
 _HOUR = 3600.0
 ACTIVE = "phase in ('Pending', 'AwaitingApproval', 'Running')"
@@ -113,7 +104,8 @@ class InvocationStore:
                     connection, caller=new.requester, limit=limits.dry_per_hour, counted=_DRY, name="dry runs"
                 )
             row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
-            await _record_request(connection, new, stands=stands)
+            await _record_request(connection, new)
+            await record_decision(connection, new, stands, facts=new.facts, situation=situation)
             if row.phase is Phase.SUCCEEDED:
                 ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
                 await record_event(connection, row, kind="invocation.finished", payload=ended)
@@ -160,64 +152,6 @@ async def enter(connection: Connection, *, caller: str, invocation_id: str, name
         invocation_id,
         ",".join(namespaces),
     )
-
-
-async def situation_of(
-    connection: Connection, run: NewInvocation | Invocation, *, namespaces: tuple[str, ...]
-) -> Situation:
-    """What a decision on a run turns on now.
-
-    Raises:
-        Unavailable: a contract that applies cannot be read.
-    """
-    contracts = await connection.fetch(
-        "select namespace, name, spec from governance_contract where namespace = any ($1) order by namespace, name",
-        list(namespaces),
-    )
-    approvals = await connection.fetch(
-        """
-        select decision, approver, reason, at, decision = 'Approve' and digest not in ('', $3) as of_other_content
-        from invocation_approval where invocation_id = $1 and namespace = $2 order by at, uid
-        """,
-        run.id,
-        run.namespace,
-        run.content_digest if isinstance(run, Invocation) else "",
-    )
-    selection = await connection.fetchrow("select * from selection_of($1, $2)", run.trace_id, run.version_id)
-    facts = await connection.fetchrow(
-        "select clock_timestamp() as now, recent_failures($1, $2, $3, $4) as failures",
-        run.workflow_namespace,
-        run.workflow_name,
-        run.target.as_json(),
-        timedelta(hours=REPEAT_HOURS),
-    )
-    assert facts is not None
-    return Situation(
-        contracts=tuple(map(_contract_of, contracts)),
-        approvals=tuple(_approval_of(row) for row in approvals if not row["of_other_content"]),
-        approved_other_content=any(row["of_other_content"] for row in approvals),
-        selection=Selection(**selection) if selection is not None else None,
-        recent_failures=facts["failures"] if run.target.name else 0,
-        now=facts["now"],
-        halts=await halts_of(connection, run.namespace),
-    )
-
-
-def _approval_of(row: asyncpg.Record) -> Approval:
-    return Approval(
-        decision=ApprovalDecision(row["decision"]), approver=row["approver"], reason=row["reason"], at=row["at"]
-    )
-
-
-def _contract_of(row: asyncpg.Record) -> Contract:
-    """A contract as it is stored; of a newer release perhaps. What cannot be understood may forbid anything."""
-    try:
-        return contract(row["spec"], name=row["name"], namespace=row["namespace"])
-    except InvalidInput as error:
-        raise Unavailable(
-            f"contract {row['namespace']}/{row['name']} holds rules that this release does not know, so nothing it "
-            "applies to is run; ask its owner to correct it, or update Formulary"
-        ) from error
 
 
 def invocation_of(row: asyncpg.Record) -> Invocation:
@@ -344,7 +278,7 @@ async def _insert(
     return invocation_of(row)
 
 
-async def _record_request(connection: Connection, new: NewInvocation, *, stands: RunState) -> None:
+async def _record_request(connection: Connection, new: NewInvocation) -> None:
     requested = {
         "invocation_id": new.id,
         "workflow_id": f"{new.workflow_namespace}/{new.workflow_name}",
@@ -358,12 +292,21 @@ async def _record_request(connection: Connection, new: NewInvocation, *, stands:
         "analysis": new.analysis,
     }
     await record_event(connection, new, kind="invocation.requested", payload=requested, sealed=new.sealed)
-    await record_event(connection, new, kind="invocation.decided", payload=decided(stands))
 
 
-def decided(stands: RunState) -> dict[str, Any]:
-    """What the trail keeps of a decision."""
-    return {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
+async def record_decision(
+    connection: Connection,
+    run: NewInvocation | Invocation,
+    stands: RunState,
+    *,
+    facts: Mapping[str, Any],
+    situation: Situation,
+    caller: str = "",
+) -> None:
+    """Put a decision into the trail, and keep what it turned on."""
+    await keep_basis(connection, run, stands.decision, facts=facts, situation=situation)
+    payload = {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
+    await record_event(connection, run, kind="invocation.decided", payload=payload, caller=caller)
 
 
 async def record_event(

@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0026"
-down_revision = "0023"
+down_revision = "0025"
 
 FEW = 2000
 """So many traces of a namespace, or with runs in a phase, are looked up; where there are more, the newest are tried."""

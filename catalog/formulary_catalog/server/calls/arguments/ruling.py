@@ -1,0 +1,81 @@
+"""Arguments of what people say about runs as a whole: halts, and contracts that are tried before they are applied."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from formulary_catalog.domain.governance.halting import MAX_REASON
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.governance.rehearsing import DEFAULT_SHOWN, DEFAULT_SINCE, MAX_SHOWN
+from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.server.calls.arguments.browsing import Namespace
+
+MANIFEST_EXAMPLE = (
+    "apiVersion: formulary.dev/v1alpha1\nkind: GovernanceContract\nmetadata: {name: freeze, namespace: shop}\n"
+    "spec: {rules: [{id: freeze, effect: DENY, match: {environments: [production]}}]}\n"
+)
+_Where = Annotated[
+    str,
+    Field(
+        max_length=MAX_LABEL_LENGTH,
+        description="Namespace whose runs are meant; everywhere without it.",
+        examples=["payments"],
+    ),
+]
+
+
+class HaltsArguments(Arguments):
+    """Which halts are to be listed."""
+
+    namespace: Namespace = ""
+
+
+class HaltArguments(Arguments):
+    """What is to be halted, and why."""
+
+    namespace: _Where = ""
+    reason: str = Field(
+        max_length=MAX_REASON,
+        description="Reason, recorded, and shown in every refusal of a run.",
+        examples=["restarts make the outage worse"],
+    )
+
+
+class LiftArguments(Arguments):
+    """Which halt is to be lifted."""
+
+    namespace: _Where = ""
+    reason: str = Field(
+        "", max_length=MAX_REASON, description="Reason, recorded in the audit trail.", examples=["the outage is over"]
+    )
+
+
+class RehearseArguments(Arguments):
+    """The contract that is to be tried, and on which decisions."""
+
+    manifest: Annotated[str, StringConstraints(strip_whitespace=False)] = Field(
+        max_length=MAX_CHARACTERS,
+        exclude=True,
+        description="A GovernanceContract as YAML or JSON.",
+        examples=[MANIFEST_EXAMPLE],
+    )
+    namespace: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description="Namespace of a manifest that names none; the shared one without it.",
+        examples=["shop"],
+    )
+    since: str = Field(
+        DEFAULT_SINCE,
+        max_length=40,
+        description=f"Decisions since then: 24h, 30d, 2026-11-22T10:00Z; {DEFAULT_SINCE} without it.",
+        examples=["30d"],
+    )
+    limit: int = Field(
+        DEFAULT_SHOWN,
+        ge=1,
+        le=MAX_SHOWN,
+        description=f"List at most so many runs that change; {DEFAULT_SHOWN} without it. All are counted.",
+        examples=[100],
+    )

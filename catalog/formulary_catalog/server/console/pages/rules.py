@@ -1,0 +1,145 @@
+"""Rules: the contracts in force and how often each rule counted, and a contract that is tried before it is applied."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData, UploadFile
+
+from formulary_catalog.domain.access import READ_CONTRACTS
+from formulary_catalog.domain.entry import ContractEntry
+from formulary_catalog.domain.governance.answers import RehearsalAnswer
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.governance.rehearsing import DEFAULT_SINCE
+from formulary_catalog.loading.given_contract import MAX_CHARACTERS, given_contract
+from formulary_catalog.runs.reading import USE_DAYS
+from formulary_catalog.server.calls.arguments.reading import ContractsArguments
+from formulary_catalog.server.calls.arguments.ruling import RehearseArguments
+from formulary_catalog.server.console.route import ConsoleRoute
+from formulary_catalog.server.console.templating import render
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.rest.calls import checked_call, recorded_call, services_of
+
+RULES_PATH = f"{CONSOLE_PATH}/rules"
+_EFFECTS = {"ALLOW": "good", "REQUIRE_EVIDENCE": "waiting", "DEGRADE": "waiting", "DENY": "bad", "HALT": "bad"}
+_HEADINGS = {
+    "allowed": "Newly allowed",
+    "denied": "Newly denied",
+    "waiting": "Newly waiting for a person or a selection",
+    "dry_run": "Newly a dry run",
+}
+_OUTCOMES = {
+    "ALLOW": ("allowed", "good"),
+    "AWAIT": ("waits", "waiting"),
+    "DEGRADE": ("dry run", "waiting"),
+    "BLOCK": ("denied", "bad"),
+    "HALT": ("halted", "bad"),
+}
+
+router = APIRouter(route_class=ConsoleRoute)
+
+
+@router.get(RULES_PATH)
+async def rules(request: Request) -> Response:
+    """The contracts in force, and the form to try one."""
+    _, asked = await checked_call(request, "read.contracts", ContractsArguments)
+    answer = await services_of(request).runs.contracts(namespace=asked.namespace, caller=visitor_of(request).caller)
+    return render(
+        request,
+        "rules.html",
+        title="Rules",
+        contracts=[(each, list(zip(each.rules, each.use, strict=True))) for each in answer.contracts],
+        effects=_EFFECTS,
+        matches=_matches,
+        days=USE_DAYS,
+        reading=str(READ_CONTRACTS),
+        **_form(),
+    )
+
+
+@router.post(f"{RULES_PATH}/tried")
+async def tried(request: Request) -> Response:
+    """What the contract of the form would have changed; nothing is put in force."""
+    form: FormData = request.state.form
+    given = {name: value for name in ("manifest", "namespace", "since") if isinstance(value := form.get(name), str)}
+    rehearsing = services_of(request).rehearsing
+
+    def read(_: object) -> tuple[RehearseArguments, ContractEntry]:
+        asked = RehearseArguments.read(given)
+        namespace = asked.namespace or rehearsing.shared_namespace
+        return asked, given_contract(asked.manifest, name="manifest", default_namespace=namespace)
+
+    try:
+        given["manifest"] = await _uploaded(form) or given.get("manifest", "")
+        _, (asked, entry) = await recorded_call(
+            request, "read.rehearsal", given=lambda: RehearseArguments.recordable(given), read=read
+        )
+        answer = await rehearsing.rehearse(entry, since=asked.since, caller=visitor_of(request).caller)
+    except InvalidInput as error:
+        return _tried(request, given, status=400, problem=str(error))
+    return _tried(request, given, answer=answer)
+
+
+def _matches(rule: Mapping[str, Any]) -> str:
+    """What a rule matches, as its manifest has it."""
+    members = [
+        f"{name}: {', '.join(value) if isinstance(value, list) else value if isinstance(value, str) else _spans(value)}"
+        for name, value in rule.get("match", {}).items()
+    ]
+    return "; ".join(members) or "everything"
+
+
+def _spans(window: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, list) else value}" for name, value in window.items()
+    )
+
+
+async def _uploaded(form: FormData) -> str:
+    """The text of the file in the form; empty without one."""
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        return ""
+    content = await file.read()
+    await form.close()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8", field="file") from None
+
+
+def _tried(
+    request: Request,
+    given: Mapping[str, str],
+    *,
+    answer: RehearsalAnswer | None = None,
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    groups = [
+        (heading, getattr(answer.changed, change), [run for run in answer.changes if run.change == change])
+        for change, heading in (_HEADINGS.items() if answer is not None else ())
+        if answer is not None and getattr(answer.changed, change)
+    ]
+    return render(
+        request,
+        "rules_tried.html",
+        status=status,
+        title="A contract that is tried",
+        answer=answer,
+        groups=groups,
+        outcomes=_OUTCOMES,
+        **_form(problem=problem, **given),
+    )
+
+
+def _form(*, manifest: str = "", namespace: str = "", since: str = DEFAULT_SINCE, problem: str = "") -> dict[str, Any]:
+    """What the form shows."""
+    return {
+        "manifest": manifest,
+        "namespace": namespace,
+        "since": since,
+        "problem": problem,
+        "most": MAX_CHARACTERS,
+    }

@@ -1,0 +1,170 @@
+"""The pages of rules and halts: what is in force, what a contract would change, and the emergency stop."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx2
+import pytest
+
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.submission import InvocationStore
+from support.access import EVERYWHERE, KnownCallers, Rights
+from support.databases import migrated_database
+from support.manifest import contract, text
+from support.runs import HARMLESS, request
+from support.services import open_service
+from support.serving import serving
+from support.visiting import OWN_FORM, Form, Page, Visitor
+
+RULES, HALTS = "/console/rules", "/console/rules/halts"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
+CALLERS = KnownCallers(
+    sre=Rights(read={"shop"}, contracts={"shop"}, halt={"shop"}, lift={"shop"}),
+    platform=Rights(read={EVERYWHERE}, contracts={EVERYWHERE}, halt={EVERYWHERE}, lift={EVERYWHERE}),
+    reader=Rights(read={"shop"}),
+)
+SPEC = {
+    "rules": [
+        {"id": "risky", "effect": "DENY", "match": {"riskLevels": ["high"]}, "rationale": HOSTILE},
+        {"id": "unused", "effect": "ALLOW", "match": {"workflows": ["no-such"]}},
+    ]
+}
+
+
+@pytest.fixture(scope="module")
+async def catalog(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+    async with migrated_database(postgres) as dsn:
+        async with Database.opened(dsn, role=Role.WRITER, deadline=30) as writing:
+            contracts = ContractWriter(writing, shared_namespace="formulary")
+            await contracts.save(SPEC, namespace="shop", name="c", uid="u")
+        async with Database.opened(dsn, role=Role.SERVER, deadline=30) as database:
+            asking = InvocationStore(database, shared_namespace="formulary")
+            for key, facts in (("a", HARMLESS), ("b", replace(HARMLESS, risk_level="high"))):
+                await asking.submit(request(key=key, facts=facts))
+        service = await open_service(dsn)
+        yield service
+        await service.close()
+
+
+@pytest.fixture(scope="module")
+async def url(catalog: CatalogService) -> AsyncIterator[str]:
+    async with serving(catalog, authenticator=CALLERS) as at:
+        yield at
+
+
+@asynccontextmanager
+async def visiting(url: str, *, by: str) -> AsyncIterator[Visitor]:
+    headers = {"Authorization": f"Bearer {by}"}
+    async with httpx2.AsyncClient(base_url=url, timeout=50, headers=headers) as client:
+        yield Visitor(client)
+
+
+def form_with(page: Page, field: str) -> Form:
+    return next(form for form in page.forms if field in form.fields)
+
+
+def disabled(page: Page, tag: str = "button") -> int:
+    return sum("disabled" in attributes for name, attributes in page.elements if name == tag)
+
+
+async def test_rules_are_shown_with_how_often_they_counted(url: str) -> None:
+    async with visiting(url, by="sre") as sre:
+        page = await sre.get(RULES)
+    assert page.status == 200
+    assert "shop/c" in page.text
+    assert "risky DENY riskLevels: high" in page.text
+    assert f"{HOSTILE} 1 1" in page.text
+    assert "unused ALLOW workflows: no-such never 0" in page.text
+    assert "<script>alert" not in page.source
+    async with visiting(url, by="reader") as reader:
+        empty = await reader.get(RULES)
+    assert "You see no contract." in empty.text
+    assert "get governancecontracts.formulary.dev" in empty.text
+
+
+async def test_a_pasted_contract_is_tried_without_a_script(url: str) -> None:
+    document = contract("c", effect="ALLOW")
+    document["metadata"]["namespace"] = "shop"
+    async with visiting(url, by="sre") as sre:
+        form = (await sre.get(RULES)).form(f"{RULES}/tried")
+        tried = await sre.submit(form, manifest=text(document))
+        assert (tried.status, "Newly allowed: 1 run" in tried.text) == (200, True)
+        assert f"denied DENY by rule risky of contract shop/c ({HOSTILE}) allowed ALLOW by rule only" in tried.text
+        assert "<script>alert" not in tried.source
+        assert form_with(tried, "since").fields["since"] == "30d"
+        broken = await sre.submit(form, manifest="a: [\n")
+        assert (broken.status, "Manifest: line 2:" in broken.text) == (400, True)
+        nonsense = await sre.submit(form, manifest=text(document), since="nonsense")
+        assert (nonsense.status, "is no time" in nonsense.text) == (400, True)
+    async with visiting(url, by="reader") as reader:
+        form = (await reader.get(RULES)).form(f"{RULES}/tried")
+        refused = await reader.submit(form, manifest=text(document))
+        assert (refused.status, "may not get governancecontracts" in refused.text) == (403, True)
+
+
+async def test_an_uploaded_contract_is_tried_and_one_that_is_no_text_refused(url: str) -> None:
+    document = contract("c", effect="ALLOW")
+    document["metadata"]["namespace"] = "shop"
+    async with visiting(url, by="sre") as sre:
+        form = (await sre.get(RULES)).form(f"{RULES}/tried")
+        for content, status, said in (
+            (text(document).encode(), 200, "Newly allowed: 1 run"),
+            (b"\xff\xfe", 400, "The file is not UTF-8 text"),
+        ):
+            files = {"file": ("rules.yaml", content)}
+            answer = Page(await sre.client.post(form.action, data=form.fields, files=files, headers=OWN_FORM))
+            assert (answer.status, said in answer.text) == (status, True), answer.text
+
+
+async def test_a_namespace_is_halted_and_lifted_after_being_asked_once_more(url: str) -> None:
+    async with visiting(url, by="sre") as sre:
+        page = await sre.get(HALTS)
+        assert "Nothing is halted" in page.text
+        assert "it takes the right to create governancecontracts.formulary.dev in namespace formulary" in page.text
+        assert disabled(page) == 1
+        ask = await sre.submit(form_with(page, "scope"), namespace="shop", reason=HOSTILE)
+        assert "All runs in namespace shop end now" in ask.text
+        assert "Nothing is halted" in (await sre.get(HALTS)).text
+        done = await sre.submit(form_with(ask, "confirmed"))
+        assert (done.status, done.headers["location"].startswith(HALTS)) == (303, True)
+        halted = await sre.get(done.headers["location"])
+        assert "It is halted. Runs that end now: 1." in halted.text
+        assert HOSTILE in halted.text
+        assert "<script>alert" not in halted.source
+        ask = await sre.submit(halted.form(f"{HALTS}/lift"), reason="over")
+        done = await sre.submit(form_with(ask, "confirmed"))
+        assert "The halt is lifted: new runs may begin." in (await sre.get(done.headers["location"])).text
+        refused = await sre.submit(form_with(ask, "confirmed"), namespace="bank")
+        assert (refused.status, "may not delete governancecontracts" in refused.text) == (403, True)
+
+
+async def test_a_halt_of_everywhere_is_at_the_head_of_every_page_until_it_is_lifted(url: str) -> None:
+    async with visiting(url, by="platform") as platform, visiting(url, by="reader") as reader:
+        page = await platform.get(HALTS)
+        assert disabled(page) == 0
+        empty = await platform.submit(form_with(page, "scope"), namespace=" ", reason="x")
+        assert (empty.status, "Namespace is empty" in empty.text) == (400, True)
+        everywhere = next(form for form in page.forms if form.action == HALTS and "scope" not in form.fields)
+        ask = await platform.submit(everywhere, reason="smoke")
+        await platform.submit(form_with(ask, "confirmed"))
+        seen = await reader.get(HALTS)
+        assert "HALT runs are halted everywhere since" in seen.text
+        assert "You may not lift it: it takes the right to delete governancecontracts.formulary.dev" in seen.text
+        assert disabled(seen) == 3
+        ask = await platform.submit((await platform.get(HALTS)).form(f"{HALTS}/lift"))
+        assert (await platform.submit(form_with(ask, "confirmed"))).status == 303
+        assert "Nothing is halted" in (await reader.get(HALTS)).text
+
+
+async def test_a_form_of_another_site_halts_nothing(url: str) -> None:
+    async with visiting(url, by="platform") as platform:
+        page = await platform.get(HALTS)
+        forged = {"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}
+        form = form_with(page, "scope")
+        refused = await platform.submit(form, headers=forged, namespace="shop", reason="x", confirmed="yes")
+        assert refused.status == 403
+        assert "Nothing is halted" in (await platform.get(HALTS)).text
