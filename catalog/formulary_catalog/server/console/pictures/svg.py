@@ -8,6 +8,8 @@ from markupsafe import Markup
 
 from formulary_catalog.domain.workflows.visible import MARK, visible
 
+FAINT = 'stroke="currentColor" stroke-opacity="0.35"'
+"""Lines behind what matters. Presentation attributes, because the policy of the console allows no styles in place."""
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from formulary_catalog.domain.audit.stages import Stage
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
-from formulary_catalog.server.console.pictures.svg import cut, picture, text
+from formulary_catalog.server.console.pictures.svg import FAINT, cut, picture, text
 
 MOST_MARKS = 80
 _LEFT, _RIGHT, _TOP, _ROW = 96.0, 24.0, 14.0, 38.0
@@ -24,8 +24,6 @@ _PER_DOUBLING = 11.0
 _WORTH_SAYING = 44.0
 """Room that the time between two marks needs to be written there."""
 _LONGEST_TITLE = 160
-_FAINT = 'stroke="currentColor" stroke-opacity="0.35"'
-"""Presentation attributes: the policy of the console allows no styles in place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +97,7 @@ def _lanes(rows: Sequence[Stage], *, width: float) -> list[str]:
     for place, stage in enumerate(rows):
         y = _TOP + place * _ROW + _ROW / 2
         parts.append(f'<text x="4" y="{y + 4:g}">{text(stage.value)}</text>')
-        parts.append(f'<line x1="{_LEFT:g}" x2="{width:g}" y1="{y:g}" y2="{y:g}" {_FAINT}/>')
+        parts.append(f'<line x1="{_LEFT:g}" x2="{width:g}" y1="{y:g}" y2="{y:g}" {FAINT}/>')
     return parts
 
 
@@ -107,7 +105,7 @@ def _path(marks: Sequence[_Mark], places: Sequence[float], rows: Sequence[Stage]
     if len(marks) < 2:
         return []
     points = " ".join(f"{x:.1f},{_height_of(mark, rows):.1f}" for mark, x in zip(marks, places, strict=True))
-    return [f'<polyline points="{points}" fill="none" {_FAINT}/>']
+    return [f'<polyline points="{points}" fill="none" {FAINT}/>']
 
 
 def _gaps(marks: Sequence[_Mark], places: Sequence[float], *, height: float) -> list[str]:
