@@ -138,7 +138,11 @@ def _descriptions(scenes: Sequence[_Scene], *, shown: Container[int] | None) -> 
     reader = _Reader(chosen=_chosen(scenes))
     for scene in scenes:
         told = shown is None or scene.seq in shown or scene is scenes[-1] or _decides(scene)
-        yield reader.read(scene) if told else reader.skip(scene)
+        if told:
+            yield reader.read(scene)
+        else:
+            reader.skip(scene)
+            yield None
 
 
 def _passages(
