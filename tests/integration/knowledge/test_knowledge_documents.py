@@ -66,7 +66,7 @@ async def test_a_section_of_a_workflow_is_found_and_read_by_its_uri(filled: str,
     for doc_id in (f"{filled}#steps", "workflow://formulary/drain-node@1.0.0#steps"):
         answer = await knowledge.document(doc_id, context=NOWHERE, caller=ALICE)
         assert answer.id == f"{filled}#steps"
-        assert answer.document.text == "1. cordon: No new pods come.\n   kubectl cordon $NODE"
+        assert answer.document.text == "1. cordon: No new pods come.\n\n        kubectl cordon $NODE"
         assert answer.document.source_file == "workflow://formulary/drain-node@1.0.0"
 
 

@@ -15,7 +15,7 @@ from formulary_catalog.domain.text import WordPlace, with_split_words, words
 from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
 from formulary_catalog.domain.workflows.visible import visible
 
-DOCUMENTS_REVISION = 1
+DOCUMENTS_REVISION = 2
 """Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them again at every look
 at a workflow would cost more than the look."""
 MAX_PART = 3000

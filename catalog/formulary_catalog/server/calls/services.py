@@ -77,7 +77,7 @@ class Services:
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),
-            skills=SkillService(catalog, contexts=parts.contexts),
+            skills=SkillService(catalog),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,
