@@ -29,7 +29,7 @@ _MODULES = {
     "query": "catalog.analytics",
     "tables": "catalog.analytics",
     "docs": "catalog.documents",
-    "runbooks": "catalog.documents",
+    "runbooks": "catalog.runbooks",
     "invoke": "runs",
     "invocation": "runs",
     "approvals": "waiting",

@@ -10,7 +10,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.knowledge.documents import RunbookWriter
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.knowledge import embed_everything, load_runbooks
@@ -178,7 +178,7 @@ async def test_origins_replace_their_own_runbooks_alone(
 ) -> None:
     writer = RunbookWriter(writing)
     assert await writer.origins("test:") == {"test:formulary"}
-    await writer.replace("test:other", [], namespace="formulary")
+    await writer.replace("test:other", [])
     assert len(await found(knowledge, "disk", "runbooks")) > 0
-    await writer.replace("test:formulary", [], namespace="formulary")
+    await writer.replace("test:formulary", [])
     assert await found(knowledge, "disk", "runbooks") == []

@@ -46,7 +46,8 @@ class Document:
     """One document, ready to be stored.
 
     `title` is that of its source, headings above it included; it ranks. `workflows` are the workflows that it names,
-    `name` or `namespace/name`: who may not see all of those may not see it. `free_text`: it holds what somebody wrote
+    `name` or `namespace/name`: who may not see all of those may not see it. `mentions` are words that would name a
+    workflow that is stored later; the store then adds it to `workflows`. `free_text`: it holds what somebody wrote
     under an incident, which takes the right to that incident.
     """
 
@@ -59,6 +60,7 @@ class Document:
     text: str = field(repr=False)
     free_text: bool = False
     workflows: frozenset[str] = frozenset()
+    mentions: frozenset[str] = frozenset()
 
     @property
     def embedding_text(self) -> str:
