@@ -10,9 +10,12 @@ import pytest
 import yaml
 from mcp_types import TextResourceContents
 
+from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.audit.reader import events_of, name_trace
+from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, protocol_error
 from support.manifest import analysis, text, workflow
@@ -103,8 +106,13 @@ async def test_a_listing_reads_all_skills_at_once(
     own.write_text(manifests())
     async with catalog([own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
         assert len(await skills(at, headers=INCIDENT)) == 3
-        rows = await service.parts.database.fetch("select kind from trace_event where trace_id = 'rr-1' order by seq")
-    assert [row["kind"] for row in rows] == ["search", "read.skills"]
+        events = await service.parts.database.read(_events)
+    assert [event.kind for event in events] == ["search", "read.skills"]
+
+
+async def _events(connection: Connection) -> list[StoredEvent]:
+    await name_trace(connection, "rr-1")
+    return await events_of(connection, "rr-1")
 
 
 async def test_an_entry_is_the_same_in_the_listing_and_by_itself(url: str) -> None:
