@@ -14,7 +14,7 @@ from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.settings import ContextPolicy
-from formulary_catalog.store.audit.reader import events_of, name_trace
+from formulary_catalog.store.audit.one_trace import events_of, name_trace
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, protocol_error
