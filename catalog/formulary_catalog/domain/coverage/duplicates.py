@@ -41,8 +41,8 @@ def near_pairs(
     rows, columns = np.empty(0, np.intp), np.empty(0, np.intp)
     cosines = np.empty(0, np.float32)
     for start in range(0, len(vectors), _BLOCK):
-        block = np.triu(vectors[start : start + _BLOCK] @ vectors[start:].T, k=1)
-        found_rows, found_columns = np.nonzero(block >= threshold)
+        block = vectors[start : start + _BLOCK] @ vectors[start:].T
+        found_rows, found_columns = np.nonzero(np.triu(block >= threshold, k=1))
         rows = np.concatenate([rows, found_rows + start])
         columns = np.concatenate([columns, found_columns + start])
         cosines = np.concatenate([cosines, block[found_rows, found_columns]])

@@ -13,12 +13,13 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.server.calls.arguments.browsing import NoArguments
 from formulary_catalog.server.calls.arguments.coverage import UpkeepArguments
+from formulary_catalog.server.console.asking import asked
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
 from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
-from formulary_catalog.server.rest.calls import checked_call, services_of
+from formulary_catalog.server.rest.calls import services_of
 
 COVERAGE = f"{CONSOLE_PATH}/coverage"
 VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
@@ -32,7 +33,7 @@ router = APIRouter(route_class=ConsoleRoute)
 @router.get(COVERAGE)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, and the form to compare alerts of one's own."""
-    await checked_call(request, "read.coverage", NoArguments)
+    await asked(request, "read.coverage", NoArguments)
     answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).caller)
     return _page(request, answer=answer, of_rules=False)
 
@@ -57,8 +58,8 @@ async def compare(request: Request) -> Response:
 @router.get(f"{COVERAGE}/stale")
 async def stale(request: Request) -> Response:
     """Workflows that may be of no use."""
-    _, asked = await checked_call(request, "read.stale", UpkeepArguments)
-    answer = await services_of(request).upkeep.stale(limit=asked.limit, caller=visitor_of(request).caller)
+    wanted = await asked(request, "read.stale", UpkeepArguments)
+    answer = await services_of(request).upkeep.stale(limit=wanted.limit, caller=visitor_of(request).caller)
     return render(
         request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS, address_of=_address
     )
@@ -67,8 +68,8 @@ async def stale(request: Request) -> Response:
 @router.get(f"{COVERAGE}/duplicates")
 async def duplicates(request: Request) -> Response:
     """Pairs of workflows that say nearly the same."""
-    _, asked = await checked_call(request, "read.duplicates", UpkeepArguments)
-    answer = await services_of(request).upkeep.duplicates(limit=asked.limit, caller=visitor_of(request).caller)
+    wanted = await asked(request, "read.duplicates", UpkeepArguments)
+    answer = await services_of(request).upkeep.duplicates(limit=wanted.limit, caller=visitor_of(request).caller)
     return render(
         request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS, address_of=_address
     )
