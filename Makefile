@@ -52,7 +52,9 @@ bench: setup ## Measure, and print ratios within one run
 	@bash scripts/measure.sh phases benchmarks/bench.py
 	@bash scripts/measure.sh embedding benchmarks/bench_embedding.py
 	@bash scripts/measure.sh mcp benchmarks/bench_mcp.py
+	@bash scripts/measure.sh analytics benchmarks/bench_analytics.py
 	@bash scripts/measure.sh startup benchmarks/bench_startup.py
+	@bash scripts/measure.sh console benchmarks/bench_console.py
 	@bash scripts/measure.sh scale benchmarks/bench_scale.py $(if $(SIZES),--sizes $(SIZES))
 
 bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=10000,100000

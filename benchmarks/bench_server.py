@@ -1,4 +1,4 @@
-"""The server that is measured: the product's own application, with one tool more that does nothing."""
+"""The server that is measured: the product's own application, with one tool more that does nothing, and analytics."""
 
 import asyncio
 import sys
@@ -15,6 +15,7 @@ from formulary_catalog.server.http.serving import serve
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
+from formulary_catalog.store.analytics.connection import ROLE
 from support.announcing import announce
 
 TRIVIAL_TOOL = "trivial"
@@ -45,7 +46,8 @@ async def main(dsn: str) -> None:
     )
     TOOLS_BY_NAME[TRIVIAL_TOOL] = trivial
     TOOLSETS[Toolset.SEARCH] = (*TOOLSETS[Toolset.SEARCH], trivial)
-    settings, metrics = Settings(), Metrics()
+    of_callers = dsn.replace("://postgres@", f"://{ROLE}@", 1)
+    settings, metrics = Settings(analytics_database_url=of_callers, analytics_per_minute=1000), Metrics()
     service = await CatalogService.create(
         dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=load_embedder()
     )

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from goals import Goal, goals_table
-from scale_subject import CANDIDATES, EXACT, LEXICAL, SCAN, SEARCH, SORTED, TRIP, WAYS
+from scale_subject import CANDIDATES, EXACT, LEXICAL, NUMBERS, SCAN, SEARCH, SORTED, TRIP, WAYS
 from workload import SCALE_CLASSES
 
 GOAL_SIZE, GROWN_FROM = 100_000, 10_000
@@ -17,6 +17,7 @@ TYPICAL = ("typical", "typical, largest")
 _SIGNAL, _UNFILTERED = "signal", "unfiltered"
 _NO_SIGNAL = tuple(each.name for each in SCALE_CLASSES if "signal_type" not in each.labels)
 _TO_NUMPY, _SIGNAL_TO_NUMPY, _GROWTH, _NO_SIGNAL_MS, _WORDS = 8.0, 12.0, 1.5, 25.0, 2.0
+_NUMBERS = 2.0
 _UNFILTERED_TO_SCAN = {1_000: 15.0, GOAL_SIZE: 2.0}
 """By size: how many times as long as numpy's scan of the same rows a search without any filter may take."""
 _RECALL, _EXACT_UP_TO = 0.995, 10_000
@@ -102,6 +103,8 @@ def _at_goal_size(results: Results) -> Iterator[Goal]:
     for name in TYPICAL:
         with_words = found[name].ratio(CANDIDATES, EXACT)
         yield Goal(what=f"{name}: with words to {EXACT}", measured=with_words, limit=_WORDS)
+    in_numbers = found[_UNFILTERED].ratio(NUMBERS, SEARCH)
+    yield Goal(what=f"{_UNFILTERED}: {NUMBERS} to {SEARCH}", measured=in_numbers, limit=_NUMBERS)
 
 
 def _growth(results: Results) -> Iterator[Goal]:
@@ -125,7 +128,7 @@ def report(size: int, classes: Sequence[ClassResult]) -> None:
     times.title = f"{size:,} workflows"
     pairs = (
         *((SEARCH, SORTED), (SEARCH, SCAN), (EXACT, SORTED), (CANDIDATES, EXACT), (LEXICAL, EXACT)),
-        (CANDIDATES, TRIP),
+        *((CANDIDATES, TRIP), (NUMBERS, SEARCH)),
     )
     ratios = Table("question", *(f"{way}\nto {to}" for way, to in pairs), title=f"{size:,} workflows, ratios at p50")
     for each in classes:

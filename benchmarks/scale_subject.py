@@ -20,14 +20,15 @@ from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery as Sought
 from formulary_catalog.store.search.statement import CandidateReader, Candidates
+from formulary_catalog.store.workflows.statistics import CatalogNumbers, StatisticsReader
 from text_vectors import Vectors, cached_vectors
 from workload import Question
 
 SEARCH, CANDIDATES, EXACT, LEXICAL, TRIP = "whole search", "candidates", "exact search", "words only", "SELECT 1"
-SORTED, SCAN = "numpy, sorted", "numpy, scan"
-WAYS = (SEARCH, CANDIDATES, EXACT, LEXICAL, TRIP, SORTED, SCAN)
-"""The whole search; its candidates with their words; the exact semantic search alone; without an embedding model; the
-floors."""
+NUMBERS, SORTED, SCAN = "in numbers", "numpy, sorted", "numpy, scan"
+WAYS = (SEARCH, CANDIDATES, EXACT, LEXICAL, NUMBERS, TRIP, SORTED, SCAN)
+"""The whole search; its candidates with their words; the exact semantic search alone; without an embedding model; what
+`catalog_stats` counts under the same constraints; the floors."""
 _SEED = 5
 _Found = TypeVar("_Found")
 _Reading = Callable[[Connection], Awaitable[_Found]]
@@ -54,6 +55,7 @@ class Subject:
         """`process` is the id of the back end, whose processor time is noted too; 0 if that is not wanted."""
         self._database = database
         self._candidates, self._pages = CandidateReader(database), PageReader(database)
+        self._statistics = StatisticsReader(database)
         self._floor = floor
         self._process = process
         self._known: set[str] = set()
@@ -86,6 +88,7 @@ class Subject:
             CANDIDATES: lambda: self._timed(CANDIDATES, lambda: self.candidates(asked)),
             EXACT: lambda: self._timed_within(EXACT, asked, lambda connection: connection.fetch(exact, *arguments)),
             LEXICAL: lambda: self._timed(LEXICAL, lambda: self.candidates(blind)),
+            NUMBERS: lambda: self._timed(NUMBERS, lambda: self._numbers(asked)),
             TRIP: lambda: self._timed_within(TRIP, asked, lambda connection: connection.fetchval("select 1")),
             SORTED: lambda: self._timed_floor(SORTED, self._floor.sorted, asked),
             SCAN: lambda: self._timed_floor(SCAN, self._floor.scan, asked),
@@ -105,6 +108,9 @@ class Subject:
             constraints=Constraints(),
             namespaces=asked.namespaces,
         )
+
+    async def _numbers(self, asked: Asked) -> CatalogNumbers:
+        return await self._statistics.catalog(constraints=asked.sought.constraints, namespaces=asked.namespaces)
 
     async def _within(self, asked: Asked, read: _Reading[_Found]) -> _Found:
         """Read in a transaction that sees what the question may see."""

@@ -119,8 +119,8 @@ SECTIONS = (
         title="The database, by size of the catalog",
         words="Generated catalogs, one tenant owning half; row-level security on, as the server's role. "
         "`whole search` is everything that the store does, `candidates` all of it but the page, `exact search` a "
-        "statement that only filters and compares, `words only` what is asked while there is no embedding model; all "
-        "enter the tenants. `unfiltered` gives no label at all. numpy "
+        "statement that only filters and compares, `words only` what is asked while there is no embedding model, "
+        "`in numbers` what `catalog_stats` counts; all enter the tenants. `unfiltered` gives no label at all. numpy "
         "has the same rows in memory, without tenants, persistence or a server.",
         pictures={"growth": growth},
     ),
@@ -136,6 +136,13 @@ SECTIONS = (
         words="Over HTTP against a server in a process of its own; server and PostgreSQL columns are processor time.",
         pictures={"throughput": throughput},
     ),
+    Section(
+        name="analytics",
+        title="Searches beside heavy SQL",
+        words="Four clients run heavy statements over `insight`, each again as soon as it is answered; server, "
+        "PostgreSQL and clients share the processors. Statements are ended after 2 s, and sent away while others run.",
+        pictures={},
+    ),
     Section(name="mcp_peers", title="Other MCP servers", words="Searches of the same documents.", pictures={}),
     Section(
         name="embedding",
@@ -148,6 +155,13 @@ SECTIONS = (
         title="From nothing to the first answer",
         words="With empty caches, downloads included. With an export by torch, before, `make run` installed 2.4 GB, "
         "in 81 s on this kind of machine; `pip install` of the wheel brought 6.2 GB along and searched by words alone.",
+        pictures={},
+    ),
+    Section(
+        name="console",
+        title="The console",
+        words="Each page over HTTP, with a large catalog and a long trail; the server and PostgreSQL are processes of "
+        "their own. Beside the searches a page is loaded each second.",
         pictures={},
     ),
     Section(

@@ -1,6 +1,7 @@
 """The table of the MCP tools in docs/mcp.md, made of what `tools/list` tells."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from formulary_catalog.settings import LabelSpelling, Toolset
 Schema = Mapping[str, Any]
 _HEAD = "| toolset | tool | older names | example call | answer |\n|---|---|---|---|---|\n"
 _MAX_EXAMPLE = 160
+_ID = re.compile(r"(wf_ver_|inv-|tr_)[0-9a-f]{20,}")
+"""Ids are those of one catalog: readers put in what an answer gave them."""
 
 
 def table() -> str:
@@ -24,7 +27,7 @@ def table() -> str:
 
 def _row(toolset: Toolset, tool: Schema) -> str:
     older = ", ".join(f"`{name}`" for name, meant in OTHER_NAMES.items() if meant == tool["name"])
-    example = json.dumps(_example(tool["inputSchema"]), ensure_ascii=False)
+    example = _ID.sub(r"\1…", json.dumps(_example(tool["inputSchema"]), ensure_ascii=False))
     shape = _shape(tool["outputSchema"])
     return f"| `{toolset}` | `{tool['name']}` | {older} | `{example}` | `{shape}` |\n"
 

@@ -4,8 +4,9 @@ from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -61,6 +62,17 @@ HARMLESS_ENVIRONMENTS = frozenset("dev development test testing qa staging sandb
 """Environments that do not count as production where no others are given."""
 EmbeddingBackend = Literal["openvino", "sentence-transformers"]
 """What runs an embedding model that is on disk."""
+
+
+def _server_address(url: str) -> str:
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
+        raise PydanticCustomError("no_address", "Is no address of a server; give one such as https://formulary.example")
+    return url.rstrip("/").removesuffix("/console")
+
+
+ConsoleUrl = Annotated[str, AfterValidator(_server_address)]
+"""The address of the server as people reach it, without the path of the console; empty if it is not known."""
 
 
 class ConnectionSettings(BaseSettings):
@@ -156,6 +168,15 @@ class Settings(ConnectionSettings):
     token_audience: str = Field(
         default="formulary", min_length=1, description="The audience that a token must be issued for."
     )
+    oidc_issuer: str = Field(
+        default="", description="Issuer of ID tokens that people may send; one that the API server accepts tokens of."
+    )
+    oidc_client_id: str = Field(default="", description="The client that those ID tokens must be issued for.")
+    console_proxy_secret_file: Path | None = Field(
+        default=None,
+        description="File with the secret by which a proxy proves itself to the console, so that the user and groups "
+        "in its headers are believed; unset: they never are.",
+    )
     token: str = Field(default="", repr=False, description="Bearer token that commands send to the server they ask.")
     pool_size: int = Field(default=10, ge=9, le=100, description="Database connections of one process.")
     calls_at_once: int = Field(
@@ -207,6 +228,11 @@ class Settings(ConnectionSettings):
     audit_public_key_file: Path | None = Field(
         default=None,
         description="Public keys (PEM) that checkpoints may be signed by; unset: that of the private key.",
+    )
+    console_url: ConsoleUrl = Field(
+        default="",
+        description="Address at which people reach the server, such as `https://formulary.example`: `trace show` and "
+        "notes of runs link to its console. Unset: nothing is linked.",
     )
     audit_published: str = Field(
         default="",

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 from pydantic_settings import NoDecode
 
-from formulary_catalog.settings import HARMLESS_ENVIRONMENTS, ConnectionSettings, EmbeddingBackend
+from formulary_catalog.settings import HARMLESS_ENVIRONMENTS, ConnectionSettings, ConsoleUrl, EmbeddingBackend
 
 
 class OperatorSettings(ConnectionSettings):
@@ -41,6 +41,9 @@ class OperatorSettings(ConnectionSettings):
     )
     workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
     execution: bool = Field(default=True, description="Run what is asked for, as far as the rules allow.")
+    console_url: ConsoleUrl = Field(
+        default="", description="Address at which people reach the server: Events of runs link to its console."
+    )
     engines: Annotated[tuple[Literal["job", "tekton", "argo"], ...], NoDecode] = Field(
         default=("job",), description="What may run it: `job`, `tekton`, `argo`."
     )

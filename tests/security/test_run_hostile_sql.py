@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.text import storable
-from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -102,6 +102,8 @@ HOSTILE = [
     "select set_config('statement_timeout', '0', false), pg_sleep(10)",
     f"select set_config('formulary.insight', 'proof {_FORGED}', true), name from insight.catalog",
     f"select c.* from (select set_config('formulary.insight', '{_FORGED}', true)) as s, insight.catalog as c",
+    "select c.* from (select set_config('formulary.insight_versions', '*', true)) as s, insight.catalog as c",
+    "select insight.versions()",
     "select set_config('formulary.tenants', '1,2,3,4', true), c.name from insight.catalog as c",
     "select current_setting('formulary.insight')",
     "select pg_sleep(10)",
@@ -248,6 +250,7 @@ async def test_hostile_statements_do_nothing_read_nothing_foreign_and_end_soon(
     database, service = stage.database(), stage.service()
     assert len(set(HOSTILE)) >= 120
     before = await _state(superuser)
+    await service.execute_query("select 1", context=NOWHERE, caller=ALICE)  # imports the parser, once
     problems = []
     for sql in HOSTILE:
         if past_the_parser and not storable(sql):
@@ -285,10 +288,12 @@ async def test_nothing_of_a_statement_goes_on_after_its_answer(stage: Stage, sup
     pytest.fail("a session of the role goes on")
 
 
-async def test_a_refusal_for_its_cost_tells_no_estimate_of_rows_that_are_hidden(stage: Stage) -> None:
-    """That a statement is refused at all still follows from the rows of all: one bit, as `docs/analytics.md` says."""
-    sql = "select count(*) from insight.versions as v, generate_series(1, 1000000) as a, generate_series(1, 10000) as b"
-    refusals = set()
+async def test_no_refusal_follows_from_what_the_planner_expects_of_rows_that_are_hidden(stage: Stage) -> None:
+    """The planner expects billions of rows, or more with each version of the bank; there are none."""
+    sql = (
+        "select count(*) from generate_series(1, 1000000000) as a, insight.versions as v"
+        " where (select count(*) from insight.versions where namespace = 'bank') > 0"
+    )
     for filled in (False, True):
         if filled:
             async with Database.opened(stage.dsn, role=Role.WRITER, deadline=30) as database:
@@ -296,10 +301,5 @@ async def test_a_refusal_for_its_cost_tells_no_estimate_of_rows_that_are_hidden(
                 await fill(CatalogWriter(database), many, namespace=BANK)
         async with asyncpg.create_pool(as_user(stage.dsn, "postgres"), min_size=1, max_size=1) as pool:
             await pool.execute("analyze")
-        for namespace in (BANK, "nobody"):
-            with pytest.raises(InvalidInput) as refused:
-                await stage.service().execute_query(
-                    f"{sql} where v.namespace = '{namespace}'", context=NOWHERE, caller=ALICE, max_rows=10
-                )
-            refusals.add(str(refused.value))
-    assert refusals == {"sql would cost too much; read less, by WHERE on a column or by LIMIT"}
+        answer = await stage.service().execute_query(sql, context=NOWHERE, caller=ALICE, max_rows=10)
+        assert answer.rows == [[0]]

@@ -1,17 +1,20 @@
 """Each wall around SQL of callers is needed: with it an attack is stopped, and without it alone the attack works."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+import sys
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import asyncpg
+import psutil
 import pytest
 
 from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.errors import FormularyError, InvalidInput, NotAllowed, NotSetUp, Overloaded, RateLimited
-from formulary_catalog.store.analytics.connection import Connection, Limits, Rows
+from formulary_catalog.store.analytics.connection import ROLE, Connection, Limits, Rows, run_prepared
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.insight import (
@@ -22,6 +25,7 @@ from support.insight import (
     SHARED,
     SHOP,
     Stage,
+    as_user,
     caller,
     managed_database,
     staged,
@@ -30,6 +34,8 @@ from support.trail import recorded
 
 LONG = "select pg_sleep(2.4)"
 """Longer than a statement may take. PostgreSQL lets everybody call it where no superuser migrated."""
+PATIENT = Limits(seconds=60)
+"""For attacks that another wall than time has to stop."""
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +57,9 @@ async def _anything(connection: Connection, *, dsn: str) -> None:
 # 1. One statement, prepared.
 
 
-async def _run_simply(connection: Connection, sql: str, *, at_most: int, cost: float) -> Rows:
+async def _run_simply(connection: Connection, sql: str, *, at_most: int) -> Rows:
     await connection.execute(sql)
-    return Rows(columns=["read_only"], rows=[(await connection.fetchval("show transaction_read_only"),)], cost=0)
+    return Rows(columns=["read_only"], rows=[(await connection.fetchval("show transaction_read_only"),)])
 
 
 async def test_only_a_prepared_statement_cannot_end_the_transaction(stage: Stage) -> None:
@@ -99,17 +105,67 @@ async def test_only_a_transaction_that_reads_refuses_functions_that_write(stage:
     assert await _rows(stage, attack, limits=Limits(read_only=False)) == [(True,)]
 
 
-async def test_only_the_ceiling_refuses_a_statement_before_it_runs(stage: Stage) -> None:
-    attack = "select count(*) from generate_series(1, 1000) as a, generate_series(1, 1000) as b, insight.catalog as c"
-    with pytest.raises(InvalidInput, match="would cost"):
-        await _rows(stage, attack, limits=Limits(cost=10))
-    assert await _rows(stage, attack, limits=Limits(cost=float("inf"))) == [(2_000_000,)]
-    with pytest.raises(InvalidInput, match="would cost"):
-        await _rows(stage, "select count(*) from generate_series(1, 1000000000) as a, generate_series(1, 9) as b")
+async def test_only_work_mem_sends_big_sorts_to_files(stage: Stage) -> None:
+    """The sort is bigger than files may be, and smaller than what the system gives."""
+    attack = (
+        f"select count(*) from (select row_number() over (order by md5((1000 * a + b)::text) || '{'x' * 100}') as n"
+        " from generate_series(1, 800) as a, generate_series(1, 1000) as b) as numbered where n > 0"
+    )
+    with pytest.raises(InvalidInput, match="temporary file size exceeds"):
+        await _rows(stage, attack, limits=PATIENT)
+    assert await _rows(stage, attack, limits=replace(PATIENT, work_mem="200MB")) == [(800_000,)]
 
 
-async def _run_unbounded(connection: Connection, sql: str, *, at_most: int, cost: float) -> Rows:
-    return Rows(columns=["n"], rows=list(map(tuple, await connection.fetch(sql))), cost=0)
+async def test_only_temp_file_limit_bounds_files(stage: Stage) -> None:
+    attack = "select count(*) from generate_series(1, 5000000)"
+    with pytest.raises(InvalidInput, match="temporary file size exceeds"):
+        await _rows(stage, attack, limits=PATIENT)
+    superuser = await asyncpg.connect(as_user(stage.dsn, "postgres"))
+    try:
+        here = f"alter role {ROLE} in database {await superuser.fetchval('select current_database()')}"
+        await superuser.execute(f"{here} set temp_file_limit = -1")
+        assert await _rows(stage, attack, limits=PATIENT) == [(5_000_000,)]
+        await superuser.execute(f"{here} reset temp_file_limit")
+    finally:
+        await superuser.close()
+
+
+@pytest.fixture
+def unbounded(tmp_path: Path) -> Iterator[EmbeddedPostgres]:
+    tmp_path.chmod(0o711)
+    with EmbeddedPostgres(data_dir=tmp_path / "data", session_memory=None) as server:
+        yield server
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system bounds the memory of a process on Linux alone")
+async def test_only_the_memory_of_a_session_bounds_texts_and_arrays(stage: Stage, unbounded: EmbeddedPostgres) -> None:
+    attack = (
+        f"select length(string_agg('{'x' * 100}', '')) from generate_series(1, 3000) as a, generate_series(1, 1000)"
+    )
+    with pytest.raises(InvalidInput, match="takes more memory than it may"):
+        await _rows(stage, attack, limits=PATIENT)
+    connection = await asyncpg.connect(unbounded.dsn(database="postgres"))
+    try:
+        assert (await run_prepared(connection, attack, at_most=1)).rows == [(300_000_000,)]
+    finally:
+        await connection.close()
+
+
+async def test_only_the_niceness_lets_all_others_go_first(stage: Stage) -> None:
+    async def niceness(connection: Connection) -> int:
+        return int(psutil.Process(connection.get_server_pid()).nice())
+
+    owner = await asyncpg.connect(stage.dsn)
+    usual = await niceness(owner)
+    await owner.close()
+    last = min(usual + 5, 19)
+    assert await stage.database(limits=Limits(niceness=last)).read(niceness, scope=EVERYBODY) == last
+    assert await stage.database(limits=Limits(niceness=usual)).read(niceness, scope=EVERYBODY) == usual
+    assert Limits().niceness == 10
+
+
+async def _run_unbounded(connection: Connection, sql: str, *, at_most: int) -> Rows:
+    return Rows(columns=["n"], rows=list(map(tuple, await connection.fetch(sql))))
 
 
 async def test_only_the_select_around_it_bounds_the_rows(stage: Stage) -> None:
@@ -197,7 +253,7 @@ async def test_only_the_right_keeps_others_out(stage: Stage) -> None:
     assert (await _ask(stage, "select 1", by=mallory, right=None)).rows == [[1]]
 
 
-async def test_every_statement_is_in_the_trail_with_its_rows_and_cost_or_with_why_it_was_refused(stage: Stage) -> None:
+async def test_every_statement_is_in_the_trail_with_its_rows_and_time_or_with_why_it_was_refused(stage: Stage) -> None:
     await _ask(stage, "select workflow from insight.catalog where name <> 'told'")
     for refused in ("delete from insight.catalog", "select told from insight.catalog"):
         with pytest.raises(FormularyError):
@@ -212,6 +268,6 @@ async def test_every_statement_is_in_the_trail_with_its_rows_and_cost_or_with_wh
         "delete from insight.catalog",
         "select told from insight.catalog",
     ]
-    assert told[0]["result"] == {"rows": 3, "truncated": False, "cost": told[0]["result"]["cost"]}
-    assert told[0]["result"]["cost"] > 0
+    assert told[0]["result"] == {"rows": 3, "truncated": False}
+    assert all(event["duration_ms"] > 0 for event in told)
     assert [event["outcome"] for event in told] == ["ok", "InvalidInput", "InvalidInput"]

@@ -65,5 +65,10 @@ class KnownCallers:
             raise NotAuthenticated("the call has no token that is known here; send one")
         return Caller(name=name, access=self._callers[name])
 
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        if user not in self._callers:
+            raise NotAuthenticated("the proxy names a user that is not known here")
+        return Caller(name=user, access=self._callers[user])
+
     async def check(self) -> None:
         return

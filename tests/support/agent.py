@@ -15,10 +15,12 @@ ERAS = ("auto", "legacy")
 
 
 @asynccontextmanager
-async def agent(url: str, *, mode: str = "auto", headers: Mapping[str, str] | None = None) -> AsyncIterator[Client]:
+async def agent(
+    url: str, *, mode: str = "auto", headers: Mapping[str, str] | None = None, path: str = "/mcp"
+) -> AsyncIterator[Client]:
     """A client of the server at `url` that sends `headers` with everything."""
     async with httpx2.AsyncClient(headers=headers) as http:
-        async with Client(streamable_http_client(f"{url}/mcp", http_client=http), mode=mode) as client:
+        async with Client(streamable_http_client(f"{url}{path}", http_client=http), mode=mode) as client:
             yield client
 
 

@@ -159,6 +159,7 @@ async def _happened(
 ) -> None:
     document = manifest.analysis("oom", remediation_id=f"rr-{namespace}", labels=labels)
     document["metadata"]["namespace"] = namespace
+    document["spec"]["analysisRequest"]["signalContext"]["signalName"] = "OOMKilled"
     await contexts.save(incident_context(document, source="test", default_namespace=namespace))
     incident = ContextReference(remediation_id=f"rr-{namespace}")
     agent = caller(EVERYTHING, name=f"agent-of-{namespace}")

@@ -1,7 +1,7 @@
 """Answers SQL of callers over `insight`, and what its tables are. Edges call it: MCP tools, REST, `formulary query`.
 
 Who asks needs a right of its own, asks under its incident if the call names one, and leaves an event in the trail with
-the statement, its rows and its cost. What a statement can do is bounded below, in `store/analytics/connection`.
+the statement, its rows and its time. What a statement can do is bounded below, in `store/analytics/connection`.
 """
 
 import asyncio
@@ -162,7 +162,7 @@ class AnalyticsService:
     async def _answer(self, sql: str, *, scope: Scope, record: Record, max_rows: int, max_bytes: int) -> QueryAnswer:
         found = await self._database.query(sql, scope=scope, at_most=max_rows)
         answer = query_answer(sql, columns=found.columns, rows=found.rows, max_rows=max_rows, max_bytes=max_bytes)
-        record.result = {"rows": answer.row_count, "truncated": answer.truncated, "cost": round(found.cost, 1)}
+        record.result = {"rows": answer.row_count, "truncated": answer.truncated}
         return answer
 
     @asynccontextmanager

@@ -95,7 +95,6 @@ class IncidentReading:
 
 def _summary(incident: StoredIncident) -> dict[str, str | bool]:
     context = incident.context
-    target = "/".join(filter(None, (context.target_namespace, context.target_kind, context.target_name)))
     return {
         "incident": _name(context),
         "remediation_id": context.remediation_id,
@@ -106,7 +105,7 @@ def _summary(incident: StoredIncident) -> dict[str, str | bool]:
         "environment": context.environment,
         "priority": context.priority,
         "cluster": context.cluster,
-        "target": target,
+        "target": context.target,
         "changed": moment(incident.changed_at),
         "gone": incident.gone,
     }

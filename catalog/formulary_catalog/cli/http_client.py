@@ -172,7 +172,7 @@ class Runs:
 
     async def status(self, invocation_id: str) -> InvocationAnswer:
         """Where a run stands."""
-        return await self._server.answer(InvocationAnswer, "GET", f"/invocations/{invocation_id}")
+        return await self._run(invocation_id, "GET")
 
     async def until_over(self, invocation_id: str, *, show: Callable[[InvocationAnswer], None]) -> InvocationAnswer:
         """The run when it is over; `show` is called with each state before."""
@@ -180,19 +180,29 @@ class Runs:
         while not is_over(answer):
             show(answer)
             waiting = {"wait_ms": _WAIT_MS, "after_revision": answer.revision}
-            path = f"/invocations/{invocation_id}"
-            answer = await self._server.answer(InvocationAnswer, "GET", path, params=waiting)
+            answer = await self._run(invocation_id, "GET", params=waiting)
         return answer
 
     async def approve(self, invocation_id: str, *, decision: str, reason: str, digest: str = "") -> InvocationAnswer:
         """Say yes or no to a run that waits for it; with a `digest` to that content alone."""
         body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
-        return await self._server.answer(InvocationAnswer, "POST", f"/invocations/{invocation_id}/approval", json=body)
+        return await self._run(invocation_id, "POST", part="/approval", json=body)
 
     async def waiting(self, *, namespace: str, limit: int) -> WaitingRunList:
         """The runs that wait for a person."""
         asked = {"limit": limit} | ({"namespace": namespace} if namespace else {})
         return await self._server.answer(WaitingRunList, "GET", "/approvals", params=asked)
+
+    async def _run(self, invocation_id: str, method: str, *, part: str = "", **options: Any) -> InvocationAnswer:
+        path = f"/invocations/{invocation_id}{part}"
+        try:
+            return await self._server.answer(InvocationAnswer, method, path, **options)
+        except NotFound as error:
+            raise NotFound(
+                f"there is no run {invocation_id!r} that you may read; `formulary approvals` lists those that wait, "
+                "`kubectl get workflowinvocations -A` all that a cluster keeps",
+                reference=invocation_id,
+            ) from error
 
 
 def is_over(answer: InvocationAnswer) -> bool:

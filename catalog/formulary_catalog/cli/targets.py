@@ -107,16 +107,26 @@ def check_remediation_id(remediation_id: str) -> None:
 
 def target_options(command: Callable[..., None]) -> Callable[..., None]:
     """`--url`, `--database-url`, `--data-dir` and `--remediation-id`, handed on as `target`."""
+    return incident_option(catalog_options(command))
+
+
+def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The same without an incident, for what people ask of the catalog as a whole."""
 
     @wraps(command)
     def with_target(
-        *, url: str | None, database_url: str | None, data_dir: Path | None, remediation_id: str, **others: Any
+        *,
+        url: str | None,
+        database_url: str | None,
+        data_dir: Path | None,
+        remediation_id: str = "",
+        **others: Any,
     ) -> None:
         check_remediation_id(remediation_id)
         target = CatalogTarget(url=url, database_url=database_url, data_dir=data_dir, remediation_id=remediation_id)
         command(target=target, **others)
 
-    options = [url_option, database_option, data_dir_option, incident_option]
+    options = [url_option, database_option, data_dir_option]
     decorated: Callable[..., None] = with_target
     for option in reversed(options):
         decorated = option(decorated)

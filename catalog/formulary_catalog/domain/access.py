@@ -87,6 +87,14 @@ class Caller:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcClient:
+    """Whose ID tokens are taken beside those for our own audience: of this issuer, for this client (its `aud`)."""
+
+    issuer: str
+    client_id: str
+
+
 class Authenticator(Protocol):
     """Says who a call comes from."""
 
@@ -98,6 +106,13 @@ class Authenticator(Protocol):
         Raises:
             NotAuthenticated: they prove nothing.
             Unavailable: it cannot be decided now.
+        """
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        """The caller that a proxy has identified. The proxy has proved itself already.
+
+        Raises:
+            NotAuthenticated: no proxy may vouch for a user or group of this name.
         """
 
     async def check(self) -> None:

@@ -11,7 +11,13 @@ from pydantic_core import to_json
 
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
 
+DEFAULT_SEARCH_BYTES = 4000
+"""Of a search without `top_k`."""
+MAX_ANSWER_BYTES = 25_000
+"""Of any answer that a model reads."""
 SHORTENED = "shortened to fit; get_workflow_details has what is left out"
+_SHORT_TOKEN, _LONG_TOKEN = 3, 4
+"""Bytes."""
 _LONG_NOTE = 300
 _SHORT_NOTE = 100
 _ELLIPSIS = "…"
@@ -57,6 +63,29 @@ identifies a hit is never cut."""
 _FIRST_CUTS = (_Cut(member="labels"), _Cut(member="signal_types"), _Cut(member="similarity_score"), *_CUTS)
 """Those of the first hit: what it does and why it was found help more to choose than labels, which already filtered."""
 _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())
+
+
+def allowance(asked: int | None) -> int:
+    """Bytes of an answer that a model reads. A caller that says how many entries it wants gets that."""
+    return DEFAULT_SEARCH_BYTES if asked is None else MAX_ANSWER_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerSize:
+    """How long an answer is as a model reads it: bytes of compact JSON, and some so many tokens.
+
+    The tokens are estimated: tokenizers of models make one of some three to four bytes of JSON.
+    """
+
+    size: int
+    fewest_tokens: int
+    most_tokens: int
+
+
+def size_of(answer: SearchAnswer) -> AnswerSize:
+    """The size of an answer as it is sent."""
+    size = _size(answer)
+    return AnswerSize(size=size, fewest_tokens=round(size / _LONG_TOKEN), most_tokens=round(size / _SHORT_TOKEN))
 
 
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:

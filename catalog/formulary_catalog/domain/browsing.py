@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers import Answer, WorkflowList
 
 
 class RelatedEntity(Answer):
@@ -82,6 +82,9 @@ class ImpactAnswer(Answer):
     selected: int = Field(description="Times it was chosen in 30 days.")
     success_rate: float | None = Field(description="Share of successful runs; null without runs.")
     runs_counted: int = Field(description="Runs that success_rate counts.")
+    last_run: str = Field(
+        description="When a run was last asked for, of those that the caller may read; empty for never."
+    )
     notes: list[str]
     uri: str
 
@@ -127,6 +130,41 @@ class StatisticsAnswer(Answer):
     model: str = Field(description="The embedding model that serves; empty without one.")
     last_indexed: str
     searches: SearchStatistics
+    notes: list[str]
+
+
+class FacetValue(Answer):
+    """A value that narrows a listing, and how many workflows are then listed."""
+
+    value: str
+    count: int
+
+
+class FacetedList(Answer):
+    """A page of a listing, and what narrows it further: by field of the request its values, the most frequent first.
+
+    Each is counted under all that is asked for but the field itself. Of statuses those are counted that are stored.
+    """
+
+    page: WorkflowList
+    facets: dict[str, list[FacetValue]]
+
+
+class DifferenceRow(Answer):
+    """A line of the older version beside that of the newer one; empty where it has none."""
+
+    kind: str = Field(description="same, changed, removed, added, or left out for equal lines that are not shown.")
+    older: str
+    newer: str
+
+
+class VersionDifference(Answer):
+    """What differs between two versions of a workflow. Custom labels are no part of it."""
+
+    workflow_id: str
+    older: str
+    newer: str
+    rows: list[DifferenceRow] = Field(description="None where they say the same.")
     notes: list[str]
 
 

@@ -16,6 +16,7 @@ from formulary_catalog.errors import InvalidInput
 
 MAX_CURSOR_LENGTH = 1000
 _DIGEST = 12
+_DIGITS = 15
 
 
 class Place(NamedTuple):
@@ -33,10 +34,16 @@ class Moment(NamedTuple):
     id: str
 
 
-_P = TypeVar("_P", Place, Moment)
+class Number(NamedTuple):
+    """A row of a listing that is numbered, in digits."""
+
+    number: str
 
 
-def cursor(place: Place | Moment, *, question: Mapping[str, Any]) -> str:
+_P = TypeVar("_P", Place, Moment, Number)
+
+
+def cursor(place: Place | Moment | Number, *, question: Mapping[str, Any]) -> str:
     """The text that stands for what follows a row in the answer to a question."""
     return base64.urlsafe_b64encode(json.dumps([_digest(question), *place]).encode()).decode().rstrip("=")
 
@@ -58,6 +65,15 @@ def moment_of(text: str, *, question: Mapping[str, Any]) -> tuple[datetime, str]
         return datetime.fromisoformat(place.at).astimezone(UTC), place.id
     except (ValueError, OverflowError):
         raise _refused("is no cursor of a listing; copy next_cursor of the answer before") from None
+
+
+def number_of(text: str, *, question: Mapping[str, Any]) -> int:
+    """The number of the row after which the page of a cursor begins; 0 for the first page."""
+    if (place := _read(text, question=question, kind=Number)) is None:
+        return 0
+    if not (place.number.isascii() and place.number.isdigit() and len(place.number) <= _DIGITS):
+        raise _refused("is no cursor of a listing; copy next_cursor of the answer before")
+    return int(place.number)
 
 
 def _read(text: str, *, question: Mapping[str, Any], kind: type[_P]) -> _P | None:

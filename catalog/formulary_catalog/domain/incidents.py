@@ -142,6 +142,11 @@ class RequestContext:
     strict_keys: frozenset[str] = field(default=frozenset(), repr=False)
     detected_labels: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def target(self) -> str:
+        """The affected resource as `namespace/kind/name`, as far as it is known."""
+        return "/".join(filter(None, (self.target_namespace, self.target_kind, self.target_name)))
+
 
 def request_context(analysis: AIAnalysis, *, namespace: str) -> RequestContext:
     """The context that an AIAnalysis describes; `namespace` fills in where the manifest names none."""

@@ -21,6 +21,9 @@ class TraceSummary(Answer):
 
     trace_id: str
     analysis: str = Field(description="namespace/name of the incident's AIAnalysis; empty without one.")
+    signal_name: str = Field(description="Of the incident; empty once that is forgotten. So are severity and target.")
+    severity: str
+    target: str = Field(description="namespace/kind/name of the affected resource.")
     namespaces: list[str] = Field(description="The namespaces that it belongs to.")
     began: str
     changed: str
@@ -64,7 +67,7 @@ class StoryPassage(StoryTitle):
 
 
 class TraceStory(Answer):
-    """The trace in words, as `formulary trace show` prints it."""
+    """The trace in words, as `formulary trace show` prints it; passages are those of the page."""
 
     outcomes: list[StoryTitle]
     began: str
@@ -84,22 +87,29 @@ class TraceFinding(Answer):
 
 
 class TraceVerification(Answer):
-    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`."""
+    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`.
+
+    All of the trace, unless it is very long: then what lies around the page, and the pages together verify all.
+    """
 
     status: str
     passed: bool
-    event_count: int
+    event_count: int = Field(description="How many events were verified.")
+    first: int = Field(description="Number of the first event that was verified.")
+    last: int = Field(description="Number of the last event that was verified.")
     findings: list[TraceFinding]
 
 
 class TraceAnswer(Answer):
-    """One trace: as it was recorded, in words, and whether it is unbroken."""
+    """A page of one trace: as it was recorded, in words, and whether it is unbroken."""
 
     trace_id: str
     namespaces: list[str]
+    total: int = Field(description="How many events the trace has.")
     story: TraceStory
     verification: TraceVerification
-    events: list[dict[str, Any]] = Field(description="As an export has them.")
+    events: list[dict[str, Any]] = Field(description="As an export has them; those of the page.")
+    next_cursor: str = Field(description=_NEXT)
 
 
 class IncidentSummary(Answer):
@@ -216,3 +226,4 @@ class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    notes: list[str]

@@ -127,7 +127,7 @@ class GovernanceService:
         async with self._recorded("replay", {}, trace_id=trace_id, reference=reference, caller=caller) as (record, _):
             found = await self._traces.verify(record.trace_id)
             if not found.event_count and found.passed:
-                raise _not_found(trace_id)
+                raise _not_found("replay", trace_id)
             report = ReplayReport(
                 status="PASS" if found.passed else "FAIL",
                 passed=found.passed,
@@ -157,7 +157,7 @@ class GovernanceService:
             record.belongs_to(incident)
             own = trace_of(record)
             if trace_id not in ("", own) and not await self._began(trace_id, caller=caller):
-                raise _not_found(trace_id)
+                raise _not_found(tool, trace_id)
             record.trace_id = trace_id or own
             yield record, incident
 
@@ -169,10 +169,12 @@ class GovernanceService:
         return trace_id.startswith(OWN_TRACE) and await self._traces.begun_by(trace_id) == caller.name
 
 
-def _not_found(trace_id: str) -> NotFound:
+def _not_found(tool: str, trace_id: str) -> NotFound:
     shown = trace_id if len(trace_id) <= _MAX_SHOWN else f"{trace_id[:_MAX_SHOWN]}…"
+    # Only a replay needs a trace that is there.
+    otherwise = "" if tool == "replay" else ", or leave it out to begin a new one"
     return NotFound(
-        f"trace {shown!r} is not found among yours; give the trace_id of an earlier answer, or leave it out to begin a "
-        "new one; the trace of an incident is open to calls of that incident alone; retrying unchanged fails again",
+        f"trace {shown!r} is not found among yours; give the trace_id of an earlier answer{otherwise}; the trace of an "
+        "incident is open to calls of that incident alone; retrying unchanged fails again",
         reference=trace_id,
     )

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
-from formulary_catalog.domain.governance.contract import Contract
+from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
     ContractList,
@@ -126,7 +126,6 @@ class RunReading:
         """The contracts in force, in name order.
 
         Raises:
-            InvalidInput: a newer release wrote one, and this one does not know its rules.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         arguments = {"namespace": namespace} if namespace else {}
@@ -135,10 +134,12 @@ class RunReading:
         ) as record:
             namespaces = await self._readable.of(caller, READ_CONTRACTS, namespace=namespace)
             found = await self._review.contracts(caller=caller.name, namespaces=namespaces)
-            shown = [each for each in found if namespace in ("", each.namespace)]
+            shown, unknown = ([each for each in part if namespace in ("", each.namespace)] for part in found)
             record.result = {"total": len(shown)}
             counts = await self._rule_counts(caller) if shown else {}
-            return ContractList(contracts=[_contract(each, counts=counts) for each in shown])
+            return ContractList(
+                contracts=[_contract(each, counts=counts) for each in shown], notes=unknown_notes(unknown)
+            )
 
     async def _rule_counts(self, caller: Caller) -> Mapping[tuple[str, str], RuleCount]:
         """By contract and id of a rule, how often it counted lately in runs that the caller may read."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from formulary_catalog.domain.access import APPROVE, READ_INVOCATIONS, Caller, Right
 from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.console_address import incident_address, waiting_address
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import invocation_answer, taken_for_running
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
@@ -58,6 +59,7 @@ class InvocationService:
         )
         self._approvals = ApprovalStore(database)
         self._trail = trail
+        self._console_url = settings.console_url
         self._watch = RunWatch(self._store)
         self._limits = Limits(
             per_hour=settings.invocations_per_hour,
@@ -106,6 +108,7 @@ class InvocationService:
         _raise_failure(run)
         waited = request.waits_seconds if had_place else 0.0
         notes = list(_notes(run, submitted=submitted, unchecked=unchecked, waited=waited))
+        notes += self._links(run)
         return taken_for_running(invocation_answer(run, notes=notes if had_place else [_NO_PLACE, *notes]))
 
     async def status(
@@ -132,7 +135,7 @@ class InvocationService:
             caller=caller.name,
             progress=progress,
         )
-        return invocation_answer(run, notes=() if had_place else (_NO_PLACE,))
+        return invocation_answer(run, notes=[*(() if had_place else (_NO_PLACE,)), *self._links(run)])
 
     async def approve(
         self, invocation_id: str, *, decision: ApprovalDecision, reason: str, caller: Caller, digest: str = ""
@@ -173,6 +176,14 @@ class InvocationService:
             raise _not_found(invocation_id)
         word = "approval" if decision is ApprovalDecision.APPROVE else "rejection"
         return invocation_answer(run_then, notes=[f"the {word} is recorded; the run is looked at within seconds"])
+
+    def _links(self, run: Invocation) -> list[str]:
+        """Where people read more of a run, if that is known here."""
+        if not self._console_url:
+            return []
+        if run.phase is Phase.AWAITING_APPROVAL:
+            return [f"a person decides at {waiting_address(self._console_url)}"]
+        return [f"people read its story at {incident_address(self._console_url, run.trace_id)}"]
 
     async def _submit(
         self, request: InvocationRequest, *, context: ContextReference, caller: Caller

@@ -20,6 +20,7 @@ from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.store.audit.events import TraceStore
+from formulary_catalog.store.workflows.names import Declared
 from formulary_catalog.store.workflows.reader import WorkflowReader
 
 
@@ -131,6 +132,10 @@ class WorkflowFinder:
         if not name:
             return []
         return await self._nearest.of(name, constraints=self.constraints(scope), namespaces=scope.namespaces)
+
+    async def nearest_values(self, what: Declared, value: str, *, scope: CallScope) -> list[str] | None:
+        """The values nearest to one that no workflow has; None if some workflow has it."""
+        return await self._nearest.values(what, value, constraints=self.constraints(scope), namespaces=scope.namespaces)
 
     def constraints(self, scope: CallScope) -> Constraints:
         """What the incident of a call demands."""

@@ -1,17 +1,21 @@
-"""What somebody may have meant by a name that nothing has: the nearest names that they may see."""
+"""What somebody may have meant by a name or a value that nothing has: the nearest that they may see."""
 
 import difflib
 from collections import Counter
 
 from formulary_catalog.domain.search.results import workflow_id
-from formulary_catalog.domain.workflows.labels import Constraints
-from formulary_catalog.store.workflows.names import NameReader
+from formulary_catalog.domain.workflows.labels import Constraints, fold
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.store.workflows.names import Declared, NameReader
 
 MOST = 5
 _LOOKED_AT = 200
 _ALIKE = 0.5
 """The share of letters that two names have in common from which one may be meant by the other."""
 _MAX_COMPARED = 100
+_ALIKE_VALUES = 0.7
+"""The same for values, which are shorter."""
+_MOST_VALUES = 3
 
 
 class NearestNames:
@@ -37,3 +41,19 @@ class NearestNames:
             if name == each
         ]
         return ids[:MOST]
+
+    async def values(
+        self, what: Declared, value: str, *, constraints: Constraints, namespaces: frozenset[str] | None
+    ) -> list[str] | None:
+        """At most three values that are near this one, the nearest first; None if some workflow has it.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        declared = await self._names.declared(what, constraints=constraints, namespaces=namespaces)
+        key = str if what is Declared.NAMESPACE else fold
+        known = {key(each): visible(each) for each in declared if each}
+        wanted = key(value)[:_MAX_COMPARED]
+        if wanted in known:
+            return None
+        return [known[near] for near in difflib.get_close_matches(wanted, known, n=_MOST_VALUES, cutoff=_ALIKE_VALUES)]

@@ -95,16 +95,23 @@ class Searcher:
         self._metrics = metrics
 
     async def search(
-        self, request: SearchRequest, *, caller: Caller, search_id: UUID, record: Record, digest: KeyedDigest
+        self,
+        request: SearchRequest,
+        *,
+        caller: Caller,
+        search_id: UUID,
+        record: Record,
+        digest: KeyedDigest,
+        browsing: bool = False,
     ) -> SearchAnswer:
-        """The answer to a search; `record` is filled for the audit trail on the way.
+        """The answer to a search; `record` is filled for the audit trail on the way. `browsing` as `Visibility.of`.
 
         Raises:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         started = time.perf_counter()
         with self._phase("context"):
-            scope = await self._visibility.of(request.context, caller=caller, record=record)
+            scope = await self._visibility.of(request.context, caller=caller, record=record, browsing=browsing)
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
         with self._phase("embed"):
             vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)

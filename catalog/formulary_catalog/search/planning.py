@@ -71,6 +71,7 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
         constraints=replace(
             imposed,
             values={**asked, **appended.values},
+            detected={**request.detected_labels, **appended.detected},
             excluded_phrases=tuple(dict.fromkeys(phrase for phrase in phrases.values() if phrase)),
         ),
         imposed=imposed,

@@ -1,10 +1,12 @@
 """A search as the trail recorded it, with the incident that was sealed beside it: to be explained, or done again.
 
-`search/explaining` calls it. A search that the caller may not read is answered as one that does not exist.
+`search/explaining` and `explanations` call it. A search that the caller may not read is answered as one that does not
+exist.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +14,9 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.request import SearchRequest, search_request
+from formulary_catalog.domain.search.explained import RecordedAnswer, RecordedCandidate
+from formulary_catalog.domain.search.request import SearchRequest, search_request, wire_name
+from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.readable import may_in_all
@@ -26,7 +30,10 @@ _MAX_SHOWN = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSearch:
-    """What was asked, by whom and for which incident; `candidates` are those of its event, in order."""
+    """What was asked, by whom and for which incident; `candidates` are those of its event, in order.
+
+    `event` is all that was recorded.
+    """
 
     trace_id: str
     search_id: UUID
@@ -35,6 +42,8 @@ class RecordedSearch:
     incident: RequestContext | None = field(repr=False)
     own_embedding: bool
     candidates: tuple[Recorded, ...] = field(repr=False)
+    at: datetime
+    event: Recorded = field(repr=False)
 
 
 class RecordedSearches:
@@ -81,6 +90,8 @@ class RecordedSearches:
             incident=await self._incident(payload.text("sealed"), trace_id=trace_id, namespaces=namespaces),
             own_embedding=arguments.get("own_embedding") is True,
             candidates=tuple(payload.inner("result").each("candidates")),
+            at=event.at,
+            event=payload,
         )
 
     async def _incident(self, digest: str, *, trace_id: str, namespaces: list[str]) -> RequestContext | None:
@@ -95,6 +106,47 @@ class RecordedSearches:
                 field="search_id",
             )
         return incident
+
+
+def recorded_answer(found: RecordedSearch, *, reveal: bool) -> RecordedAnswer:
+    """The search in the form in which it is shown. `reveal`: whether custom labels of the incident may be said."""
+    request, applied = found.request, found.event.inner("constraints")
+    incident = found.incident
+    return RecordedAnswer(
+        search_id=str(found.search_id),
+        trace_id=found.trace_id,
+        at=moment(found.at),
+        caller=found.caller,
+        query=request.query,
+        labels={wire_name(name): list(values) for name, values in request.labels.items()},
+        exclude_keywords=list(request.exclude_keywords),
+        detected_labels=dict(request.detected_labels),
+        incident=found.event.text("analysis"),
+        remediation_id=found.event.text("remediation_id"),
+        demanded=dict(applied.inner("incident").pairs())
+        | dict(incident.detected_labels if incident is not None else {}),
+        custom_labels={key: list(values) for key, values in incident.custom_labels.items()}
+        if incident is not None and reveal
+        else {},
+        inferred=dict(applied.inner("inferred").pairs()),
+        search_mode=found.event.text("mode"),
+        total_results=int(found.event.inner("result").number("total") or 0),
+        candidates=[_candidate(each, rank=rank) for rank, each in enumerate(found.candidates, start=1)],
+        notes=applied.texts("notes"),
+    )
+
+
+def _candidate(candidate: Recorded, *, rank: int) -> RecordedCandidate:
+    return RecordedCandidate(
+        rank=rank,
+        score=candidate.number("score"),
+        confidence=candidate.number("confidence"),
+        returned=candidate.flag("returned"),
+        workflow=candidate.text("workflow"),
+        version_id=candidate.text("version_id"),
+        cosine=candidate.number("cosine"),
+        match_reasons=candidate.texts("match_reasons"),
+    )
 
 
 def _is_own(event: StoredEvent, *, caller: Caller) -> bool:
@@ -115,6 +167,7 @@ def _request(arguments: Mapping[str, Any]) -> SearchRequest:
         keywords=arguments.get("keywords", ()),
         min_confidence=arguments.get("min_confidence", 0.0),
         top_k=arguments.get("top_k"),
+        detected_labels=arguments.get("detected_labels"),
     )
 
 

@@ -153,8 +153,8 @@ class CatalogService:
         preparing = models.preparing
         self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
 
-    async def search(self, request: SearchRequest, *, caller: Caller) -> SearchAnswer:
-        """The allowed workflows that fit best (DESIGN section 5).
+    async def search(self, request: SearchRequest, *, caller: Caller, browsing: bool = False) -> SearchAnswer:
+        """The allowed workflows that fit best (DESIGN section 5). `browsing` as `details`.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
@@ -173,7 +173,7 @@ class CatalogService:
                 record.custom_labels = request.custom_labels
                 digest = await self._traces.digest()
                 answer = await self.searcher.search(
-                    request, caller=caller, search_id=search_id, record=record, digest=digest
+                    request, caller=caller, search_id=search_id, record=record, digest=digest, browsing=browsing
                 )
             mode, outcome = answer.search_mode, OK
             return answer
@@ -279,6 +279,7 @@ def _arguments(request: SearchRequest) -> dict[str, Any]:
         "labels": {wire_name(dimension): list(values) for dimension, values in request.labels.items()},
         "exclude_keywords": list(request.exclude_keywords),
         **{name: value for name, value in asdict(request.narrowing).items() if value},
+        **({"detected_labels": dict(request.detected_labels)} if request.detected_labels else {}),
         "min_confidence": request.min_confidence,
         "top_k": request.top_k,
         "own_embedding": request.embedding is not None,

@@ -27,9 +27,19 @@ from formulary_catalog.server.http.authentication import Anybody, Counted, Ident
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import CONSOLE_PATH, MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
+from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
-from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, reading, ruling, workflows
+from formulary_catalog.server.rest import (
+    analytics,
+    browsing,
+    coverage,
+    invocations,
+    knowledge,
+    reading,
+    ruling,
+    workflows,
+)
 from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.runs.input_keys import input_keys
@@ -82,6 +92,7 @@ def create_app(
         sessions=Sessions(input_keys(settings).keys),
         asks=authenticator is not None,
         audience=settings.token_audience,
+        proxy=TrustedProxy.load(path) if (path := settings.console_proxy_secret_file) is not None else None,
     )
     return Edge(
         _split(mcp=ToolsetsChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
@@ -143,6 +154,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     app.include_router(browsing.router)  # before what takes any path of workflows
     app.include_router(workflows.router)
     app.include_router(reading.router)
+    app.include_router(coverage.router)
     app.include_router(ruling.router)
     app.include_router(analytics.router)
     app.include_router(invocations.router)

@@ -3,7 +3,7 @@
 The operator writes, `search/incidents` reads. Row-level security hides every incident that a call does not name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -163,6 +163,19 @@ class IncidentReader:
         """
         condition = "where remediation_id = $1 or (namespace = $2 and name = $3) order by namespace, name"
         return await self._read(condition, incident, *_parts(incident), namespaces=namespaces)
+
+    async def named(self, names: Iterable[str], *, namespaces: frozenset[str] | None) -> dict[str, RequestContext]:
+        """Those of these `namespace/name`, by them.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        parts = [_parts(name) for name in sorted(set(names)) if "/" in name]
+        if not parts:
+            return {}
+        condition = "where (namespace, name) in (select * from unnest($1::text[], $2::text[]))"
+        found = await self._read(condition, *map(list, zip(*parts, strict=True)), namespaces=namespaces)
+        return {f"{each.context.namespace}/{each.context.name}": each.context for each in found}
 
     async def _read(self, condition: str, *arguments: Any, namespaces: frozenset[str] | None) -> list[StoredIncident]:
         async def read(connection: Connection) -> list[StoredIncident]:

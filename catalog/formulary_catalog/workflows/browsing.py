@@ -5,6 +5,7 @@ incident excludes is neither counted nor walked through, no neighbour and no nea
 rules of a search (`store/workflows/allowed`). Each method records one event.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -29,7 +30,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.lookup import details_of
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope, namespaces_with
-from formulary_catalog.store.workflows.names import EXACT, MATCHES, NamedVersion, NameQuestion, NameReader
+from formulary_catalog.store.workflows.names import EXACT, MATCHES, Declared, NamedVersion, NameQuestion, NameReader
 from formulary_catalog.store.workflows.statistics import CountedFor, SearchNumbers, StatisticsReader
 
 _SHOWN_NAMES = 10
@@ -64,10 +65,12 @@ class Browsing:
             found, total = ([pinned], 1) if pinned is not None else await self._named(name, scope=scope)
             exact = [each for each in found if each.matched in MATCHES[:EXACT]]
             near: list[NamedVersion] = []
+            signals: list[str] = []
             if not found:
                 for each in await self._finder.nearest(_bare(name), scope=scope):
                     near += (await self._named(each, scope=scope))[0][:1]
                 near = [_similar(each) for each in near]
+                signals = await self._finder.nearest_values(Declared.SIGNAL_TYPE, name, scope=scope) or []
             shown = found or near
             record.result = {"total": total}
             return NamesAnswer(
@@ -75,7 +78,7 @@ class Browsing:
                 exact=bool(exact),
                 workflows=[_named_workflow(each) for each in shown],
                 total=total,
-                notes=[] if found else ["nothing has this name" + ("; these are the nearest" if near else "")],
+                notes=[] if found else [_nothing_found(near, signals=signals)],
             )
 
     async def section(
@@ -184,6 +187,12 @@ def _named_workflow(found: NamedVersion) -> NamedWorkflow:
         matched=found.matched,
         uri=workflow_uri(namespace=found.namespace, name=found.name),
     )
+
+
+def _nothing_found(near: Sequence[NamedVersion], *, signals: Sequence[str]) -> str:
+    these = "; these are the nearest" if near else ""
+    meant = f"; did you mean the signal {' or '.join(signals)}?" if signals else ""
+    return f"nothing has this name{these}{meant}"
 
 
 def _similar(found: NamedVersion) -> NamedVersion:

@@ -1,19 +1,31 @@
 """Pages of the catalog in name order, for every edge: what exists here, by kind of resource, risk or status."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import WorkflowList
+from formulary_catalog.domain.answers import WorkflowList, WorkflowSummary
+from formulary_catalog.domain.browsing import FacetedList, FacetValue
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
 from formulary_catalog.domain.workflows.labels import Constraints, fold
 from formulary_catalog.domain.workflows.listing import within
 from formulary_catalog.domain.workflows.requests import EVERYTHING_SERVED, STATUSES, ListingRequest
+from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope
+from formulary_catalog.store.workflows.facets import FacetReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
+from formulary_catalog.store.workflows.names import Declared
 
 _ACTIVE = STATUSES[0]
+_SHOWN = 60
+_NO_INCIDENT = ContextReference()
+_SHOWN_VALUES = 12
 _INVALID = "the catalog keeps no invalid object: its status in the cluster says what is wrong, kubectl get rw -A"
 
 
@@ -21,7 +33,7 @@ class Listing:
     """Lists workflows; every call leaves an event in the trail."""
 
     def __init__(self, parts: CatalogParts) -> None:
-        self._reader = ListingReader(parts.database)
+        self._reader, self._facets = ListingReader(parts.database), FacetReader(parts.database)
         self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
 
     async def page(
@@ -42,44 +54,12 @@ class Listing:
             InvalidInput: the cursor is that of another question, or the status is for people.
             ContextError, NotAllowed, Unavailable: as `Visibility.of`.
         """
-        arguments = {**request.question, "limit": request.limit, "offset": request.offset, "cursor": request.cursor}
-        arguments = {name: value for name, value in arguments.items() if value}
-        async with self._trail.record("list", caller=caller, reference=context, arguments=arguments) as record:
+        async with self._recorded(request, context=context, caller=caller) as record:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             _check_status(request.status, scope=scope, browsing=browsing)
             question = {**request.question, "incident": [context.remediation_id, context.analysis]}
-            after = place_of(request.cursor, question=question)
-            constraints = self._finder.constraints(scope)
-            rows, total = await self._reader.read(
-                _question(request, constraints=constraints),
-                namespaces=scope.namespaces,
-                limit=request.limit + 1,
-                after=after,
-                offset=request.offset,
-            )
-            page = rows[: request.limit]
-            # What is not served is listed for people who browse without an incident: nothing constrains it.
-            listed = [(row, parsed) for row in page if (parsed := self._finder.allowed(row.stored, constraints))]
-            places = [Place(row.stored.name, row.stored.namespace, row.stored.version_id) for row, _ in listed]
-            workflows = [
-                workflow_summary(
-                    parsed.workflow,
-                    stored=row.stored,
-                    indexed_at=row.changed_at,
-                    invocable=not parsed.not_invocable_because,
-                )
-                for row, parsed in listed
-            ]
-            record.result = {"total": total}
-            more = len(rows) > request.limit and bool(places)
-            unrunnable = [line.workflow_id for line in workflows if not line.invocable and request.status == _ACTIVE]
-            answer = WorkflowList(
-                workflows=workflows,
-                total=total,
-                total_results=total,
-                notes=[*not_invocable_notes(unrunnable), *([_INVALID] if request.status == "Invalid" else [])],
-                **({"next_cursor": cursor(places[-1], question=question)} if more else {}),
-            )
+            answer, places = await self._page(request, scope=scope, question=question)
+            record.result = {"total": answer.total}
             if max_bytes is None:
                 return answer
             return within(
@@ -87,6 +67,93 @@ class Listing:
                 limit=max_bytes,
                 cursor_after=lambda kept: cursor(places[kept - 1], question=question),
             )
+
+    async def faceted(self, request: ListingRequest, *, caller: Caller) -> FacetedList:
+        """A page for a person who browses without an incident, with what narrows it further.
+
+        Raises:
+            InvalidInput: the cursor is that of another question.
+            NotAllowed, Unavailable: as `Visibility.of`.
+        """
+        async with self._recorded(request, context=_NO_INCIDENT, caller=caller) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            page, _ = await self._page(request, scope=scope, question={**request.question, "incident": ["", ""]})
+            question = _question(request, constraints=self._finder.constraints(scope))
+            values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
+            statuses = await self._facets.statuses(question, namespaces=scope.namespaces)
+            record.result = {"total": page.total}
+            counted = values | {"status": list(statuses.items())}
+            return FacetedList(
+                page=page,
+                facets={
+                    facet: [FacetValue(value=visible(value), count=count) for value, count in found]
+                    for facet, found in counted.items()
+                },
+            )
+
+    def _recorded(
+        self, request: ListingRequest, *, context: ContextReference, caller: Caller
+    ) -> AbstractAsyncContextManager[Record]:
+        arguments = {**request.question, "limit": request.limit, "offset": request.offset, "cursor": request.cursor}
+        arguments = {name: value for name, value in arguments.items() if value}
+        return self._trail.record("list", caller=caller, reference=context, arguments=arguments)
+
+    async def _page(
+        self, request: ListingRequest, *, scope: CallScope, question: Mapping[str, Any]
+    ) -> tuple[WorkflowList, list[Place]]:
+        """A page with the places of its lines; `question` is what its cursor belongs to."""
+        after = place_of(request.cursor, question=question)
+        constraints = self._finder.constraints(scope)
+        rows, total = await self._reader.read(
+            _question(request, constraints=constraints),
+            namespaces=scope.namespaces,
+            limit=request.limit + 1,
+            after=after,
+            offset=request.offset,
+        )
+        page = rows[: request.limit]
+        # What is not served is listed for people who browse without an incident: nothing constrains it.
+        listed = [(row, parsed) for row in page if (parsed := self._finder.allowed(row.stored, constraints))]
+        places = [Place(row.stored.name, row.stored.namespace, row.stored.version_id) for row, _ in listed]
+        workflows = [
+            workflow_summary(
+                parsed.workflow,
+                stored=row.stored,
+                indexed_at=row.changed_at,
+                invocable=not parsed.not_invocable_because,
+            )
+            for row, parsed in listed
+        ]
+        more = len(rows) > request.limit and bool(places)
+        unrunnable = [line.workflow_id for line in workflows if not line.invocable and request.status == _ACTIVE]
+        answer = WorkflowList(
+            workflows=workflows,
+            total=total,
+            total_results=total,
+            notes=[
+                *await self._unknown_values(request, workflows=workflows, scope=scope),
+                *not_invocable_notes(unrunnable),
+                *([_INVALID] if request.status == "Invalid" else []),
+            ],
+            **({"next_cursor": cursor(places[-1], question=question)} if more else {}),
+        )
+        return answer, places
+
+    async def _unknown_values(
+        self, request: ListingRequest, *, workflows: Sequence[WorkflowSummary], scope: CallScope
+    ) -> list[str]:
+        """Notes on filters with a value that no workflow has. Those that answer any signal are listed for any."""
+        asked = fold(request.signal_type)
+        answered = any(asked in map(fold, line.signal_types) for line in workflows)
+        notes = []
+        for what in Declared if request.status == _ACTIVE else ():
+            value = getattr(request, what)
+            if not value or (answered if what is Declared.SIGNAL_TYPE else workflows):
+                continue
+            if (near := await self._finder.nearest_values(what, value, scope=scope)) is not None:
+                meant = f"did you mean {' or '.join(near)}?" if near else "leave it out to see what there is"
+                notes.append(f"no workflow you may see has {what} {value[:_SHOWN]!r}; {meant}")
+        return notes
 
 
 def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:
@@ -97,6 +164,7 @@ def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQu
         action_type=request.action_type,
         namespace=request.namespace,
         risk_level=request.risk_level,
+        words=request.words,
     )
 
 

@@ -15,11 +15,12 @@ from formulary_catalog.domain.browsing import (
     RelatedEntity,
     RunCounts,
 )
+from formulary_catalog.domain.governance.contract import unknown_notes
 from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import workflow_id, workflow_uri
+from formulary_catalog.domain.search.results import moment, workflow_id, workflow_uri
 from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, precedence
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
@@ -27,9 +28,11 @@ from formulary_catalog.domain.workflows.requests import RelatedRequest
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.lookup import FoundWorkflow
+from formulary_catalog.search.names import MOST
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import CallScope, namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
+from formulary_catalog.store.workflows.names import Declared
 from formulary_catalog.store.workflows.relations import RelationReader, Start, Walk
 from formulary_catalog.store.workflows.statistics import CountedFor, StatisticsReader
 
@@ -102,11 +105,14 @@ class Relations:
             )
             concerned = scope.concerned | {stored.namespace}
             governed = await namespaces_with(caller, READ_CONTRACTS, among=concerned)
-            contracts = await self._review.contracts(caller=caller.name, namespaces=governed)
+            contracts, unknown = await self._review.contracts(caller=caller.name, namespaces=governed)
             rules = rules_naming(contracts, namespace=stored.namespace, name=stored.name, action_type=spec.action_type)
             reviewed = await namespaces_with(caller, READ_INVOCATIONS, among=concerned)
             versions = [line.version_id for line in found.history]
             runs = await self._review.not_over(
+                versions, caller=caller.name, namespaces=reviewed, remediation_id=scope.remediation_id
+            )
+            last_run = await self._review.last_run(
                 versions, caller=caller.name, namespaces=reviewed, remediation_id=scope.remediation_id
             )
             asking = CountedFor(
@@ -135,9 +141,13 @@ class Relations:
                 selected=chosen,
                 success_rate=stored.outcome.success_rate,
                 runs_counted=stored.outcome.succeeded + stored.outcome.failed,
+                last_run=moment(last_run) if last_run is not None else "",
                 notes=[
-                    f"{len(rules) - _SHOWN_RULES} more rules are not shown"
-                    for _ in rules[_SHOWN_RULES : _SHOWN_RULES + 1]
+                    *(
+                        f"{len(rules) - _SHOWN_RULES} more rules are not shown"
+                        for _ in rules[_SHOWN_RULES : _SHOWN_RULES + 1]
+                    ),
+                    *unknown_notes(unknown),
                 ],
                 uri=workflow_uri(namespace=stored.namespace, name=stored.name, version=stored.version),
             )
@@ -189,7 +199,12 @@ class Relations:
                 related = [_related_workflow(each) for each in neighbours]
                 entity = CANONICAL_BY_FOLD.get(folded, request.entity)
                 return _related_answer(request, entity=entity, kind=kind, related=related, total=total)
-        raise UnknownWorkflow(request.entity, nearest=await self._finder.nearest(request.entity.lower(), scope=scope))
+        near = [
+            *(await self._finder.nearest_values(Declared.SIGNAL_TYPE, request.entity, scope=scope) or []),
+            *(await self._finder.nearest_values(Declared.ACTION_TYPE, request.entity, scope=scope) or []),
+            *await self._finder.nearest(request.entity.lower(), scope=scope),
+        ]
+        raise UnknownWorkflow(request.entity, nearest=near[:MOST])
 
 
 def _start(found: FoundWorkflow) -> Start:

@@ -61,6 +61,10 @@
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
       value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
+    {{- with .Values.console.url }}
+    - name: FORMULARY_CONSOLE_URL
+      value: {{ . | quote }}
+    {{- end }}
     - name: FORMULARY_CHECKPOINT_SECONDS
       value: {{ .Values.audit.checkpointSeconds | int64 | quote }}
     - name: FORMULARY_VERIFY_SECONDS

@@ -15,6 +15,18 @@
     {{- end }}
     - name: FORMULARY_TOKEN_AUDIENCE
       value: {{ .Values.authentication.audience | quote }}
+    {{- with .Values.authentication.oidc }}
+    {{- if or .issuer .clientId }}
+    - name: FORMULARY_OIDC_ISSUER
+      value: {{ required "authentication.oidc.issuer is empty; ID tokens are taken of one issuer for one client: set both" .issuer | quote }}
+    - name: FORMULARY_OIDC_CLIENT_ID
+      value: {{ required "authentication.oidc.clientId is empty; ID tokens are taken of one issuer for one client: set both" .clientId | quote }}
+    {{- end }}
+    {{- end }}
+    {{- if .Values.authentication.proxySecret }}
+    - name: FORMULARY_CONSOLE_PROXY_SECRET_FILE
+      value: /etc/formulary/proxy/secret
+    {{- end }}
     - name: FORMULARY_CATALOG_NAMESPACE
       value: {{ include "formulary.catalogNamespace" . | quote }}
     - name: FORMULARY_ALLOWED_HOSTS
@@ -25,6 +37,10 @@
       value: {{ .Values.search.strictCustomLabels | join "," | quote }}
     - name: FORMULARY_HARMLESS_ENVIRONMENTS
       value: {{ .Values.execution.harmlessEnvironments | join "," | quote }}
+    {{- with .Values.console.url }}
+    - name: FORMULARY_CONSOLE_URL
+      value: {{ . | quote }}
+    {{- end }}
     - name: FORMULARY_LABEL_PARAMETERS
       value: {{ .Values.search.labelParameters | quote }}
     - name: FORMULARY_TOOLSETS
@@ -81,6 +97,11 @@
       readOnly: true
     {{- end }}
     {{- include "formulary.inputKeyMount" . | nindent 4 }}
+    {{- if .Values.authentication.proxySecret }}
+    - name: proxy
+      mountPath: /etc/formulary/proxy
+      readOnly: true
+    {{- end }}
     {{- with .Values.server.extraVolumeMounts }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -91,6 +112,11 @@
 - name: tls
   secret:
     secretName: {{ include "formulary.tlsSecret" . | quote }}
+{{- end }}
+{{- with .Values.authentication.proxySecret }}
+- name: proxy
+  secret:
+    secretName: {{ . | quote }}
 {{- end }}
 {{- with .Values.server.extraVolumes }}
 {{ toYaml . }}

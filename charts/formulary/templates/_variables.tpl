@@ -8,6 +8,9 @@ server:
   FORMULARY_AUTHENTICATION: authentication.mode
   FORMULARY_INSECURE: authentication.mode
   FORMULARY_TOKEN_AUDIENCE: authentication.audience
+  FORMULARY_OIDC_ISSUER: authentication.oidc.issuer
+  FORMULARY_OIDC_CLIENT_ID: authentication.oidc.clientId
+  FORMULARY_CONSOLE_PROXY_SECRET_FILE: authentication.proxySecret
   FORMULARY_CATALOG_NAMESPACE: catalog.namespace
   FORMULARY_ALLOWED_HOSTS: server.allowedHosts
   FORMULARY_REQUEST_CONTEXT: search.requestContext
@@ -19,6 +22,7 @@ server:
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
   FORMULARY_TLS_DIR: server.tls.enabled
+  FORMULARY_CONSOLE_URL: console.url
   FORMULARY_POOL_SIZE: server.poolSize
   FORMULARY_INVOCATIONS_PER_HOUR: execution.limits.perHour
   FORMULARY_DRY_RUNS_PER_HOUR: execution.limits.dryRunsPerHour
@@ -42,6 +46,7 @@ operator:
   FORMULARY_RUN_AS_USER: execution.runAsUser
   FORMULARY_STRICT_CUSTOM_LABELS: search.strictCustomLabels
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
+  FORMULARY_CONSOLE_URL: console.url
   FORMULARY_CHECKPOINT_SECONDS: audit.checkpointSeconds
   FORMULARY_VERIFY_SECONDS: audit.verifyHours
   FORMULARY_AUDIT_KEY_FILE: audit.signingKeySecret

@@ -1,23 +1,32 @@
-"""Who calls: TokenReview with our own audience, so that a token for us is of no use elsewhere (DESIGN section 9)."""
+"""Who calls: TokenReview with our own audience, so that a token for us is of no use elsewhere (DESIGN section 9).
+
+People may also come with an ID token of an OpenID provider that the API server trusts. Such a token is for a client
+and not for our audience, which the API server knows nothing of. So it is reviewed without one, and only if it names the
+issuer and the client of our settings; the review then proves that what it says of itself is true.
+"""
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller
+from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller, OidcClient
 from formulary_catalog.errors import NotAuthenticated
 from formulary_operator.access.authorization import Authorizer, KubernetesAccess
 from formulary_operator.access.cache import Clock, Decision, ReviewCache
 from formulary_operator.access.identity import Identity
 from formulary_operator.access.reviews import Reviewer
 from formulary_operator.access.signatures import Signatures
-from formulary_operator.access.tokens import bearer_token, digest, has_expired, is_for, refusal
+from formulary_operator.access.tokens import bearer_token, digest, has_expired, is_for, is_id_token, refusal
 from formulary_operator.kube.client import KubeClient
 
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _NOBODY = Identity(user="formulary:nobody")
 """A user that no cluster knows, to ask about where any answer will do."""
+_OF_THE_CLUSTER = "system:"
+"""How the names of users and groups begin that the cluster alone gives, such as `system:masters`."""
+_ANYBODY_KNOWN = "system:authenticated"
+"""The group that the API server adds for everybody who has proved who it is."""
 
 
 class KubernetesAuthenticator:
@@ -28,12 +37,14 @@ class KubernetesAuthenticator:
         client: KubeClient,
         *,
         audience: str,
+        oidc: OidcClient | None = None,
         clock: Clock = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._reviewer = Reviewer(client)
         self._signatures = Signatures(client, clock=clock)
         self._audience = audience
+        self._oidc = oidc
         self._wall_clock = wall_clock
         self._identities: ReviewCache[Identity | None] = ReviewCache(clock=clock)
         self._authorizer = Authorizer(self._reviewer, clock=clock)
@@ -51,16 +62,39 @@ class KubernetesAuthenticator:
             Unavailable: the API server does not say.
         """
         token = bearer_token(authorization, audience=self._audience)
-        if not is_for(token, audience=self._audience):
+        by_provider = self._oidc is not None and is_id_token(token, client=self._oidc)
+        if not by_provider and not is_for(token, audience=self._audience):
             raise self._refusal(token)  # not worth a question: strangers could ask any number of them
         if has_expired(token, now=self._wall_clock()):
             raise self._refusal(token)  # the API server would grant it another minute, and a kept answer even more
         question = digest(token)
-        if not self._identities.knows(question) and not await self._signatures.may_be_genuine(token):
+        # The keys of a provider are the API server's to read; of strangers it is asked only so often.
+        if (
+            not by_provider
+            and not self._identities.knows(question)
+            and not await self._signatures.may_be_genuine(token)
+        ):
             raise self._refusal(token)
-        identity = await self._identities.decide(question, lambda: self._identify(token), asker=address)
+        audiences = [] if by_provider else [self._audience]
+        identity = await self._identities.decide(question, lambda: self._identify(token, audiences), asker=address)
         if identity is None:
             raise self._refusal(token)
+        return self._caller(identity)
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        """The user that a proxy names, with the rights that RBAC gives to it and its groups.
+
+        Raises:
+            NotAuthenticated: the user or a group is one that the cluster alone names.
+        """
+        if reserved := next((name for name in (user, *groups) if name.startswith(_OF_THE_CLUSTER)), None):
+            raise NotAuthenticated(
+                f"the proxy names {reserved[:100]!r}, and names with {_OF_THE_CLUSTER} are the cluster's own; have the "
+                "proxy leave it out"
+            )
+        return self._caller(Identity(user=user, groups=(*groups, _ANYBODY_KNOWN)))
+
+    def _caller(self, identity: Identity) -> Caller:
         return Caller(name=identity.user, access=KubernetesAccess(identity, self._authorizer))
 
     async def check(self) -> None:
@@ -71,14 +105,14 @@ class KubernetesAuthenticator:
         """
         await self._authorizer.allows(_NOBODY, SEE_WORKFLOWS, namespace=None)
 
-    async def _identify(self, token: str) -> Decision[Identity | None]:
+    async def _identify(self, token: str, audiences: Sequence[str]) -> Decision[Identity | None]:
         status = await self._reviewer.review(
             PATH,
             api_version="authentication.k8s.io/v1",
             kind="TokenReview",
-            spec={"token": token, "audiences": [self._audience]},
+            spec={"token": token, **({"audiences": list(audiences)} if audiences else {})},
         )
-        identity = _identity(status, audience=self._audience)
+        identity = _identity(status, audiences=audiences)
         return Decision(value=identity, lasting=identity is not None)
 
     def _refusal(self, token: str) -> NotAuthenticated:
@@ -86,14 +120,16 @@ class KubernetesAuthenticator:
 
 
 @asynccontextmanager
-async def open_authentication(*, audience: str) -> AsyncIterator[KubernetesAuthenticator]:
+async def open_authentication(
+    *, audience: str, oidc: OidcClient | None = None
+) -> AsyncIterator[KubernetesAuthenticator]:
     """The entry point that the catalog finds under `FORMULARY_AUTHENTICATION=kubernetes`.
 
     Raises:
         StartupError: there is no way to an API server.
     """
     client = await KubeClient.connect()
-    authenticator = KubernetesAuthenticator(client, audience=audience)
+    authenticator = KubernetesAuthenticator(client, audience=audience, oidc=oidc)
     try:
         yield authenticator
     finally:
@@ -101,12 +137,12 @@ async def open_authentication(*, audience: str) -> AsyncIterator[KubernetesAuthe
         await client.close()
 
 
-def _identity(status: Mapping[str, Any], *, audience: str) -> Identity | None:
-    """The user of a token that is good for the audience. An API server that ignores audiences names none."""
+def _identity(status: Mapping[str, Any], *, audiences: Sequence[str]) -> Identity | None:
+    """The user of a token that is good for all audiences. An API server that ignores audiences names none."""
     user = status.get("user") or {}
     if status.get("authenticated") is not True or not user.get("username"):
         return None
-    if audience not in (status.get("audiences") or ()):
+    if not {*audiences} <= {*(status.get("audiences") or ())}:
         return None
     return Identity(
         user=user["username"],

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from formulary_catalog.domain.access import OidcClient
 from formulary_catalog.errors import NotAuthenticated
 
 MAX_LENGTH = 16 * 1024
@@ -53,6 +54,11 @@ def digest(token: str) -> bytes:
 def is_for(token: str, *, audience: str) -> bool:
     """Whether the token is a JWT that says of itself that it is for the audience."""
     return audience in _audiences(token)
+
+
+def is_id_token(token: str, *, client: OidcClient) -> bool:
+    """Whether the token is a JWT that says of itself that the issuer made it for the client."""
+    return _claims(token).get("iss") == client.issuer and client.client_id in _audiences(token)
 
 
 def has_expired(token: str, *, now: float) -> bool:

@@ -42,6 +42,7 @@ class InvocationReconciler:
         permits: Permits,
         reporter: Reporter,
         metrics: OperatorMetrics,
+        console_url: str,
     ) -> None:
         self._client = client
         self._runs = runs
@@ -50,6 +51,7 @@ class InvocationReconciler:
         self._permits = permits
         self._reporter = reporter
         self._metrics = metrics
+        self._console_url = console_url
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
         """Bring the run of one object as far as it goes now. Where it stands then, or `Gone`.
@@ -135,7 +137,8 @@ class InvocationReconciler:
         if now.phase.is_final and not run.phase.is_final:
             self._report_end(run, now)
         wanted = run_status(document, now, now=timestamp())
-        await self._reporter.report(document, wanted, change=change(document, wanted))
+        event = change(document, wanted, console_url=self._console_url)
+        await self._reporter.report(document, wanted, change=event)
         return now.phase.value
 
     async def _step(self, run: Invocation, document: Json) -> Invocation:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from formulary_catalog.domain.console_address import incident_address, waiting_address
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
 from formulary_operator.api.names import INVOCATIONS
 from formulary_operator.engines.config import moment
@@ -145,16 +146,25 @@ def refused_status(document: Mapping[str, Any], refusal: Refusal, *, now: str) -
     }
 
 
-def change(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> Transition | None:
-    """The Event that a new status deserves: the run stands elsewhere."""
+def change(document: Mapping[str, Any], wanted: Mapping[str, Any], *, console_url: str = "") -> Transition | None:
+    """The Event that a new status deserves: the run stands elsewhere. It links to the console, if that is known."""
     before = status_of(document)
     if (before.get("phase"), before.get("reason")) == (wanted["phase"], wanted["reason"]):
         return None
     return Transition(
         type="Warning" if wanted["phase"] in _WORRYING else "Normal",
         reason=wanted["reason"],
-        message=wanted["message"],
+        message=f"{wanted['message']}{_more(wanted, console_url=console_url)}",
     )
+
+
+def _more(wanted: Mapping[str, Any], *, console_url: str) -> str:
+    """Where to read more of a run."""
+    if not (console_url and wanted.get("traceId")):
+        return ""
+    if wanted["phase"] == Phase.AWAITING_APPROVAL:
+        return f" Decide at {waiting_address(console_url)}"
+    return f" See {incident_address(console_url, wanted['traceId'])}"
 
 
 def _accepted(document: Mapping[str, Any]) -> Said:

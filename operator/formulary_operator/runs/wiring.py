@@ -118,6 +118,7 @@ class RunWiring:
                 permits=permits,
                 reporter=reporter(INVOCATIONS),
                 metrics=metrics,
+                console_url=settings.console_url,
             ).reconcile,
             CONTRACTS.plural: ContractReconciler(
                 client=client,

@@ -127,6 +127,19 @@ async def test_a_person_asks_a_server_or_a_database_and_gets_a_table_csv_or_json
     assert json.loads(bound.out)["rows"] == [["shop", 1]]
 
 
+async def test_a_person_reads_booleans_and_nulls_as_sql_spells_them(url: str) -> None:
+    sql = "select true as yes, false as no, null as nothing, array[1, 2] as some"
+    table = await formulary("query", sql, "--url", url)
+    assert table.out.splitlines()[1].split() == ["true", "false", "[1,2]"]
+    as_csv = await formulary("query", sql, "--csv", "--url", url)
+    assert list(csv.reader(io.StringIO(as_csv.out)))[1] == ["true", "false", "", "[1,2]"]
+    as_json = await formulary("query", sql, "--json", "--url", url)
+    assert json.loads(as_json.out)["rows"] == [[True, False, None, "[1,2]"]]
+    both = await formulary("query", sql, "--csv", "--json", "--url", url)
+    assert both.code == 2
+    assert "--csv and --json are given; give one of them" in both.out
+
+
 async def test_a_person_is_told_what_is_wrong_in_one_line(stage: Stage, url: str) -> None:
     wrong = await formulary("query", "select * from insight.serches", "--url", url)
     assert (wrong.code, wrong.out) == (2, "")

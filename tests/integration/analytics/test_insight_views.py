@@ -1,5 +1,7 @@
 """The views of `insight` show the caller's tenants and incident, no custom labels, and nothing to strangers."""
 
+import hashlib
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.analytics.statement import TABLES
+from formulary_catalog.store.analytics.connection import Connection, Limits
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
@@ -98,6 +101,33 @@ async def test_what_the_incident_of_a_call_excludes_is_in_no_table(stage: Stage)
     (search,) = await _rows(stage, "searches", bound)
     assert (search["candidates"], search["first_workflow"]) == (1, "formulary/shared-restart")
     assert [row["rank"] for row in await _rows(stage, "candidates", bound)] == [1]
+
+
+async def test_versions_that_an_incident_allows_may_be_none_or_very_many(stage: Stage) -> None:
+    database = stage.database(limits=Limits(seconds=30))
+    count = "select count(*) from insight.versions union all select count(*) from insight.candidates"
+    known = await database.query("select version_id from versions", scope=EVERYBODY, at_most=10)
+    own = {row[0] for row in known.rows}
+    many = {f"wf_ver_{number:020x}" for number in range(100_000)}
+    for versions, expected in ((own, 3), (own | many, 3), (many, 0), (set[str](), 0)):
+        scope = replace(EVERYBODY, versions=frozenset(versions), remediation_id="rr-shop")
+        assert (await database.query(count, scope=scope, at_most=10)).rows[0] == (expected,)
+
+
+async def test_a_server_of_an_earlier_release_says_the_versions_in_the_scope(stage: Stage) -> None:
+    async def read(connection: Connection) -> list[str]:
+        owner = await asyncpg.connect(stage.dsn)
+        key = await owner.fetchval("select key from formulary.insight_key")
+        await owner.close()
+        transaction = await connection.fetchval("select pg_backend_pid() || ' ' || extract(epoch from now())")
+        content = json.dumps({"transaction": transaction, "versions": ["wf_ver_1", "wf_ver_2"]})
+        inner = hashlib.sha256(key + content.encode()).digest()
+        proof = hashlib.sha256(key + inner).hexdigest()
+        await connection.execute("set local formulary.insight_versions = ''")
+        await connection.execute(f"set local formulary.insight = '{proof} {content}'")
+        return [row[0] for row in await connection.fetch("select insight.versions()")]
+
+    assert await stage.database().read(read, scope=EVERYBODY) == ["wf_ver_1", "wf_ver_2"]
 
 
 async def test_callers_see_their_own_searches_whatever_their_rights(stage: Stage) -> None:

@@ -66,6 +66,16 @@ def analytics(stage: Stage) -> AnalyticsService:
         ("(select 1) union (select 2) order by 1 desc", [[2], [1]]),
         ("select grouping(namespace), count(*) from insight.runs group by rollup (namespace) order by 1, 2", None),
         ("select signal, severity from insight.alerts where gone_at is null limit 1", None),
+        (
+            "select array['a,b', 'c\"'], array[[1, 2]], array[true, null]",
+            [['["a,b","c\\""]', "[[1,2]]", "[true,null]"]],
+        ),
+        (
+            "select distinct a.signal, c.name from insight.alerts a join insight.catalog c"
+            " on a.signal_type = any (c.signal_types) where c.namespace = 'formulary'",
+            [["OOMKilled", "shared-restart"]],
+        ),
+        ("select signal_types from insight.catalog limit 1", [['["oomkilled"]']]),
     ],
 )
 async def test_selects_of_every_kind_are_answered(

@@ -10,8 +10,9 @@ from formulary_catalog import __version__
 from support.commands import formulary_now
 
 COMMANDS = tuple(
-    "up serve migrate stdio search show list related find impact stats explain query tables docs runbooks invoke "
-    "invocation approvals approve reject governance halt resume validate export trace reembed doctor".split()
+    "up serve migrate stdio search show list related find impact stats explain coverage stale duplicates query tables "
+    "docs runbooks invoke invocation console approvals approve reject governance halt resume validate export trace "
+    "reembed doctor".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """

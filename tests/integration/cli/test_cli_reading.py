@@ -117,7 +117,7 @@ async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "path", "saying"),
     [
-        (["list", "--signal", "OOMKilled", "--limit", "1"], "", "for-red"),
+        (["list", "--signal", "OOMKilled", "--limit", "1"], "", "1 of "),
         (["related", "oom-scale-out"], "/workflows/oom-scale-out/related", "answersSignal"),
         (["find", "scale", "out"], "/names?name=scale+out", "oom-scale-out"),
         (["impact", "oom-scale-out"], "/workflows/oom-scale-out/impact", "none names it"),

@@ -10,7 +10,9 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.requests import listing_request, related_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
+from formulary_catalog.runs.reading import RunReading
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.browsing import Browsing
@@ -179,6 +181,56 @@ async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: Catalo
         await edges(service, "NoSuchSignal")
 
 
+@pytest.mark.parametrize(
+    ("asked", "note"),
+    [
+        ({"signal_type": "OOMKiled"}, "no workflow you may see has signal_type 'OOMKiled'; did you mean OOMKilled?"),
+        (
+            {"action_type": "ChekQuota"},
+            "no workflow you may see has action_type 'ChekQuota'; did you mean CheckQuota?",
+        ),
+        ({"namespace": "formulry"}, "no workflow you may see has namespace 'formulry'; did you mean formulary?"),
+        ({"namespace": "zz"}, "no workflow you may see has namespace 'zz'; leave it out to see what there is"),
+        ({"action_type": "AddNode", "risk_level": "high"}, ""),
+        ({"signal_type": "PodPending"}, ""),
+    ],
+)
+async def test_a_misspelt_filter_of_a_listing_is_answered_with_the_nearest_value(
+    service: CatalogService, asked: dict[str, Any], note: str
+) -> None:
+    page = await Listing(service.parts).page(listing_request(**asked), **ASKED)
+    assert [each for each in page.notes if each.startswith("no workflow")] == ([note] if note else [])
+
+
+async def test_no_nearest_value_is_one_that_the_incident_excludes(
+    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+) -> None:
+    labels = {**workflow("x")["spec"]["labels"], "signalType": ["VaultSealed"]}
+    others = workflow("for-others", customLabels={"team": ["others"]}, labels=labels, actionType="UnsealVault")
+    await fill(workflows, [others], namespace="vault")
+    await contexts.save(
+        RequestContext(namespace="shop", name="oom", remediation_id="rr-1", custom_labels={"team": ("us",)})
+    )
+    context = ContextReference(remediation_id="rr-1")
+    misspelt: dict[str, Any] = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
+    for field, value in misspelt.items():
+        asked = listing_request(**{field: value})
+        open_, bound = [
+            await Listing(service.parts).page(asked, context=each, caller=CALLER) for each in (NO_CONTEXT, context)
+        ]
+        assert "did you mean" in open_.notes[0]
+        assert "did you mean" not in bound.notes[0]
+
+
+async def test_a_misspelt_signal_or_action_is_answered_with_the_nearest(service: CatalogService) -> None:
+    for misspelt, meant in (("PodPendin", "PodPending"), ("ChekQuota", "CheckQuota")):
+        with pytest.raises(UnknownWorkflow) as refused:
+            await edges(service, misspelt)
+        assert refused.value.nearest[0] == meant
+    found = await Browsing(service.parts).find("PodPendin", **ASKED)
+    assert found.notes == ["nothing has this name; did you mean the signal PodPending?"]
+
+
 async def test_workflows_are_found_by_all_that_names_them(service: CatalogService) -> None:
     async def found(name: str) -> tuple[bool, list[tuple[str, str]]]:
         answer = await Browsing(service.parts).find(name, **ASKED)
@@ -206,6 +258,23 @@ async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: Catalog
     assert impact.only_answer_to == ["PodPending"]
     assert first.workflow_id == "node-add"
     assert (impact.first_in_searches, impact.selected, impact.success_rate) == (1, 1, None)
+
+
+async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: CatalogService, writing: Database) -> None:
+    forbids = {"id": "no-nodes", "effect": "DENY", "match": {"workflows": ["node-add"]}}
+    rules = {"ours": forbids, "of-tomorrow": forbids | {"effect": "ASK_THE_MOON"}}
+    for name, rule in rules.items():
+        await writing.execute(
+            "insert into governance_contract (namespace, name, uid, spec) values ('formulary', $1, $1, $2)",
+            name,
+            {"scope": {"name": name}, "rules": [rule]},
+        )
+    impact = await Relations(service.parts).impact("node-add", **ASKED)
+    assert [(each.contract, each.rule) for each in impact.contracts] == [("formulary/ours", "no-nodes")]
+    told = "rules of formulary/of-tomorrow are not known to this release and left out; update Formulary to read them"
+    assert impact.notes == [told]
+    listed = await RunReading(service.parts).contracts(caller=CALLER)
+    assert ([each.name for each in listed.contracts], listed.notes) == (["ours"], [told])
 
 
 async def test_a_section_is_read_alone(service: CatalogService) -> None:

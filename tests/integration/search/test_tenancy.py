@@ -406,6 +406,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "begin_halt": server + writer,
         "checkpoints_from": writer,
         "end_checkpoint": writer,
+        "demand_for": server,
         "end_halted": server + writer,
         "ended_traces": writer,
         "known_namespaces": server,
@@ -426,5 +427,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "traces_in": server,
         "unanswered_queries": server,
         "use_of": server,
+        "uses_of_workflows": server,
+        "weak_queries": server,
     }
     assert {tuple(row["proconfig"]) for row in rows} == {("search_path=formulary, pg_temp",)}

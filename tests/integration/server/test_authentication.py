@@ -19,7 +19,6 @@ from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls import readiness
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
-from formulary_catalog.server.mcp.server import INSTRUCTIONS
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
@@ -50,7 +49,14 @@ CALLERS = KnownCallers(
 )
 
 
-class Undecided:
+class TokensAlone:
+    """An authenticator that no proxy can vouch at."""
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        raise NotAuthenticated("no proxy is believed")
+
+
+class Undecided(TokensAlone):
     """An authenticator that cannot ask anybody."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
@@ -60,7 +66,7 @@ class Undecided:
         raise Unavailable("callers cannot be checked; retry in a few seconds")
 
 
-class Strict:
+class Strict(TokensAlone):
     """An authenticator to which every header is malformed, and whose refusal quotes in all ways."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
@@ -70,7 +76,7 @@ class Strict:
         return
 
 
-class Broken:
+class Broken(TokensAlone):
     """An authenticator with a bug."""
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
@@ -120,7 +126,7 @@ async def test_a_stranger_on_mcp_gets_401_in_the_shape_of_the_protocol(url: str,
     assert answered.headers["WWW-Authenticate"] == 'Bearer realm="formulary"'
     body = answered.json()
     assert (body["jsonrpc"], body["error"]["code"], body["error"]["data"]) == ("2.0", -32000, {"retry": False})
-    assert INSTRUCTIONS not in answered.text
+    assert "search_workflow_catalog" not in answered.text
 
 
 @pytest.mark.parametrize(

@@ -319,11 +319,14 @@ async def test_the_command_line_ends_with_what_it_means(
     known = failed.err.split()[1]
     shown = await formulary("invocation", known, "--url", url)
     wrong = await formulary("invocation", "inv-1", "--url", url, "--json")
+    unknown = await formulary("invocation", "inv-0123456789abcdef0123", "--url", url)
 
+    assert "What a real run would create:\n" in dry.out
     assert (dry.code, "kind: Job" in dry.out, "no cluster has checked" in dry.out) == (0, True, True)
     assert (nobody.code, "no executor" in nobody.err) == (1, True)
     assert (invalid.code, "REPLICAS: must be of type integer" in invalid.err) == (2, True)
     assert (failed.code, "exit code 1" in failed.err) == (1, True)
     assert (shown.code, "failed (RunFailed)" in shown.out) == (1, True)
     assert (wrong.code, json.loads(wrong.out)["error"]["code"]) == (2, -32002)
+    assert (unknown.code, "`formulary approvals` lists those that wait" in unknown.err) == (1, True)
     assert "hunter2" not in dry.out + nobody.err + invalid.err + failed.err

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from mcp import Client, StdioServerParameters
 
-from formulary_catalog.server.mcp.size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter

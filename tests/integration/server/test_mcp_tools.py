@@ -8,10 +8,10 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
+from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.calls.incident import META_KEY
-from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
 from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

@@ -1,6 +1,7 @@
 """Toolsets: what a server offers, what it lists, and what a client chooses of it (DESIGN section 7)."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLSETS, tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.agent import ERAS, agent
 from support.manifest import text, workflow
 from support.serving import catalog, serving
 from support.wire import Wire
@@ -63,6 +65,19 @@ async def test_a_client_chooses_among_what_is_offered(service: CatalogService) -
             assert [tool["name"] for tool in await listed(url, ",".join(chosen))] == wanted
             assert [tool["name"] for tool in await listed(url)] == [tool.name for tool in tools_of(LISTED_TOOLSETS)]
         assert await listed(url, "") == await listed(url)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_instructions_name_only_tools_that_are_listed(service: CatalogService, mode: str) -> None:
+    every = {tool.name for tool in tools_of(tuple(Toolset))}
+    async with serving(service) as url:
+        for chosen in (*([each.value] for each in Toolset), ["search", "analytics"], ["runs", "governance"]):
+            async with agent(url, mode=mode, path=f"/mcp?toolsets={','.join(chosen)}") as client:
+                text = client.instructions or ""
+            named = every & set(re.findall(r"\w+", text))
+            assert named
+            assert named <= {tool.name for tool in tools_of(toolsets_of(",".join(chosen)))}
+            assert len(text.split()) < 100
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])

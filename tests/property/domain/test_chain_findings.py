@@ -16,7 +16,7 @@ from formulary_catalog.domain.audit.checkpoint import (
     Vouched,
     compose,
 )
-from formulary_catalog.domain.audit.verification import verify_trace
+from formulary_catalog.domain.audit.verification import Part, verify_trace
 from support.trail import NOON, chain, stored
 
 KEY = SigningKey.generate()
@@ -108,6 +108,32 @@ def test_a_tail_rewritten_with_fresh_hashes_is_found_between_two_checkpoints(
     before = max((seq for seq in marked if seq < first), default=0)
     assert finding.problem is Problem.REWRITTEN
     assert (finding.seq, finding.last) == (before + 1, min(seq for seq in marked if seq >= first))
+
+
+@given(TEXTS, st.integers(1, 4), st.data())
+def test_parts_that_overlap_find_something_wherever_the_whole_does(
+    texts: list[str], size: int, data: st.DataObject
+) -> None:
+    events = chain("t", texts)
+    marked = sorted(data.draw(st.sets(st.integers(1, len(events)))))
+    marks = [Mark(number, seq, events[seq - 1].hash) for number, seq in enumerate(marked, start=1)]
+    head = Head(seq=len(events), hash=events[-1].hash, at=NOON, checkpointed=max(marked, default=0))
+    place = data.draw(st.integers(1, len(events)))
+    change = data.draw(st.sampled_from(["nothing", "edited", "dropped", "rewritten"]))
+    if change == "edited":
+        events[place - 1] = replace(events[place - 1], body=f"{events[place - 1].body} ")
+    elif change == "dropped":
+        del events[place - 1]
+    elif change == "rewritten":
+        events = chain("t", [*texts[: place - 1], f"{texts[place - 1]}!", *texts[place:]])
+    whole = verify_trace("t", events, head=head, marks=marks)
+    found: list[IntegrityFinding] = []
+    for after in range(0, head.seq, size):
+        part = Part(first=max(after, 1), last=after + size if after + size < head.seq else None)
+        here = [event for event in events if part.first <= event.seq <= after + size]
+        found += verify_trace("t", here, head=head, marks=marks, part=part)
+    assert bool(found) == bool(whole) == (change != "nothing")
+    assert {finding.problem for finding in whole} <= {finding.problem for finding in found} | {Problem.TRUNCATED}
 
 
 @given(

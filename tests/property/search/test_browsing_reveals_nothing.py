@@ -12,6 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.analytics.answers import QueryAnswer, TableStatistics
+from formulary_catalog.domain.analytics.statement import TABLES
+from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.runs.run import NewInvocation
@@ -27,15 +30,18 @@ from formulary_catalog.server.mcp.size import compact
 from formulary_catalog.server.mcp.tools.catalog_tools import Call
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.analytics.connection import ROLE
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest, runs
 from support.access import Rights
 from support.databases import migrated_database
 from support.filling import entry
+from support.insight import as_user
 from support.services import open_service
 
 SECRET = "v4ult"
@@ -45,6 +51,21 @@ ACTIONS = ["RestartPod", "DrainNode"]
 TIMES = re.compile(
     r'("(?:time_ms|indexed_at|last_indexed|asked_at|waits_until|invocation_id|search_id)":)("[^"]*"|\d+)'
 )
+
+CHANCE = (
+    "at",
+    "created_at",
+    "changed_at",
+    "started_at",
+    "finished_at",
+    "gone_at",
+    "duration_ms",
+    "duration_seconds",
+    "waited_seconds",
+    "run_id",
+    "search_id",
+)
+"""Columns of `insight` that differ from one database to the other."""
 
 some_custom = st.dictionaries(
     st.sampled_from(["team", "region"]), st.lists(st.sampled_from([SECRET, "other", "*"]), min_size=1), max_size=2
@@ -128,6 +149,21 @@ incidents = st.builds(
     strict_keys=st.frozensets(st.sampled_from(["team", "region"]), max_size=1),
     detected_labels=some_detected.map(lambda given: {key: normalize_detected(value) for key, value in given.items()}),
 )
+WITHOUT_CHANCE = f"(to_jsonb(t) - array{list(CHANCE)})::text"
+STATEMENTS = [
+    f"select {WITHOUT_CHANCE} from insight.{{}} as t order by 1",
+    f"select count(*), count(distinct {WITHOUT_CHANCE}) from insight.{{}} as t",
+    f"select length({WITHOUT_CHANCE}), count(*) from insight.{{}} as t group by 1 order by 1",
+]
+ATTACKS = [
+    "select cast(name as integer) from insight.versions where namespace like 'c%'",
+    "select 1 / (case when namespace like 'c%' then 0 else 1 end) from insight.catalog",
+    "select count(*) from insight.versions where xmlparse(document name) is null",
+    "select rank, workflow, confidence from insight.candidates order by search_id is null, 1, 2, 3",
+    "select c.workflow, count(r.*) from insight.catalog as c left join insight.runs as r using (version_id) group by 1 "
+    "order by 1",
+]
+"""Where an error, a rank or a join would tell of a row that is not shown."""
 references = st.one_of(
     st.sampled_from(NAMES),
     st.builds("{}{{0}}/{}".format, st.sampled_from("abc"), st.sampled_from(NAMES)),
@@ -152,8 +188,8 @@ calls = st.one_of(
         st.fixed_dictionaries(
             {},
             optional={
-                "signal_type": st.sampled_from(SIGNALS[:3]),
-                "action_type": st.sampled_from(ACTIONS),
+                "signal_type": st.sampled_from([*SIGNALS[:3], "DiskAlrt"]),
+                "action_type": st.sampled_from([*ACTIONS, "DrainNod"]),
                 "namespace": st.sampled_from(["a{0}", "b{0}", "c{0}"]),
                 "risk_level": st.sampled_from(["low", "high"]),
                 "limit": st.integers(1, 3),
@@ -163,7 +199,7 @@ calls = st.one_of(
     st.tuples(
         st.just("related_workflows"),
         st.fixed_dictionaries(
-            {"entity": references | st.sampled_from([*SIGNALS[:3], *ACTIONS])},
+            {"entity": references | st.sampled_from([*SIGNALS[:3], *ACTIONS, "DiskAlrt", "DrainNod"])},
             optional={
                 "depth": st.integers(1, 3),
                 "relations": st.lists(st.sampled_from(RELATIONS), min_size=1, max_size=2),
@@ -173,7 +209,9 @@ calls = st.one_of(
     ),
     st.tuples(
         st.just("find_workflow"),
-        st.fixed_dictionaries({"name": references | st.sampled_from(["oom", "drain", "OOMKilled", "Node add"])}),
+        st.fixed_dictionaries(
+            {"name": references | st.sampled_from(["oom", "drain", "OOMKilled", "DiskAlrt", "Node add"])}
+        ),
     ),
     st.tuples(st.just("workflow_impact"), st.fixed_dictionaries({"workflow_id": references})),
     st.tuples(
@@ -182,6 +220,23 @@ calls = st.one_of(
     ),
     st.tuples(st.just("catalog_stats"), st.just({})),
     st.tuples(st.just("list_pending_approvals"), st.just({})),
+    st.tuples(st.just("list_tables"), st.just({})),
+    st.tuples(
+        st.just("get_sample"),
+        st.fixed_dictionaries(
+            {"table": st.sampled_from([each for each in TABLES if each != "candidates"]), "n": st.just(50)}
+        ),
+    ),
+    st.tuples(st.just("describe_stats"), st.fixed_dictionaries({"table": st.sampled_from(TABLES)})),
+    st.tuples(
+        st.just("execute_query"),
+        st.fixed_dictionaries(
+            {
+                "sql": st.builds(str.format, st.sampled_from(STATEMENTS), st.sampled_from(TABLES))
+                | st.sampled_from(ATTACKS)
+            }
+        ),
+    ),
 )
 
 
@@ -193,6 +248,16 @@ BATTERY: list[tuple[str, dict[str, Any]]] = [
         for name in NAMES[:2]
     ),
     ("list_workflows", {}),
+    ("list_tables", {}),
+    (
+        "execute_query",
+        {
+            "sql": " union all ".join(
+                f"select {WITHOUT_CHANCE} from insight.{table} as t" for table in ("catalog", "versions", "runs")
+            )
+            + " order by 1"
+        },
+    ),
 ]
 """Asked of every catalog: where what is excluded shows most easily."""
 
@@ -200,16 +265,33 @@ BATTERY: list[tuple[str, dict[str, Any]]] = [
 class Catalog:
     """One database and the services on it."""
 
-    def __init__(self, service: CatalogService, writing: Database) -> None:
-        self.services = Services.on(service, settings=Settings())
+    def __init__(self, service: CatalogService, writing: Database, *, dsn: str) -> None:
+        settings = Settings(analytics_database_url=as_user(dsn, ROLE), analytics_per_minute=1000)
+        self.services = Services.on(service, settings=settings)
+        self._writing = writing
         self._workflows, self._contexts = CatalogWriter(writing), ContextWriter(writing)
         self._runs = InvocationStore(writing, shared_namespace="formulary")
+        self._approvals = ApprovalStore(writing)
 
     async def load(self, entries: list[CatalogEntry], *, served: set[str], incident: RequestContext) -> None:
-        """The versions, of which all but the served ones are history, and a run of each that waits for an approval."""
+        """The versions, of which all but the served ones are history; of each an outcome, and a run that waits for an
+        approval and was rejected."""
         for each in sorted(entries, key=lambda one: one.version_id in served):
             await self._workflows.apply(each, superseded=each.version_id not in served)
-            await self._runs.submit(_waiting(each))
+            submitted = await self._runs.submit(_waiting(each))
+            await self._approvals.add(
+                NewApproval(
+                    invocation_id=submitted.invocation.id,
+                    namespace=each.namespace,
+                    decision="Reject",
+                    approver="boss",
+                    reason="not now",
+                )
+            )
+            await self._writing.execute(
+                "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42)",
+                each.version_id,
+            )
         await self._contexts.save(incident)
 
     async def answer(self, name: str, arguments: Mapping[str, Any], *, incident: RequestContext, caller: Caller) -> str:
@@ -219,10 +301,25 @@ class Catalog:
         try:
             read = tool.arguments.read(arguments)
             call = Call(services=self.services, arguments=read, context=context, caller=caller)
-            said = compact(tool.shrink((await tool.run(call)).as_json()))
+            said = compact(tool.shrink(_without_chance(await tool.run(call)).as_json()))
         except (NotFound, InvalidInput) as error:
             said = f"{type(error).__name__}: {error}"
         return TIMES.sub(r"\1", said)
+
+
+def _without_chance(answer: Answer) -> Answer:
+    """Rows of `insight` in an order of their own, without what differs from one database to the other."""
+    if isinstance(answer, TableStatistics):
+        told = {"min", "max", "mean", "stddev", "p50", "p95"}
+        columns = [
+            each.model_copy(update=dict.fromkeys(told if each.name in CHANCE else ())) for each in answer.columns
+        ]
+        return answer.model_copy(update={"columns": columns})
+    if isinstance(answer, QueryAnswer) and not set(CHANCE).isdisjoint(answer.columns):
+        kept = [place for place, name in enumerate(answer.columns) if name not in CHANCE]
+        rows = sorted(([row[place] for place in kept] for row in answer.rows), key=str)
+        return answer.model_copy(update={"rows": rows})
+    return answer
 
 
 def _waiting(each: CatalogEntry) -> NewInvocation:
@@ -259,7 +356,12 @@ async def pair(postgres: EmbeddedPostgres) -> AsyncIterator[Pair]:
     async with migrated_database(postgres) as one, migrated_database(postgres) as other:
         services = [await open_service(dsn, policy=ContextPolicy.REQUIRED) for dsn in (one, other)]
         writing = [await Database.open(dsn, role=Role.WRITER, deadline=30) for dsn in (one, other)]
-        yield Pair(*(Catalog(service, database) for service, database in zip(services, writing, strict=True)))
+        yield Pair(
+            *(
+                Catalog(service, database, dsn=dsn)
+                for service, database, dsn in zip(services, writing, (one, other), strict=True)
+            )
+        )
         for service, database in zip(services, writing, strict=True):
             await service.close()
             await database.close()
@@ -302,7 +404,12 @@ async def test_an_answer_is_that_of_a_catalog_without_what_is_excluded(
     namespaces = {f"{name}{number}" for name in see}
     caller = Caller(
         name=f"agent-{number}",
-        access=Rights(see=namespaces, use={incident.namespace}, read={f"{name}{number}" for name in "abc"}),
+        access=Rights(
+            see=namespaces,
+            use={incident.namespace},
+            read={f"{name}{number}" for name in "abc"},
+            analyse={"*"},
+        ),
     )
     for name, template in [*BATTERY, *asked]:
         arguments = json.loads(json.dumps(template).replace("{0}", str(number)))

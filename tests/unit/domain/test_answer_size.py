@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.answer_size import SHORTENED, within
+from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, within
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit
 from formulary_catalog.server.mcp.schemas import output_schema
-from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, fit, size
+from formulary_catalog.server.mcp.size import fit, size
 
 VALID_SEARCH = jsonschema.Draft202012Validator(output_schema(SearchAnswer))
 VALID_DETAILS = jsonschema.Draft202012Validator(output_schema(WorkflowDetails))

@@ -1,7 +1,7 @@
 """The audit trail behind a running server, as far as the owner of FORMULARY_TOKEN may read it; without a database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TypeVar
 from urllib.parse import quote
@@ -11,7 +11,7 @@ from formulary_catalog.cli.options import settings_of
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.narration import Passage, Story
 from formulary_catalog.domain.audit.wording import Description, Line, Tone
-from formulary_catalog.domain.reading import TraceAnswer, TracePage, TraceSummary
+from formulary_catalog.domain.reading import TraceAnswer, TracePage, TraceSummary, TraceVerification
 
 _SECONDS = 20.0
 _PAGE = 200
@@ -41,13 +41,48 @@ def served_traces(url: str, *, since: str, limit: int) -> list[TraceSummary]:
 
 
 def served_trace(url: str, trace_id: str) -> TraceAnswer:
-    """One trace.
+    """One trace, all its pages as one.
 
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
     """
     path = f"/traces/{quote(trace_id, safe='')}"
-    return _asked(url, lambda server: server.answer(TraceAnswer, "GET", path))
+
+    async def read(server: Remote) -> TraceAnswer:
+        pages = [await server.answer(TraceAnswer, "GET", path)]
+        while cursor := pages[-1].next_cursor:
+            pages.append(await server.answer(TraceAnswer, "GET", path, params={"cursor": cursor}))
+        return _joined(pages)
+
+    return _asked(url, read)
+
+
+def _joined(pages: Sequence[TraceAnswer]) -> TraceAnswer:
+    """The pages of one trace as one. The last one knows how it ended."""
+    last = pages[-1]
+    passages = [passage for page in pages for passage in page.story.passages]
+    return last.model_copy(
+        update={
+            "story": last.story.model_copy(update={"analysis": pages[0].story.analysis, "passages": passages}),
+            "verification": _all_verified([page.verification for page in pages]),
+            "events": [event for page in pages for event in page.events],
+        }
+    )
+
+
+def _all_verified(pages: Sequence[TraceVerification]) -> TraceVerification:
+    """What was found in any of the parts. They reach from the first event to the last, and overlap by one."""
+    parts = list({page.first: page for page in pages}.values())
+    findings = {finding.model_dump_json(): finding for part in parts for finding in part.findings}
+    worst = next((part for part in parts if not part.passed), parts[-1])
+    return TraceVerification(
+        status=worst.status,
+        passed=worst.passed,
+        event_count=sum(part.event_count for part in parts) - (len(parts) - 1),
+        first=parts[0].first,
+        last=parts[-1].last,
+        findings=list(findings.values()),
+    )
 
 
 def story_of(answer: TraceAnswer) -> Story:

@@ -67,7 +67,7 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
     from formulary_catalog.runtime.terminal import Page
 
     if trail.url:
-        _show_served(trail.url, trace_id, as_json=as_json)
+        _show_served(trail.url, trace_id, as_json=as_json, console_url=trail.settings.console_url)
         return
     events, replay = trail.ask(lambda reader: read_trace(reader, trace_id, settings=trail.settings))
     if as_json:
@@ -79,7 +79,12 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
         }
         click.echo(json.dumps(shown))
     else:
-        show_story(narrate(trace_id, events), findings=replay.findings, page=Page())
+        show_story(
+            narrate(trace_id, events),
+            findings=replay.findings,
+            page=Page(),
+            console_url=trail.settings.console_url,
+        )
     if not replay.passed:
         raise SystemExit(1)
 
@@ -122,7 +127,7 @@ def _show_served_list(traces: "list[ServedSummary]", *, limit: int) -> None:
         page.line(f"the last {limit}; --limit shows more", style="dim")
 
 
-def _show_served(url: str, trace_id: str, *, as_json: bool) -> None:
+def _show_served(url: str, trace_id: str, *, as_json: bool, console_url: str) -> None:
     from formulary_catalog.cli.audit.rendering import show_story
     from formulary_catalog.cli.audit.served import findings_of, served_trace, story_of
     from formulary_catalog.runtime.terminal import Page
@@ -131,7 +136,7 @@ def _show_served(url: str, trace_id: str, *, as_json: bool) -> None:
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_story(story_of(answer), findings=findings_of(answer), page=Page())
+        show_story(story_of(answer), findings=findings_of(answer), page=Page(), console_url=console_url)
     if not answer.verification.passed:
         raise SystemExit(1)
 

@@ -36,6 +36,8 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
       formulary query "SELECT workflow, succeeded, failed FROM insight.outcomes ORDER BY failed DESC"
       formulary query "SELECT query, count(*) FROM insight.searches WHERE candidates = 0 GROUP BY 1" --csv
     """
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json are given; give one of them")
     statement = sys.stdin.read() if sql == "-" else sql
     answer = target.ask_analytics(lambda analytics: analytics.query(statement, max_rows=max_rows))
     if as_json:
@@ -43,7 +45,7 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(answer.columns)
-        writer.writerows(answer.rows)
+        writer.writerows([[_spelled(cell) for cell in row] for row in answer.rows])
         _tell(answer.notes)
     else:
         _show(answer)
@@ -114,4 +116,11 @@ def _tell(notes: Sequence[str]) -> None:
 
 def _text(cell: "Cell") -> str:
     """A cell in one line."""
-    return "" if cell is None else " ".join(str(cell).split())
+    return " ".join(str(_spelled(cell)).split())
+
+
+def _spelled(cell: "Cell") -> "Cell":
+    """A cell as SQL and JSON spell it, not as Python does."""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return "" if cell is None else cell

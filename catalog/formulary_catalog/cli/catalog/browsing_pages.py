@@ -25,18 +25,33 @@ def show_names(answer: NamesAnswer, *, page: Page) -> None:
 
 
 def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
-    """What depends on the workflow; what is empty is said too, since that is the question."""
+    """One line for each that depends on the workflow; what is empty is said too, since that is the question."""
     page.line(f"{answer.workflow_id}@{answer.version}", style="bold cyan")
-    leading = [f"{each.name} ({each.relation}, {counted(each.depth, 'step')})" for each in answer.incoming]
-    page.pair("leading to it", ", ".join(leading) or "nothing")
-    page.pair("only it answers", ", ".join(answer.only_answer_to) or "nothing", style="yellow")
-    rules = [f"{each.contract} rule {each.rule} ({each.effect})" for each in answer.contracts]
-    page.pair("contracts", ", ".join(rules) or "none names it")
-    runs = answer.runs
-    page.pair("runs", f"{runs.pending} pending, {runs.awaiting_approval} awaiting approval, {runs.running} running")
-    page.pair("searches", f"first in {answer.first_in_searches}, chosen {answer.selected} times, in 30 days")
+    leading = [
+        ("workflow", each.name, f"{each.relation}, {counted(each.depth, 'step')} away") for each in answer.incoming
+    ]
+    if (more := answer.incoming_total - len(leading)) > 0:
+        leading.append(("workflow", f"{more} more", f"`formulary related {answer.workflow_id} --depth 3` shows them"))
     rate = "unknown" if answer.success_rate is None else f"{answer.success_rate:.0%}"
-    page.pair("success", f"{rate} of {counted(answer.runs_counted, 'run')}")
+    runs = answer.runs
+    rows = [
+        *(leading or [("workflow", "none", "nothing leads to it")]),
+        *(
+            [("signal", each, "only it answers") for each in answer.only_answer_to]
+            or [("signal", "none", "only it answers")]
+        ),
+        *(
+            [("contract", each.contract, f"{each.effect} by rule {each.rule}") for each in answer.contracts]
+            or [("contract", "none", "none names it")]
+        ),
+        ("runs", str(runs.pending), "pending"),
+        ("runs", str(runs.awaiting_approval), "awaiting approval"),
+        ("runs", str(runs.running), "running"),
+        ("searches", str(answer.first_in_searches), "in 30 days returned it first"),
+        ("choices", str(answer.selected), "in 30 days"),
+        ("success", rate, f"of {counted(answer.runs_counted, 'run')}"),
+    ]
+    page.table(("WHAT", "WHICH", "HOW"), rows)
     _notes(answer.notes, page=page)
 
 

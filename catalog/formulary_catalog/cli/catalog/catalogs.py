@@ -1,6 +1,6 @@
 """The catalog as the read commands see it: behind a running server, or straight from a database."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -15,6 +15,8 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
+from formulary_catalog.domain.coverage.alerts import Alert
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
 from formulary_catalog.domain.search.explained import Explanation
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
@@ -82,6 +84,18 @@ class Catalog(Protocol):
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         """The same for a search that the trail recorded."""
 
+    async def coverage(self) -> CoverageAnswer:
+        """Which signals have a remedy, and which queries found too little."""
+
+    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
+        """The remedies for these alerts, as many as one call takes."""
+
+    async def stale(self, *, limit: int) -> StaleAnswer:
+        """Workflows that may be of no use."""
+
+    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
+        """Pairs of workflows that say nearly the same."""
+
 
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
@@ -90,12 +104,16 @@ class StoredCatalog:
         from formulary_catalog.knowledge.service import KnowledgeService
         from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.workflows.browsing import Browsing
+        from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing
         from formulary_catalog.workflows.relations import Relations
+        from formulary_catalog.workflows.upkeep import Upkeep
 
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
         self._explaining = Explaining(service.parts, searcher=service.searcher, strict_keys=strict_keys)
+        self._coverage = Coverage(service.parts, searcher=service.searcher, strict_keys=strict_keys)
+        self._upkeep = Upkeep(service.parts)
         self._relations = Relations(service.parts)
         self._knowledge = KnowledgeService(service.parts)
 
@@ -145,6 +163,18 @@ class StoredCatalog:
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         return await self._explaining.of_recorded(workflow_id, search_id, caller=_CALLER)
+
+    async def coverage(self) -> CoverageAnswer:
+        return await self._coverage.of_catalog(caller=_CALLER)
+
+    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
+        return await self._coverage.of_alerts(alerts, caller=_CALLER)
+
+    async def stale(self, *, limit: int) -> StaleAnswer:
+        return await self._upkeep.stale(limit=limit, caller=_CALLER)
+
+    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
+        return await self._upkeep.duplicates(limit=limit, caller=_CALLER)
 
 
 class ServedCatalog:
@@ -225,6 +255,19 @@ class ServedCatalog:
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         return await self._read(Explanation, "/explain", remediation_id="", workflow=workflow_id, search_id=search_id)
+
+    async def coverage(self) -> CoverageAnswer:
+        return await self._read(CoverageAnswer, "/coverage", remediation_id="")
+
+    async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
+        body = {"alerts": [alert.as_json() for alert in alerts]}
+        return await self._server.answer(CoverageAnswer, "POST", "/coverage", json=body)
+
+    async def stale(self, *, limit: int) -> StaleAnswer:
+        return await self._read(StaleAnswer, "/coverage/stale", remediation_id="", limit=limit)
+
+    async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
+        return await self._read(DuplicatesAnswer, "/coverage/duplicates", remediation_id="", limit=limit)
 
     async def _read(self, kind: type[_A], path: str, *, remediation_id: str, **parameters: Any) -> _A:
         headers = incident_headers(remediation_id)

@@ -89,6 +89,8 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
     """One line a workflow; cut to the width of a terminal, whole where a program reads it."""
     if not listing.workflows:
         page.line("No workflow matches. `formulary list` shows all that you may see.")
+        for note in listing.notes:
+            page.pair("note", note, style="yellow")
         return
     ambiguous = _repeated([workflow.workflow_id for workflow in listing.workflows])
     header = ("NAME", "VERSION", "RISK", "TITLE", "SIGNALS")
@@ -105,6 +107,9 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
         for workflow in listing.workflows
     ]
     page.table(header, rows)
+    shown = len(listing.workflows)
+    if shown < listing.total:
+        page.pair("shown", f"{shown} of {counted(listing.total, 'workflow')}; without --limit all are listed")
     for note in listing.notes:
         page.pair("note", note, style="yellow")
 
@@ -190,6 +195,7 @@ def show_run(answer: InvocationAnswer, *, page: Page) -> None:
         import yaml
 
         page.line()
+        page.line("What a real run would create:", style="bold")
         page.verbatim(yaml.safe_dump(answer.manifest, sort_keys=False, allow_unicode=True), indent=0)
 
 

@@ -28,20 +28,24 @@ class Scope:
     versions: frozenset[str] | None = field(default=None, repr=False)
     remediation_id: str = ""
 
-    def signed(self, *, key: bytes, transaction: str) -> str:
-        """The scope for one transaction as the views read it: the proof, a space, and JSON in ASCII without quotes."""
+    def settings(self, *, key: bytes, transaction: str) -> dict[str, str]:
+        """What one transaction has to set for the views: the proof, a space, and JSON in ASCII; apart, the versions,
+        whose digest is in that: they may be many, and the scope is read often."""
+        versions = "" if self.versions is None else ",".join(sorted(self.versions))
+        digest = f"sha256:{hashlib.sha256(versions.encode()).hexdigest()}"
         said = {
             "transaction": transaction,
             "caller": self.caller,
             "namespaces": _names(self.namespaces),
             "incidents": _names(self.incidents),
             "runs": _names(self.runs),
-            "versions": _names(self.versions),
+            "versions": [ALL if self.versions is None else digest],
             "remediation_id": self.remediation_id,
         }
-        content = json.dumps(said, separators=(",", ":")).replace("'", "\\u0027")
+        content = json.dumps(said, separators=(",", ":"))
         inner = hashlib.sha256(key + content.encode()).digest()
-        return f"{hashlib.sha256(key + inner).hexdigest()} {content}"
+        proof = hashlib.sha256(key + inner).hexdigest()
+        return {"formulary.insight": f"{proof} {content}", "formulary.insight_versions": versions}
 
 
 def _names(names: Collection[str] | None) -> list[str]:

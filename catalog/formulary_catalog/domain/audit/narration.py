@@ -40,8 +40,10 @@ class Story:
     passages: tuple[Passage, ...]
 
 
-def narrate(trace_id: str, events: Iterable[StoredEvent]) -> Story:
+def narrate(trace_id: str, events: Iterable[StoredEvent], *, began: datetime | None = None) -> Story:
     """The story of a trace's events, in their order. What is damaged is described as far as it can be read.
+
+    `began` is when the trace began, where these are not its first events.
 
     Raises:
         ValueError: there are no events.
@@ -49,11 +51,12 @@ def narrate(trace_id: str, events: Iterable[StoredEvent]) -> Story:
     scenes = list(_scenes(events))
     if not scenes:
         raise ValueError("a story needs events")
-    passages = tuple(_passages(scenes))
+    began = began or scenes[0].at
+    passages = tuple(_passages(scenes, began=began))
     return Story(
         trace_id=trace_id,
         outcomes=_outcomes(scenes, passages),
-        began=scenes[0].at,
+        began=began,
         took=passages[-1].elapsed,
         analysis=next((said for scene in scenes if (said := scene.payload.text("analysis"))), ""),
         passages=passages,
@@ -117,7 +120,7 @@ class _Reader:
             self.started[invocation_id] = scene.at
 
 
-def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
+def _passages(scenes: Sequence[_Scene], *, began: datetime) -> Iterator[Passage]:
     reader = _Reader(chosen=_chosen(scenes))
     speaker = ""
     for scene in scenes:
@@ -125,7 +128,7 @@ def _passages(scenes: Sequence[_Scene]) -> Iterator[Passage]:
         yield Passage(
             seq=scene.seq,
             at=scene.at,
-            elapsed=(scene.at - scenes[0].at).total_seconds(),
+            elapsed=(scene.at - began).total_seconds(),
             caller="" if caller == speaker else caller,
             description=reader.read(scene),
         )

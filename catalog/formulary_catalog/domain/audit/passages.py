@@ -124,6 +124,10 @@ def _reading_a_section(payload: Recorded, known: Known) -> str:
     return f"read the section “{section}” of {known.workflow(payload)}"
 
 
+def _comparing(payload: Recorded, known: Known) -> str:
+    return f"compared two versions of {known.workflow(payload)}"
+
+
 def _counting(payload: Recorded, known: Known) -> str:
     return "read the catalog in numbers"
 
@@ -133,8 +137,11 @@ def _looking_for_approvals(payload: Recorded, known: Known) -> str:
 
 
 def _explaining(payload: Recorded, known: Known) -> str:
-    of = payload.inner("arguments").text("query")
+    arguments = payload.inner("arguments")
+    of = arguments.text("query")
     search = f"“{of}”" if of else "a recorded search"
+    if not arguments.text("workflow_id"):
+        return f"looked into the answer to {search}"
     return f"asked why {known.workflow(payload)} is in the answer to {search}, or why not"
 
 
@@ -186,6 +193,7 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.names": _looking_up,
     "read.impact": _weighing,
     "read.section": _reading_a_section,
+    "read.versions": _comparing,
     "read.statistics": _counting,
     "read.approvals": _looking_for_approvals,
     "read.explain": _explaining,

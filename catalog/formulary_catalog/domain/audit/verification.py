@@ -77,13 +77,36 @@ class Replay:
 
 
 def verify_trace(
-    trace_id: str, events: Iterable[StoredEvent], *, head: Head | None, marks: Iterable[Mark] = (), held: bool = True
+    trace_id: str,
+    events: Iterable[StoredEvent],
+    *,
+    head: Head | None,
+    marks: Iterable[Mark] = (),
+    held: bool = True,
+    part: "Part | None" = None,
 ) -> tuple[IntegrityFinding, ...]:
-    """All that is wrong with one trace; `marks` in the order of their checkpoints, `held` as `TraceCheck.finish`."""
-    check = TraceCheck(trace_id)
+    """All that is wrong with one trace, or with a `part` of which these are the events.
+
+    `marks` in the order of their checkpoints, `held` as `TraceCheck.finish`.
+    """
+    check = TraceCheck(trace_id, part=part)
     for event in events:
         check.add(event)
     return check.finish(head=head, marks=marks, held=held)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Events `first` to `last` of a trace, to its end where `last` is None.
+
+    Parts of which each begins with the last event of the one before verify all of a trace together.
+    """
+
+    first: int = 1
+    last: int | None = None
+
+
+_WHOLE = Part()
 
 
 class _Link(NamedTuple):
@@ -98,10 +121,11 @@ class _Link(NamedTuple):
 
 
 class TraceCheck:
-    """Verifies one trace."""
+    """Verifies one trace, or a part of one."""
 
-    def __init__(self, trace_id: str) -> None:
+    def __init__(self, trace_id: str, *, part: Part | None = None) -> None:
         self._trace_id = trace_id
+        self._part = part or _WHOLE
         self._findings: list[IntegrityFinding] = []
         self._links: list[_Link] = []
         self._hold: StoredEvent | None = None
@@ -184,7 +208,9 @@ class TraceCheck:
 
     def _compare_places(self, chain: Mapping[int, _Link]) -> None:
         """Where events stand. That all behind a gap or an insertion have moved up needs no finding of its own."""
-        missing = [(one + 1, other - 1) for one, other in pairwise((0, *chain)) if other > one + 1]
+        before = self._part.first - 1
+        steps = ((max(one, before), other) for one, other in pairwise((before, *chain)))
+        missing = [(one + 1, other - 1) for one, other in steps if other > one + 1]
         for first, last in missing:
             self._find(Problem.MISSING, first, "this is not there, though later ones are", to=last)
         in_order = all(one.place < other.place for one, other in pairwise(chain.values()))
@@ -204,12 +230,15 @@ class TraceCheck:
                 )
 
     def _compare_with_head(self, chain: Mapping[int, _Link], *, head: Head | None, vouched: int) -> None:
-        last = max(chain, default=0)
+        last = max(chain, default=self._part.first - 1)
         if head is None:
-            if last:
+            if chain:
                 self._find(Problem.HEAD_EDITED, last, "the trace has events and no head")
             return
-        if head.seq > last:
+        if self._part.last is not None and head.seq > self._part.last:
+            if last < self._part.last:
+                self._find(Problem.MISSING, last + 1, "this is not there, though later ones are", to=self._part.last)
+        elif head.seq > last:
             self._find(Problem.TRUNCATED, last + 1, "the head of the trace knows of this, and it is gone", to=head.seq)
         elif head.seq < last:
             self._find(Problem.INSERTED, head.seq + 1, "the head of the trace does not know of this", to=last)
@@ -223,7 +252,7 @@ class TraceCheck:
             self._find(Problem.HEAD_EDITED, head.seq, message)
 
     def _compare_with_marks(self, chain: Mapping[int, _Link], *, marks: Sequence[Mark], head: Head | None) -> None:
-        sure, last = 0, max(chain, default=0)
+        sure, last = self._part.first - 1, max(chain, default=self._part.first - 1)
         for mark in marks:
             link = chain.get(mark.seq)
             if link is not None and link.hash == mark.hash:

@@ -1,6 +1,6 @@
 """Contracts: what platform teams allow, forbid, tone down or tie to evidence. What their rules match is in `rules`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -18,6 +18,7 @@ from formulary_catalog.errors import InvalidInput
 KIND = "GovernanceContract"
 MAX_RULES = 200
 MAX_VALUES = 100
+_NAMED = 5
 
 
 class Effect(StrEnum):
@@ -201,6 +202,15 @@ def contract(spec: Mapping[str, Any], *, name: str, namespace: str) -> Contract:
         rule.model_copy(update={"id": visible(rule.id), "rationale": visible(rule.rationale)}) for rule in read.rules
     )
     return Contract(name=name, namespace=namespace, scope=visible(read.scope.name), rules=rules)
+
+
+def unknown_notes(contracts: Sequence[Contract]) -> list[str]:
+    """What an answer says of contracts whose rules this release does not know."""
+    if not contracts:
+        return []
+    names = ", ".join(map(str, contracts[:_NAMED]))
+    more = f" and {len(contracts) - _NAMED} more" if len(contracts) > _NAMED else ""
+    return [f"rules of {names}{more} are not known to this release and left out; update Formulary to read them"]
 
 
 def hidden_in_contract(spec: Mapping[str, Any]) -> Hidden | None:

@@ -1,6 +1,6 @@
-"""The answer of `explain`: why a workflow is in a search's answer, or why not.
+"""The answers of `explain`: why a workflow is in a search's answer, or why not, and what a recorded search found.
 
-`search/explaining` makes it; REST and the command line present it.
+`search/explaining` makes them; REST, the console and the command line present them.
 """
 
 from pydantic import Field
@@ -74,4 +74,35 @@ class Explanation(Answer):
     to_be_first: list[NeededChange] = Field(description="What would have had to differ, the most helpful first.")
     recorded: RecordedPlace | None = Field(description="Its place when the search was recorded; null if it had none.")
     search_mode: SearchMode
+    notes: list[str]
+
+
+class RecordedCandidate(RecordedPlace):
+    """A workflow that a recorded search found."""
+
+    workflow: str = Field(description="namespace/name@version.")
+    version_id: str
+    cosine: float | None
+    match_reasons: list[str]
+
+
+class RecordedAnswer(Answer):
+    """A search as the trail holds it: what was asked, and what was found then."""
+
+    search_id: str
+    trace_id: str
+    at: str
+    caller: str
+    query: str
+    labels: dict[str, list[str]] = Field(description="Those that the caller gave.")
+    exclude_keywords: list[str]
+    detected_labels: dict[str, str] = Field(description="Those that the caller made up.")
+    incident: str = Field(description="namespace/name of the AIAnalysis; empty without one.")
+    remediation_id: str
+    demanded: dict[str, str] = Field(description="Labels of the incident, detected ones included.")
+    custom_labels: dict[str, list[str]] = Field(description="Those of the incident, for who may read it.")
+    inferred: dict[str, str] = Field(description="What was read from the query.")
+    search_mode: str
+    total_results: int
+    candidates: list[RecordedCandidate]
     notes: list[str]

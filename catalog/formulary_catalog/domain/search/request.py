@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
 from formulary_catalog.domain.text import storable
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, normalize_detected
 from formulary_catalog.errors import InvalidInput
 
 DEFAULT_TOP_K = 10
@@ -53,7 +53,8 @@ class SearchRequest:
     """A checked search. `labels` maps a dimension to the values as given, any of which satisfies.
 
     Without `top_k` the answer holds at most `DEFAULT_TOP_K` workflows, and none that fits nothing in the query.
-    `max_bytes`: how long the answer may be as compact JSON; None for any length.
+    `max_bytes`: how long the answer may be as compact JSON; None for any length. `detected_labels` are those of a case
+    that somebody makes up to try a search; those of an incident win.
     """
 
     query: str
@@ -65,6 +66,7 @@ class SearchRequest:
     max_bytes: int | None = None
     embedding: tuple[float, ...] | None = None
     custom_labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    detected_labels: Mapping[str, str] = field(default_factory=dict)
     context: ContextReference = field(default_factory=ContextReference)
 
 
@@ -81,6 +83,7 @@ def search_request(
     max_bytes: int | None = None,
     embedding: tuple[float, ...] | None = None,
     custom_labels: Mapping[str, tuple[str, ...]] | None = None,
+    detected_labels: Mapping[str, str] | None = None,
     context: ContextReference | None = None,
 ) -> SearchRequest:
     """Check the bounds of DESIGN section 7 and drop what is empty.
@@ -111,6 +114,7 @@ def search_request(
         max_bytes=max_bytes,
         embedding=embedding,
         custom_labels={key: values for key, values in (custom_labels or {}).items() if values},
+        detected_labels=_detected(detected_labels or {}),
         context=context or ContextReference(),
     )
 
@@ -135,6 +139,20 @@ def _labels(labels: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
         if given:
             checked[dimension] = given
     return checked
+
+
+def _detected(labels: Mapping[str, str]) -> dict[str, str]:
+    if len(labels) > MAX_LABEL_VALUES:
+        raise InvalidInput(
+            f"detected_labels has {len(labels)} entries; give at most {MAX_LABEL_VALUES}", field="detected_labels"
+        )
+    name = "detected_labels"
+    return {
+        _text(key, field_name=name, limit=MAX_LABEL_LENGTH): normalize_detected(
+            _text(value, field_name=name, limit=MAX_LABEL_LENGTH)
+        )
+        for key, value in labels.items()
+    }
 
 
 def _keywords(keywords: Iterable[str], *, name: str) -> tuple[str, ...]:

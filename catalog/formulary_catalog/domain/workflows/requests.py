@@ -16,6 +16,8 @@ from formulary_catalog.errors import InvalidInput
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 MAX_NAME_LENGTH = 400
+MAX_WORDS = 10
+"""Words of a text that a listing looks for."""
 STATUSES = ("Active", "Superseded", "Disabled", "Invalid", "Pending")
 RISK_LEVELS = ("low", "medium", "high", "unknown")
 
@@ -29,9 +31,15 @@ class ListingRequest:
     namespace: str = ""
     risk_level: str = ""
     status: str = STATUSES[0]
+    text: str = ""
     limit: int = DEFAULT_LIMIT
     cursor: str = ""
     offset: int = 0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the text, as they are looked for."""
+        return tuple(dict.fromkeys(self.text.lower().split()))[:MAX_WORDS]
 
     @property
     def question(self) -> dict[str, Any]:
@@ -42,6 +50,7 @@ class ListingRequest:
             "namespace": self.namespace,
             "risk_level": self.risk_level,
             "status": self.status,
+            "text": " ".join(self.words),
         }
 
 
@@ -56,6 +65,7 @@ def listing_request(
     namespace: str = "",
     risk_level: str = "",
     status: str = "",
+    text: str = "",
     limit: int = DEFAULT_LIMIT,
     cursor: str = "",
     offset: int = 0,
@@ -74,6 +84,7 @@ def listing_request(
         namespace=plain(namespace, field="namespace"),
         risk_level=_choice(risk_level, field="risk_level", choices=RISK_LEVELS) if risk_level else "",
         status=_choice(status or STATUSES[0], field="status", choices=STATUSES),
+        text=plain(text, field="text"),
         limit=_bounded(limit, field="limit", highest=max_limit),
         cursor=plain(cursor, field="cursor", limit=MAX_CURSOR_LENGTH),
         offset=offset,

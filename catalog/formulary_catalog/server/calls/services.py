@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
     from formulary_catalog.workflows.browsing import Browsing
+    from formulary_catalog.workflows.coverage import Coverage
     from formulary_catalog.workflows.listing import Listing
     from formulary_catalog.workflows.relations import Relations
     from formulary_catalog.workflows.skills import SkillService
+    from formulary_catalog.workflows.upkeep import Upkeep
+    from formulary_catalog.workflows.versions import Versions
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
@@ -39,10 +42,13 @@ class Services:
     listing: "Listing"
     browsing: "Browsing"
     explaining: "Explaining"
+    coverage: "Coverage"
+    upkeep: "Upkeep"
     traces: "TraceReading"
     incidents: "IncidentReading"
     runs: "RunReading"
     relations: "Relations"
+    versions: "Versions"
     skills: "SkillService"
     approvals: "WaitingRuns"
     invocations: "InvocationService"
@@ -68,9 +74,12 @@ class Services:
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.explaining import Explaining
         from formulary_catalog.workflows.browsing import Browsing
+        from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing
         from formulary_catalog.workflows.relations import Relations
         from formulary_catalog.workflows.skills import SkillService
+        from formulary_catalog.workflows.upkeep import Upkeep
+        from formulary_catalog.workflows.versions import Versions
 
         parts = catalog.parts
         return cls(
@@ -79,10 +88,13 @@ class Services:
             listing=Listing(parts),
             browsing=Browsing(parts),
             explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
+            coverage=Coverage(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
+            upkeep=Upkeep(parts),
             traces=TraceReading(parts),
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),
             runs=RunReading(parts),
             relations=Relations(parts),
+            versions=Versions(parts),
             skills=SkillService(catalog, contexts=parts.contexts),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(

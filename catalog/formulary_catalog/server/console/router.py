@@ -5,12 +5,22 @@ from starlette.responses import RedirectResponse
 
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.console.assets import asset_response
-from formulary_catalog.server.console.pages import halts, health, rules, signing_in, waiting
+from formulary_catalog.server.console.pages import (
+    catalog,
+    coverage,
+    halts,
+    health,
+    incidents,
+    rules,
+    searching,
+    signing_in,
+    waiting,
+)
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 FIRST_PAGE = f"{CONSOLE_PATH}/waiting"
-_PAGES = (signing_in, waiting, rules, halts, health)
+_PAGES = (signing_in, waiting, incidents, searching, catalog, coverage, rules, halts, health)
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

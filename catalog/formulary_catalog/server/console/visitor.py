@@ -1,8 +1,9 @@
 """Who looks at a page: found out by the edge before anything else, read by pages.
 
 Where the server asks for no credentials, everybody is the local caller. Elsewhere a request carries a bearer token, in
-its `Authorization` header (a proxy that signs people in passes it) or in the session that the sign-in page began. Who
-has neither is a stranger, without any right, and is answered by the open pages alone.
+its `Authorization` header (a proxy that signs people in passes it) or in the session that the sign-in page began, or
+it comes through a proxy that proves itself and names the user. Who has none of these is a stranger, without any right,
+and is answered by the open pages alone.
 """
 
 import base64
@@ -22,6 +23,7 @@ from formulary_catalog.server.calls.failures import Failure
 from formulary_catalog.server.console.sessions import Sessions
 from formulary_catalog.server.http.authentication import Identification, Refusal
 from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 
 SESSION_COOKIE = "formulary_session"
 VISIT_COOKIE = "formulary_visit"
@@ -75,17 +77,29 @@ class _Visit:
 class Door:
     """Finds out who comes. It refuses nobody: routes of the console answer strangers with the way to sign in."""
 
-    def __init__(self, identification: Identification, *, sessions: Sessions, asks: bool, audience: str) -> None:
-        """`asks`: whether the server asks for credentials; `audience` is the one that tokens must be for."""
+    def __init__(
+        self,
+        identification: Identification,
+        *,
+        sessions: Sessions,
+        asks: bool,
+        audience: str,
+        proxy: TrustedProxy | None = None,
+    ) -> None:
+        """`asks`: whether the server asks for credentials; `audience` is the one that tokens must be for.
+
+        `proxy` is the one that is believed who a visitor is; None for none.
+        """
         self._identification = identification
+        self._proxy = proxy
         self.sessions, self.asks, self.audience = sessions, asks, audience
 
     async def of(self, scope: Scope) -> Caller:
-        """The caller, by its credentials; the visit is noted in the scope.
-
-        Another way to prove who looks, such as headers of a proxy that is trusted, belongs here.
-        """
-        authorization = Headers(scope=scope).getlist("authorization")
+        """The caller, by its credentials; the visit is noted in the scope."""
+        headers = Headers(scope=scope)
+        if self.asks and self._proxy is not None and self._proxy.sent(headers):
+            return self._noted(await self._identification.by_proxy(self._proxy, scope=scope), scope=scope)
+        authorization = headers.getlist("authorization")
         session = None
         if self.asks and not authorization:
             session = self.sessions.open(cookies_of(scope).get(SESSION_COOKIE, ""))
@@ -102,9 +116,13 @@ class Door:
 
     async def _identified(self, authorization: list[str], *, scope: Scope, by_session: bool = False) -> Caller:
         caller = await self._identification.by(authorization, scope=scope)
+        return self._noted(caller, scope=scope, by_session=by_session)
+
+    def _noted(self, caller: Caller | Refusal, *, scope: Scope, by_session: bool = False) -> Caller:
         if isinstance(caller, Refusal):
             scope[_KEY] = _Visit(by_session=by_session, failure=caller.failure)
             return STRANGER
+        scope[_KEY] = _Visit(by_session=by_session)
         return caller
 
 

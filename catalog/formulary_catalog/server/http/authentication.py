@@ -1,7 +1,7 @@
 """Finding out who calls, before anything else of a call is looked at (DESIGN section 9)."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,6 +16,7 @@ from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.failures import Failure, secret_failure_of
 from formulary_catalog.server.http.errors import error_reply
+from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 
 _CHECK = "token"
 _CHALLENGE = 'Bearer realm="formulary"'
@@ -60,12 +61,25 @@ class Identification:
     async def by(self, authorization: Sequence[str], *, scope: Scope) -> Caller | Refusal:
         """The caller of a request by these values of `Authorization`, wherever they come from."""
         address = (scope.get("client") or ("",))[0]
+        return await self._found(
+            self._authenticator.authenticate(authorization, address=address), scope=scope, is_given=any(authorization)
+        )
+
+    async def by_proxy(self, proxy: TrustedProxy, *, scope: Scope) -> Caller | Refusal:
+        """The caller that a proxy names, if the proxy proves itself."""
+
+        async def vouched() -> Caller:
+            return await self._authenticator.vouched_for(*proxy.user_of(Headers(scope=scope)))
+
+        return await self._found(vouched(), scope=scope, is_given=True)
+
+    async def _found(self, found: Awaitable[Caller], *, scope: Scope, is_given: bool) -> Caller | Refusal:
         try:
-            return await self._authenticator.authenticate(authorization, address=address)
+            return await found
         except Exception as error:
             failure, challenge = secret_failure_of(error), ""
             if isinstance(error, NotAuthenticated):
-                challenge = _challenge(error) if any(authorization) else _CHALLENGE
+                challenge = _challenge(error) if is_given else _CHALLENGE
         self._log(scope, status=failure.status, reason="internal error" if failure.unexpected else failure.message)
         return Refusal(failure=failure, challenge=challenge)
 
@@ -88,6 +102,9 @@ class Anybody:
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         return LOCAL
 
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        return LOCAL
+
     async def check(self) -> None:
         return
 
@@ -100,8 +117,14 @@ class Counted:
         self._metrics = metrics
 
     async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
+        return await self._counted(self._authenticator.authenticate(authorization, address=address))
+
+    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
+        return await self._counted(self._authenticator.vouched_for(user, groups))
+
+    async def _counted(self, found: Awaitable[Caller]) -> Caller:
         try:
-            caller = await self._authenticator.authenticate(authorization, address=address)
+            caller = await found
         except NotAuthenticated:
             self._metrics.count_auth_decision(_CHECK, "denied")
             raise

@@ -26,7 +26,8 @@ _REFUSAL_SECONDS = 0.2
 _SLOW_REFUSALS = 256
 _RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
 _CATALOG_PATHS = tuple(
-    f"/api/v1/{path}" for path in ("workflows", "selections", "names", "stats", "approvals", "contracts/rehearse")
+    f"/api/v1/{path}"
+    for path in ("workflows", "selections", "names", "stats", "coverage", "approvals", "contracts/rehearse")
 )
 _CONSOLE_PAGES = f"{CONSOLE_PATH}/"
 _CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out", "rules/halts"))

@@ -8,9 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-DEFAULT_SEARCH_BYTES = 4000
-"""Of a search without `top_k`."""
-MAX_ANSWER_BYTES = 25_000
+from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
 
 _MAX_NAMED_TEXTS = 8
 _ELLIPSIS = "…"

@@ -17,7 +17,6 @@ from formulary_catalog.domain.reading import (
     WaitingRunList,
 )
 from formulary_catalog.domain.search.explained import Explanation
-from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.server.calls.arguments.reading import (
     ContractsArguments,
     ExplainArguments,
@@ -29,6 +28,7 @@ from formulary_catalog.server.calls.arguments.reading import (
     WaitingArguments,
 )
 from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
 from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
 
@@ -49,17 +49,7 @@ async def explain(request: Request) -> Response:
     explaining, caller = services_of(request).explaining, caller_of(request)
     if asked.search_id:
         return answered(await explaining.of_recorded(asked.workflow, asked.search_id, caller=caller))
-    wanted = search_request(
-        query=asked.query,
-        labels=asked.labels,
-        exclude_keywords=asked.exclude_keywords,
-        action_type=asked.action_type,
-        namespace=asked.namespace,
-        keywords=asked.keywords,
-        min_confidence=asked.min_confidence,
-        top_k=asked.top_k,
-        context=context,
-    )
+    wanted = search_request_of(asked, context=context)
     return answered(await explaining.of_search(asked.workflow, wanted, caller=caller))
 
 
@@ -92,14 +82,17 @@ async def list_traces(request: Request) -> Response:
     summary="Read a trace",
     response_model=TraceAnswer,
     responses=error_responses(404),
-    openapi_extra=operation(of_incident=False),
+    openapi_extra=operation(query=query_parameters(TraceArguments, in_path="trace_id"), of_incident=False),
 )
 async def get_trace(
     request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]
 ) -> Response:
-    """Its events as they were recorded and in words, and whether the chain is unbroken."""
+    """A page of its events as they were recorded and in words, and whether the chain is unbroken."""
     _, asked = await checked_call(request, "read.trace", TraceArguments)
-    return answered(await services_of(request).traces.story(asked.trace_id, caller=caller_of(request)))
+    story = await services_of(request).traces.story(
+        asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
+    )
+    return answered(story)
 
 
 @router.get(

@@ -28,7 +28,7 @@ from formulary_catalog.server.calls.arguments.catalog import (
 )
 from formulary_catalog.server.calls.arguments.refusals import broken
 from formulary_catalog.server.calls.incident import MAX_LENGTH, REMEDIATION_HEADER, reference_text
-from formulary_catalog.server.mcp.tools.catalog_tools import search_request_of
+from formulary_catalog.server.calls.searching import search_request_of
 
 EMBEDDING_DIMENSIONS = 384
 MAX_CUSTOM_KEYS = 50

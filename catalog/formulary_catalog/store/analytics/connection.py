@@ -5,7 +5,6 @@ statement outlives the call, and no caller finds what another one left. `docs/an
 """
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import asyncpg
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotSetUp, Overloaded, Unavailable
+from formulary_catalog.store.analytics.backend import yield_processors
 from formulary_catalog.store.database.connection import Database, translated
 from formulary_catalog.store.database.migrate import CONNECT_FAILURES, connection_failure, describe
 
@@ -29,7 +29,7 @@ MAX_COLUMNS = 100
 _CELL = 1000
 """Characters of a cell that leave the database; an answer shows fewer."""
 _NUMBERS = frozenset({"bool", "int2", "int4", "int8", "float4", "float8"})
-"""Types whose values are short and have a type in JSON. All others leave the database as text."""
+"""Types whose values are short and have a type in JSON."""
 _OF_THE_STATEMENT = frozenset({"0A", "21", "22", "25", "2F", "42", "53", "54", "55"})
 """Classes of errors: feature not supported, cardinality, data, transaction state, function, syntax or access,
 resources, limits, object not ready."""
@@ -53,12 +53,16 @@ _KEY = "select key from formulary.insight_key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one statement may take, and how many run at a time. `cost` is the planner's."""
+    """What one statement may take, and how many run at a time.
+
+    `niceness` holds where the database is on this machine. No limit is on what the planner expects: that follows from
+    rows which the caller may not see, and so would a refusal.
+    """
 
     seconds: float = 2.0
     connections: int = 2
-    cost: float = 1_000_000.0
     work_mem: str = "16MB"
+    niceness: int = 10
     read_only: bool = True
 
     def session(self) -> dict[str, str]:
@@ -82,18 +86,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a statement came to: at most one row more than was asked for. `cost` is what the planner expected."""
+    """What a statement came to: at most one row more than was asked for."""
 
     columns: list[str]
     rows: list[Sequence[Any]]
-    cost: float
 
 
-async def run_prepared(connection: Connection, sql: str, *, at_most: int, cost: float) -> Rows:
+async def run_prepared(connection: Connection, sql: str, *, at_most: int) -> Rows:
     """Run one SELECT as a prepared statement, which cannot hold a second one, inside a SELECT that bounds it.
 
     Raises:
-        InvalidInput: it takes parameters, returns no columns or too many, or would cost more than `cost`.
+        InvalidInput: it takes parameters, or returns no columns or too many.
     """
     statement = await connection.prepare(sql)
     if statement.get_parameters():
@@ -102,19 +105,18 @@ async def run_prepared(connection: Connection, sql: str, *, at_most: int, cost: 
     if not 0 < len(columns) <= MAX_COLUMNS:
         raise _refusal(f"returns {len(columns)} columns; select 1 to {MAX_COLUMNS}")
     names = [f"c{number}" for number in range(len(columns))]
-    shown = ", ".join(
-        name if column.type.schema == "pg_catalog" and column.type.name in _NUMBERS else f"left({name}::text, {_CELL})"
-        for name, column in zip(names, columns, strict=True)
-    )
+    shown = ", ".join(_leaving(name, column.type) for name, column in zip(names, columns, strict=True))
     # The line breaks end a comment at the end of the statement.
     bounded = f"select {shown} from (\n{sql}\n) as answer ({', '.join(names)}) limit {at_most + 1}"
-    (plan,) = json.loads(await connection.fetchval(f"explain (format json) {bounded}"))
-    expected = float(plan["Plan"]["Total Cost"])
-    if expected > cost:
-        # Without the number: the planner knows how many rows there are that the caller may not see.
-        raise _refusal("would cost too much; read less, by WHERE on a column or by LIMIT")
     rows = await connection.fetch(bounded)
-    return Rows(columns=[column.name for column in columns], rows=[tuple(row) for row in rows], cost=expected)
+    return Rows(columns=[column.name for column in columns], rows=[tuple(row) for row in rows])
+
+
+def _leaving(name: str, type_: asyncpg.Type) -> str:
+    """How a column leaves the database: short values as they are, arrays as JSON, all else as text."""
+    if type_.schema == "pg_catalog" and type_.name in _NUMBERS:
+        return name
+    return f"left({f'to_json({name})' if type_.kind == 'array' else name}::text, {_CELL})"
 
 
 async def require_confined(connection: Connection, *, dsn: str) -> None:
@@ -161,9 +163,7 @@ class InsightDatabase:
             NotSetUp: analytics is not set up.
             Unavailable: the database does not answer.
         """
-        return await self.read(
-            lambda connection: self._run(connection, sql, at_most=at_most, cost=self._limits.cost), scope=scope
-        )
+        return await self.read(lambda connection: self._run(connection, sql, at_most=at_most), scope=scope)
 
     async def read(self, operation: Callable[[Connection], Awaitable[_T]], *, scope: Scope) -> _T:
         """Run what only reads, in a transaction that sees the scope and is rolled back.
@@ -176,9 +176,8 @@ class InsightDatabase:
             try:
                 async with translated(), asyncio.timeout(self._limits.seconds + _GRACE), self._session() as connection:
                     transaction = await connection.fetchval(_TRANSACTION)
-                    await connection.execute(
-                        f"set local formulary.insight = '{scope.signed(key=key, transaction=transaction)}'"
-                    )
+                    for name, value in scope.settings(key=key, transaction=transaction).items():
+                        await connection.execute(f"set local {name} = {_quoted(value)}")
                     try:
                         return await operation(connection)
                     except asyncpg.PostgresError as error:
@@ -225,6 +224,7 @@ class InsightDatabase:
             capabilities = connection._server_caps._replace(jit=False)  # type: ignore[attr-defined]  # no public way
             connection._server_caps = capabilities  # type: ignore[attr-defined]
             await self._require(connection, dsn=self._dsn)
+            yield_processors(connection.get_server_pid(), role=ROLE, niceness=self._limits.niceness)
             await connection.execute(
                 f"begin isolation level repeatable read {'read only' if self._limits.read_only else 'read write'}"
             )
@@ -247,12 +247,19 @@ def _refused(error: asyncpg.PostgresError, *, seconds: float) -> InvalidInput | 
     """What the database says of the statement; None where it says something of itself."""
     if isinstance(error, asyncpg.QueryCanceledError):
         return _too_slow(seconds)
+    if isinstance(error, asyncpg.OutOfMemoryError):
+        return _refusal("takes more memory than it may; aggregate fewer rows, or shorter texts")
     state = str(getattr(error, "sqlstate", ""))
     if state[:2] not in _OF_THE_STATEMENT:
         return None
     said = visible(" ".join(str(error.args[0] if error.args else error).split()))[:_LONGEST_MESSAGE]
     hint = visible(" ".join(str(getattr(error, "hint", None) or "").split()))[:_LONGEST_MESSAGE]
     return _refusal(f"is refused by PostgreSQL: {said}{f' ({hint})' if hint else ''}; correct it")
+
+
+def _quoted(text: str) -> str:
+    """A text in SQL; the session has standard strings. SET takes no parameters."""
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _too_slow(seconds: float) -> InvalidInput:

@@ -14,7 +14,7 @@ from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.sealing import KeyedDigest, Sealed
 from formulary_catalog.domain.audit.verification import Replay
 from formulary_catalog.domain.canonical_json import canonical_json
-from formulary_catalog.store.audit.reader import events_of, name_trace, replay_of, search_of
+from formulary_catalog.store.audit.one_trace import TracePart, events_of, name_trace, part_of, replay_of, search_of
 from formulary_catalog.store.audit.sealed import KEY
 from formulary_catalog.store.database.connection import Connection, Database
 
@@ -113,6 +113,19 @@ class TraceStore:
         async def read(connection: Connection) -> list[StoredEvent]:
             await name_trace(connection, trace_id)
             return await events_of(connection, trace_id)
+
+        return await self._database.read(read)
+
+    async def part(self, trace_id: str, *, after: int, size: int) -> TracePart:
+        """The `size` events after event `after` of a trace, and whether they are as they were written.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> TracePart:
+            await name_trace(connection, trace_id)
+            return await part_of(connection, trace_id, after=after, size=size)
 
         return await self._database.read(read)
 

@@ -1,26 +1,23 @@
-"""The trail as it is read: one trace by callers who may name it, all of it by the owner of the database."""
+"""The whole trail as the owner of the database reads it: listed, verified, exported."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
-from uuid import UUID
 
 import asyncpg
 
-from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, StoredEvent
 from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
 from formulary_catalog.domain.audit.verification import Replay, TraceCheck, verify_trace
 from formulary_catalog.store.audit.guards import guard_findings
+from formulary_catalog.store.audit.one_trace import AT, EVENT, events_of, head_of
 from formulary_catalog.store.audit.publishing import disagreement
-from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.database.owner import OwnerConnection, owner_connection
 
-_EVENT = "trace_id, seq, kind, caller, coalesce(search_id::text, '') as search_id, body, hash"
 _AT_ONCE = 500
 """Events that are fetched at a time: they may be large."""
 _BODIES_AT_ONCE = 4
-_AT = """to_char(changed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at"""
 _FIELDS = [field.name for field in fields(StoredEvent)]
 
 _LIST = f"""
@@ -31,7 +28,7 @@ from (
     select * from trace_head where changed_at >= $2 order by changed_at desc, trace_id limit $1
 ) as head
 left join lateral (
-    select {_EVENT} from trace_event where trace_event.trace_id = head.trace_id and month = head.month
+    select {EVENT} from trace_event where trace_event.trace_id = head.trace_id and month = head.month
     order by seq limit 1) as first on true
 left join lateral (
     select kind from trace_event where trace_event.trace_id = head.trace_id and month = head.month
@@ -40,7 +37,7 @@ order by head.changed_at desc, head.trace_id
 """
 # Every trace that has events, a head or a checkpoint: tampering may have left any one of them alone.
 _SUBJECTS = f"""
-select trace_id, head.seq, head.hash, {_AT}, head.checkpointed, mark.checkpoints, mark.seqs, mark.hashes, mark.expired,
+select trace_id, head.seq, head.hash, {AT}, head.checkpointed, mark.checkpoints, mark.seqs, mark.hashes, mark.expired,
        exists (
            select from trace_hold as hold
            where hold.trace_id = coalesce(event.trace_id, head.trace_id) and released_at is null
@@ -76,60 +73,6 @@ class TraceSummary:
     first_kind: str
     last_kind: str
     held: bool
-
-
-async def head_of(connection: Connection | OwnerConnection, trace_id: str) -> Head | None:
-    """The head of one trace that the session may read."""
-    row = await connection.fetchrow(
-        f"select seq, hash, {_AT}, checkpointed from formulary.trace_head where trace_id = $1", trace_id
-    )
-    return Head(**row) if row is not None else None
-
-
-async def events_of(connection: Connection | OwnerConnection, trace_id: str) -> list[StoredEvent]:
-    """The events of one trace that the session may read, in order."""
-    rows = await connection.fetch(
-        f"select {_EVENT} from formulary.trace_event where trace_id = $1 order by seq", trace_id
-    )
-    return [StoredEvent(**row) for row in rows]
-
-
-async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -> StoredEvent | None:
-    """The search of this id in one trace that the session may read."""
-    row = await connection.fetchrow(
-        f"select {_EVENT} from formulary.trace_event where trace_id = $1 and search_id = $2 and kind = 'search'",
-        trace_id,
-        search_id,
-    )
-    return StoredEvent(**row) if row is not None else None
-
-
-async def replay_of(connection: Connection, trace_id: str) -> Replay:
-    """Verify one trace that the session may read, without the signatures of checkpoints."""
-    head = await head_of(connection, trace_id)
-    marks = await connection.fetch("select * from formulary.trace_marks($1)", trace_id)
-    events = await events_of(connection, trace_id)
-    altered = [
-        IntegrityFinding(
-            problem=Problem.CHECKPOINT_EDITED,
-            message="text and hash do not belong together",
-            seq=row["checkpoint"],
-            last=row["checkpoint"],
-        )
-        for row in marks
-        if not row["sound"]
-    ]
-    sound = [Mark(row["checkpoint"], row["seq"], row["hash"], row["expired"]) for row in marks if row["sound"]]
-    findings = verify_trace(trace_id, events, head=head, marks=sound)
-    known = bool(events or head or marks)
-    return Replay(
-        findings=(*findings, *altered), event_count=len(events), trace_count=int(known), checkpoint_count=len(marks)
-    )
-
-
-async def name_trace(connection: Connection, trace_id: str) -> None:
-    """Let the transaction read this trace: row-level security hides every other."""
-    await connection.execute("select set_config('formulary.trace', $1, true)", trace_id)
 
 
 class TraceReader:
@@ -247,7 +190,7 @@ class TraceReader:
             yield check.add(Checkpoint(**row))
 
     async def _stream(self) -> AsyncIterator[StoredEvent]:
-        query = f"select {_EVENT} from trace_event order by trace_event.trace_id, seq, month"
+        query = f"select {EVENT} from trace_event order by trace_event.trace_id, seq, month"
         async for row in self._connection.cursor(query, prefetch=_AT_ONCE):
             yield StoredEvent(**row)
 

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest, unseal
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.store.audit.reader import name_trace
+from formulary_catalog.store.audit.one_trace import name_trace
 from formulary_catalog.store.database.connection import Connection, Database
 
 KEY = "select key from formulary.digest_key"

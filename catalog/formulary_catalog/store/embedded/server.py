@@ -38,6 +38,9 @@ _SETTINGS = {
 }
 # Its standard input ends when our process does, in whatever way, and then it asks the server to shut down.
 _GUARD = 'read -r line; kill -INT "$1"'
+# A session may build texts and arrays of any size; no setting of PostgreSQL bounds that. Soft, and the same process.
+_LIMITED = 'ulimit -S -d "$0" 2>/dev/null; exec "$@"'
+_SESSION_MEMORY = 512 * 1024**2
 
 
 class EmbeddedPostgres:
@@ -47,12 +50,21 @@ class EmbeddedPostgres:
     earlier run left behind is cleared at start; after a crash PostgreSQL recovers what was committed.
 
     `shared_buffers` is PostgreSQL's setting, enough for some 100,000 workflows: searches of what it holds do not wait
-    for the file system. What is not used takes no memory. `copies` is where root keeps copies of PostgreSQL's programs
-    if the account of the server cannot reach the Python environment.
+    for the file system. What is not used takes no memory. `session_memory`, in bytes, is what each of its processes may
+    take beside that, where the system can bound it; a statement that wants more fails. `copies` is where root keeps
+    copies of PostgreSQL's programs if the account of the server cannot reach the Python environment.
     """
 
-    def __init__(self, *, data_dir: Path, shared_buffers: str = "512MB", copies: Path = ROOTS_PLACE) -> None:
+    def __init__(
+        self,
+        *,
+        data_dir: Path,
+        shared_buffers: str = "512MB",
+        session_memory: int | None = _SESSION_MEMORY,
+        copies: Path = ROOTS_PLACE,
+    ) -> None:
         self._shared_buffers = shared_buffers
+        self._session_memory = session_memory
         self._cluster = Cluster(home=data_dir, copies=copies)
         self._mutex = threading.RLock()
         self._lock: int | None = None
@@ -118,8 +130,10 @@ class EmbeddedPostgres:
         options = [f"--{name}={value}" for name, value in settings.items()]
         process_options = self._cluster.process_options(inside=self._cluster.path)
         with self._cluster.new_log() as log:
+            limit = "unlimited" if self._session_memory is None else str(self._session_memory // 1024)
+            program = [self._cluster.program("postgres"), "-D", self._cluster.name_of(self._cluster.path), *options]
             self._server = subprocess.Popen(
-                [self._cluster.program("postgres"), "-D", self._cluster.name_of(self._cluster.path), *options],
+                ["/bin/sh", "-c", _LIMITED, limit, *program],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -5,7 +5,7 @@ something is later, its documents are written again. They go with the trace.
 """
 
 from formulary_catalog.domain.knowledge.incidents import past_incident
-from formulary_catalog.store.audit.reader import events_of, name_trace
+from formulary_catalog.store.audit.one_trace import events_of, name_trace
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.knowledge.documents import save_documents

@@ -6,6 +6,7 @@ from datetime import datetime
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
@@ -95,18 +96,49 @@ class ReviewReader:
 
         return await self._database.read(read)
 
-    async def contracts(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Contract]:
-        """The contracts in force.
+    async def last_run(
+        self, version_ids: list[str], *, caller: str, namespaces: frozenset[str] | None, remediation_id: str
+    ) -> datetime | None:
+        """When a run of one of these versions was last asked for; of one incident, where given.
 
         Raises:
-            InvalidInput: a newer release wrote one, and this one does not know its rules.
             Unavailable: the database does not answer.
         """
 
-        async def read(connection: Connection) -> list[Contract]:
+        async def read(connection: Connection) -> datetime | None:
             await enter_review(connection, caller=caller, namespaces=namespaces)
-            rows = await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2")
-            return [contract(row["spec"], name=row["name"], namespace=row["namespace"]) for row in rows]
+            which = "select created_at from invocation where version_id = any ($1) and $2 in ('', remediation_id)"
+            at: datetime | None = await connection.fetchval(
+                f"""
+                select max(created_at) from (
+                    {which} and finished_at is not null union all {which} and {ACTIVE}
+                ) as run
+                """,
+                version_ids,
+                remediation_id,
+            )
+            return at
+
+        return await self._database.read(read)
+
+    async def contracts(
+        self, *, caller: str, namespaces: frozenset[str] | None
+    ) -> tuple[list[Contract], list[Contract]]:
+        """The contracts in force; apart, without rules, those of a newer release, whose rules this one does not know.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> tuple[list[Contract], list[Contract]]:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            known, unknown = [], []
+            for row in await connection.fetch("select namespace, name, spec from governance_contract order by 1, 2"):
+                try:
+                    known.append(contract(row["spec"], name=row["name"], namespace=row["namespace"]))
+                except InvalidInput:
+                    unknown.append(Contract(name=row["name"], namespace=row["namespace"]))
+            return known, unknown
 
         return await self._database.read(read)
 

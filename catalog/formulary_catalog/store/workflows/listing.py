@@ -15,6 +15,9 @@ from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 ACTIVE = "Active"
 PENDING = "Pending"
+RISK = "case risk_level when '' then 'unknown' else risk_level end"
+"""The risk of a row, as answers spell it."""
+_SEARCHED = "version_id in (select version_id from workflow_search where leading_row and {})"
 _STORED = tuple(
     field.name for field in fields(StoredVersion) if field.name not in ("ambiguous", "outcome", "suspended")
 )
@@ -23,6 +26,8 @@ _STORED = tuple(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingQuestion:
     """What to list. Empty parts do not narrow. `signal_type` is folded; `action_type` is compared without case.
+
+    `words` are in lower case: a name, a title, an action or a signal must contain each.
 
     Constraints hold for what is served alone; of another `status` all is listed that is visible. `Pending` is served
     and has no vector yet.
@@ -34,6 +39,7 @@ class ListingQuestion:
     action_type: str = ""
     namespace: str = ""
     risk_level: str = ""
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +72,13 @@ class ListingReader:
         """
         arguments = Arguments()
         allowed = AllowedVersions(question.constraints, arguments)
-        where = " and ".join(_conditions(question, allowed, arguments))
+        where = " and ".join(
+            [
+                of_status(question, allowed, arguments),
+                *with_words(question, arguments),
+                *narrowing(question, arguments).values(),
+            ]
+        )
         follows = "true"
         if after is not None:
             place = ", ".join(arguments.add(part, "text") for part in after)
@@ -96,28 +108,39 @@ class ListingReader:
         return await self._database.read(read)
 
 
-def _conditions(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> list[str]:
-    served = question.status in (ACTIVE, PENDING)
-    if served:
-        # An action narrows to few: then each is looked up.
-        conditions = [allowed.looked_up("version") if question.action_type else allowed.condition("version")]
-    else:
-        conditions = [f"status = {arguments.add(question.status, 'text')}"]
-    searched = "version_id in (select version_id from workflow_search where leading_row and {})"
-    if question.status == PENDING:
-        conditions.append(searched.format("emb is null"))
+def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> str:
+    """The condition on rows of `workflow_version as version` of the status that is asked for."""
+    if question.status not in (ACTIVE, PENDING):
+        return f"status = {arguments.add(question.status, 'text')}"
+    # An action narrows to few: then each is looked up.
+    served = allowed.looked_up("version") if question.action_type else allowed.condition("version")
+    return f"{served} and {_SEARCHED.format('emb is null')}" if question.status == PENDING else served
+
+
+def with_words(question: ListingQuestion, arguments: Arguments) -> list[str]:
+    """The conditions that the words make: each is in a name, a title, an action or a signal."""
+    parts = [arguments.add(word, "text") for word in question.words]
+    columns = ("name", "title_key", "action_key")
+    return [
+        f"({' or '.join(f'strpos({column}, {part}) > 0' for column in columns)} or version_id in "
+        f"(select version_id from workflow_search where strpos(signal_type, {part}) > 0))"
+        for part in parts
+    ]
+
+
+def narrowing(question: ListingQuestion, arguments: Arguments) -> dict[str, str]:
+    """What else is asked for, by the name of the field that asks."""
+    found = {}
     if question.signal_type:
         asked = arguments.add([question.signal_type, WILDCARD], "text[]")
-        conditions.append(searched.format(f"signal_types && {asked}"))
+        found["signal_type"] = _SEARCHED.format(f"signal_types && {asked}")
     if question.action_type:
-        conditions.append(f"action_key = lower({arguments.add(question.action_type, 'text')})")
+        found["action_type"] = f"action_key = lower({arguments.add(question.action_type, 'text')})"
     if question.namespace:
-        conditions.append(f"namespace = {arguments.add(question.namespace, 'text')}")
+        found["namespace"] = f"namespace = {arguments.add(question.namespace, 'text')}"
     if question.risk_level:
-        conditions.append(
-            f"case risk_level when '' then 'unknown' else risk_level end = {arguments.add(question.risk_level, 'text')}"
-        )
-    return conditions
+        found["risk_level"] = f"{RISK} = {arguments.add(question.risk_level, 'text')}"
+    return found
 
 
 def _listed(row: asyncpg.Record) -> ListedVersion:

@@ -1,10 +1,11 @@
-"""Workflows by their names: exact ones, parts of names, and the nearest to a misspelt one."""
+"""Workflows by their names: exact ones, parts of names, the nearest to a misspelt one; and what values they have."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
 from formulary_catalog.store.workflows.allowed import AllowedVersions
@@ -43,6 +44,14 @@ class NamedVersion:
     title: str
     matched: str
     ambiguous: bool
+
+
+class Declared(StrEnum):
+    """What workflows declare that listings are narrowed by, as arguments call it."""
+
+    SIGNAL_TYPE = "signal_type"
+    ACTION_TYPE = "action_type"
+    NAMESPACE = "namespace"
 
 
 class NameReader:
@@ -135,5 +144,33 @@ class NameReader:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(statement, *arguments.values)
             return [(row["name"], row["namespace"]) for row in rows]
+
+        return await self._database.read(read)
+
+    async def declared(
+        self, what: Declared, *, constraints: Constraints, namespaces: frozenset[str] | None
+    ) -> list[str]:
+        """The different values that allowed workflows have, in order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        if what is Declared.SIGNAL_TYPE:
+            no_signals = arguments.add(["", WILDCARD], "text[]")
+            statement = (
+                "select min(signal_name) as value from workflow_search "
+                f"where signal_type <> all ({no_signals}) and {allowed.on_signal_rows} group by signal_type order by 1"
+            )
+        else:
+            statement = (
+                f"select distinct {what.value} as value from workflow_version as version "
+                f"where {allowed.condition('version')} order by 1"
+            )
+
+        async def read(connection: Connection) -> list[str]:
+            await enter(connection, namespaces=namespaces)
+            return [row["value"] for row in await connection.fetch(statement, *arguments.values)]
 
         return await self._database.read(read)

@@ -74,16 +74,17 @@ class StatisticsReader:
         no_signals = arguments.add(["", WILDCARD], "text[]")
         statement = f"""
             with served as materialized (
-                select namespace, action_type, risk_level, changed_at from workflow_version as version
-                where {allowed.condition("version")}
+                select namespace, action_type, risk_level, count(*) as number, max(changed_at) as newest
+                from workflow_version as version where {allowed.condition("version")} group by 1, 2, 3
             ), answered as materialized (
                 select signal_type, count(*) as number from ({allowed.signal_rows()}) as row_of_a_signal
                 where signal_type <> all ({no_signals}) group by signal_type
             )
-            select 'namespace' as what, namespace as key, count(*) as number, max(changed_at) as newest
-            from served group by namespace
-            union all select 'action', action_type, count(*), null from served group by action_type
-            union all select 'risk', risk_level, count(*), null from served group by risk_level
+            select case when grouping(namespace) = 0 then 'namespace' when grouping(action_type) = 0 then 'action'
+                   else 'risk' end as what,
+                   coalesce(namespace, action_type, risk_level) as key, sum(number)::bigint as number,
+                   max(newest) as newest
+            from served group by grouping sets (namespace, action_type, risk_level)
             union all select 'signal', signal_type, number, null from answered
             union all select 'alone', signal_name, 1, null
             from answered join workflow_search using (signal_type) where number = 1 and {allowed.on_signal_rows}

@@ -100,6 +100,12 @@ class ListArguments(BrowsingArguments):
 class PageArguments(ListArguments):
     """The same for programs, which may ask for long pages and for any place in the list."""
 
+    text: str = Field(
+        "",
+        max_length=MAX_LABEL_LENGTH,
+        description="Those with each of these words in the name, title, action or a signal.",
+        examples=["memory limit"],
+    )
     limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many to return; 100 without it.", examples=[20])
     offset: int = Field(
         0, ge=0, le=MAX_OFFSET, description="How many to leave out before; none without it.", examples=[20]

@@ -158,8 +158,8 @@ class Filters(Arguments):
     """The `filters` object of a search, as DD-HAPI-001 has it: the labels without their prefix."""
 
 
-class SearchArguments(_LabelledQuery):
-    """What is searched for. The fields `label_…` come from the label dimensions."""
+class SearchFields(Arguments):
+    """What a search asks for beside its query and labels, which stand before: listed schemas begin with them."""
 
     exclude_keywords: Keywords = ()
     min_confidence: float = Field(
@@ -179,6 +179,16 @@ class SearchArguments(_LabelledQuery):
         "", max_length=MAX_LABEL_LENGTH, description="Only workflows of this namespace.", examples=["formulary"]
     )
     keywords: Words = Field((), description="Only workflows with one of these words.", examples=["memory, limit"])
+
+    @property
+    def labels(self) -> Mapping[str, tuple[str, ...]]:
+        """The values that were given for each label dimension."""
+        return _given({name: getattr(self, f"label_{name}") for name in DIMENSIONS})
+
+
+class SearchArguments(SearchFields, _LabelledQuery):
+    """What is searched for. The fields `label_…` come from the label dimensions."""
+
     # Accepted and not listed: the same labels, for clients that nest them.
     filters: Annotated[SkipJsonSchema[Filters], Unquoted] = Field(
         Filters(), examples=[{"environment": "production", "priority": "P0"}]
@@ -187,8 +197,7 @@ class SearchArguments(_LabelledQuery):
     @property
     def labels(self) -> Mapping[str, tuple[str, ...]]:
         """The values that were given for each label dimension, flat or in `filters`."""
-        given = {name: getattr(self, f"label_{name}") or getattr(self.filters, name) for name in DIMENSIONS}
-        return {name: (value,) if isinstance(value, str) else value for name, value in given.items() if value}
+        return _given({name: getattr(self, f"label_{name}") or getattr(self.filters, name) for name in DIMENSIONS})
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -197,3 +206,7 @@ class SearchArguments(_LabelledQuery):
             if flat and nested and flat != nested:
                 raise broken("is given twice, in filters with another value; give it once", name=f"label_{name}")
         return self
+
+
+def _given(values: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {name: (value,) if isinstance(value, str) else value for name, value in values.items() if value}

@@ -1,6 +1,5 @@
 """Arguments of the endpoints that people read with: explanations, traces, incidents, runs and contracts."""
 
-from collections.abc import Mapping
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -9,11 +8,10 @@ from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
-from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_LABEL_LENGTH, MAX_TOP_K
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.browsing import Namespace, WorkflowId
-from formulary_catalog.server.calls.arguments.catalog import Keywords, Labels, SearchId, Words, labelled
+from formulary_catalog.server.calls.arguments.catalog import Labels, SearchFields, SearchId, labelled
 from formulary_catalog.server.calls.arguments.refusals import broken
 
 MAX_PAGE = 200
@@ -25,9 +23,7 @@ _OF_RECORDED = frozenset({"workflow", "search_id"})
 
 
 @labelled(kind=Labels)
-class ExplainArguments(Arguments):
-    """Which workflow and which search: a recorded one by its id, or a new one by its query and labels."""
-
+class _ExplainedQuery(Arguments):
     workflow: WorkflowId
     search_id: SearchId = ""
     query: str = Field(
@@ -36,21 +32,10 @@ class ExplainArguments(Arguments):
         description="Query of a new search, instead of search_id.",
         examples=["OOMKilled critical"],
     )
-    exclude_keywords: Keywords = ()
-    keywords: Words = Field((), description="Only workflows with one of these words.", examples=["memory, limit"])
-    action_type: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Only workflows with this action.", examples=["RestartPod"]
-    )
-    namespace: Namespace = ""
-    min_confidence: float = Field(0.0, ge=0, le=1, description="As in the search; 0 without it.", examples=[0.5])
-    top_k: int | None = Field(
-        None, ge=1, le=MAX_TOP_K, description=f"As in the search; {DEFAULT_TOP_K} without it.", examples=[3]
-    )
 
-    @property
-    def labels(self) -> Mapping[str, tuple[str, ...]]:
-        """The values that were given for each label dimension."""
-        return {name: values for name in DIMENSIONS if (values := getattr(self, f"label_{name}"))}
+
+class ExplainArguments(SearchFields, _ExplainedQuery):
+    """Which workflow and which search: a recorded one by its id, or a new one by its query, as in the search."""
 
     @model_validator(mode="after")
     def _one_search(self) -> Self:
@@ -88,6 +73,10 @@ class TraceArguments(Arguments):
     trace_id: str = Field(
         max_length=MAX_LABEL_LENGTH, description="trace_id, or remediation id of its incident.", examples=["rr-42"]
     )
+    limit: int = Field(
+        MAX_PAGE, ge=1, le=MAX_PAGE, description=f"At most so many events; {MAX_PAGE} without it.", examples=[50]
+    )
+    cursor: Cursor = ""
 
 
 class IncidentsArguments(Arguments):

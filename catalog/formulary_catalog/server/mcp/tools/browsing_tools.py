@@ -3,6 +3,7 @@
 `list_workflows` and `related_workflows` are in the toolset `search`, the others in `catalog` and `approvals`.
 """
 
+from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, allowance
 from formulary_catalog.domain.answers import WorkflowList
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
@@ -22,15 +23,16 @@ from formulary_catalog.server.calls.arguments.browsing import (
     RelatedArguments,
     SectionArguments,
 )
-from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit
+from formulary_catalog.server.mcp.size import Json, fit
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
 
 
 async def _list(call: Call[ListArguments]) -> WorkflowList:
-    """A caller that says how much it wants gets that."""
-    budget = DEFAULT_SEARCH_BYTES if call.arguments.limit is None else MAX_ANSWER_BYTES
     return await call.services.listing.page(
-        call.arguments.request, context=call.context, caller=call.caller, max_bytes=budget
+        call.arguments.request,
+        context=call.context,
+        caller=call.caller,
+        max_bytes=allowance(call.arguments.limit),
     )
 
 

@@ -5,15 +5,16 @@ answer to its size. Models read the descriptions: every word of them is tested. 
 `calls/catalog_arguments`.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from mcp_types import Tool, ToolAnnotations
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.answer_size import allowance
 from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
-from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.runs.waiting import Progress, no_progress
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.catalog import (
@@ -24,9 +25,10 @@ from formulary_catalog.server.calls.arguments.catalog import (
 )
 from formulary_catalog.server.calls.arguments.input_schema import input_schema, listed_name
 from formulary_catalog.server.calls.failures import CALL_SECONDS
+from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.mcp.schemas import output_schema
-from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, Json, fit
+from formulary_catalog.server.mcp.size import Json, fit
 from formulary_catalog.settings import LabelSpelling
 
 A = TypeVar("A", bound=Arguments)
@@ -88,38 +90,8 @@ class CatalogTool(Generic[A]):
         )
 
 
-def search_request_of(
-    arguments: SearchArguments,
-    *,
-    context: ContextReference,
-    max_bytes: int | None = None,
-    embedding: tuple[float, ...] | None = None,
-    custom_labels: Mapping[str, tuple[str, ...]] | None = None,
-) -> SearchRequest:
-    """The search that checked arguments ask for.
-
-    Raises:
-        InvalidInput: a bound of DESIGN section 7 is broken.
-    """
-    return search_request(
-        query=arguments.query,
-        labels=arguments.labels,
-        exclude_keywords=arguments.exclude_keywords,
-        action_type=arguments.action_type,
-        namespace=arguments.namespace,
-        keywords=arguments.keywords,
-        min_confidence=arguments.min_confidence,
-        top_k=arguments.top_k,
-        max_bytes=max_bytes,
-        embedding=embedding,
-        custom_labels=custom_labels,
-        context=context,
-    )
-
-
 async def _search(call: Call[SearchArguments]) -> SearchAnswer:
-    limit = DEFAULT_SEARCH_BYTES if call.arguments.top_k is None else MAX_ANSWER_BYTES
-    request = search_request_of(call.arguments, context=call.context, max_bytes=limit)
+    request = search_request_of(call.arguments, context=call.context, max_bytes=allowance(call.arguments.top_k))
     return await call.services.catalog.search(request, caller=call.caller)
 
 

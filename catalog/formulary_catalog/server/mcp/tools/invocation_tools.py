@@ -1,10 +1,11 @@
 """The tools that run what was found: asking for a run, and following it."""
 
+from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.mcp.size import MAX_ANSWER_BYTES, Json, fit, size
+from formulary_catalog.server.mcp.size import Json, fit, size
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5

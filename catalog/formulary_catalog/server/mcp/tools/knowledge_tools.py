@@ -1,5 +1,6 @@
 """The knowledge tools: what a model reads about them, and what each does. They are the toolset `knowledge`."""
 
+from formulary_catalog.domain.answer_size import allowance
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,
@@ -12,19 +13,18 @@ from formulary_catalog.server.calls.arguments.knowledge import (
     DocumentSearchArguments,
     SimilarArguments,
 )
-from formulary_catalog.server.mcp.size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
 
 
 async def _search(call: Call[DocumentSearchArguments]) -> DocumentSearchAnswer:
     return await call.services.knowledge.search(
-        context=call.context, caller=call.caller, max_bytes=_budget(call.arguments.top_k), **dict(call.arguments)
+        context=call.context, caller=call.caller, max_bytes=allowance(call.arguments.top_k), **dict(call.arguments)
     )
 
 
 async def _similar(call: Call[SimilarArguments]) -> SimilarDocumentsAnswer:
     return await call.services.knowledge.similar(
-        context=call.context, caller=call.caller, max_bytes=_budget(call.arguments.top_k), **dict(call.arguments)
+        context=call.context, caller=call.caller, max_bytes=allowance(call.arguments.top_k), **dict(call.arguments)
     )
 
 
@@ -34,11 +34,6 @@ async def _document(call: Call[DocumentArguments]) -> DocumentAnswer:
 
 async def _collections(call: Call[NoArguments]) -> CollectionsAnswer:
     return await call.services.knowledge.collections(context=call.context, caller=call.caller)
-
-
-def _budget(top_k: int | None) -> int:
-    """A caller that says how much it wants gets that."""
-    return DEFAULT_SEARCH_BYTES if top_k is None else MAX_ANSWER_BYTES
 
 
 SEMANTIC_SEARCH_TOOL = CatalogTool(

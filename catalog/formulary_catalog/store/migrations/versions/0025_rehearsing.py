@@ -3,7 +3,7 @@
 from alembic import op
 
 revision = "0025"
-down_revision = "0023"
+down_revision = "0024"
 
 SERVER = "formulary_server"
 WRITER = "formulary_writer"

@@ -1,0 +1,125 @@
+"""`formulary coverage`, `stale` and `duplicates`: what the catalog has no remedy for, and what it holds in vain."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from formulary_catalog.cli.options import DIRECTORY, json_option
+from formulary_catalog.cli.targets import CatalogTarget, catalog_options
+from formulary_catalog.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from formulary_catalog.cli.catalog.catalogs import Catalog
+    from formulary_catalog.domain.coverage.alerts import Alert
+    from formulary_catalog.domain.coverage.answers import CoverageAnswer
+
+_limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="At most so many. Default: 100."
+)
+
+
+@click.command("coverage")
+@click.option(
+    "--from",
+    "rules",
+    type=DIRECTORY,
+    metavar="FILE|DIR",
+    help="Rule file, or directory of them, whose alerts to compare: PrometheusRule objects or Prometheus rules.",
+)
+@click.option(
+    "--ignore",
+    type=DIRECTORY,
+    metavar="FILE",
+    help="YAML list of {alert, reason}: what needs no remedy, and why.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["none", "weak"]),
+    help="Exit with 1 if an alert has no remedy; `weak`: or a weak one.",
+)
+@catalog_options
+@json_option
+def coverage_command(
+    *, rules: Path | None, ignore: Path | None, fail_on: str | None, target: CatalogTarget, as_json: bool
+) -> None:
+    """Compare alerts with the remedies of the catalog.
+
+    Without --from: the signals that the catalog knows, and the queries of 30 days that found too little. An alert is
+    covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit has 0.1 or
+    more, else none.
+
+    \b
+    Examples:
+      formulary coverage
+      formulary coverage --from rules/ --ignore ignore.yaml --fail-on none   # for CI
+    """
+    from formulary_catalog.cli.catalog.covering_pages import show_coverage
+    from formulary_catalog.domain.coverage.states import failing, with_ignored
+    from formulary_catalog.loading.rule_files import alerts_in_files, ignored_in_file
+    from formulary_catalog.runtime.terminal import Page
+
+    if ignore is not None and rules is None:
+        raise InvalidInput("--ignore is for the alerts of --from; give both", field="ignore")
+    ignored = ignored_in_file(ignore) if ignore is not None else {}
+    alerts = alerts_in_files(rules) if rules is not None else []
+    answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
+    answer = with_ignored(answer, ignored) if ignored else answer
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_coverage(answer, page=Page())
+    if fail_on is not None and failing(answer.totals, fail_on=fail_on):
+        raise SystemExit(1)
+
+
+async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageAnswer":
+    from formulary_catalog.domain.coverage.alerts import portions
+    from formulary_catalog.domain.coverage.states import joined
+
+    if not alerts:
+        return await catalog.coverage()
+    return joined([await catalog.coverage_of(some) for some in portions(alerts)])
+
+
+@click.command("stale")
+@_limit_option
+@catalog_options
+@json_option
+def stale_command(*, limit: int, target: CatalogTarget, as_json: bool) -> None:
+    """List workflows that may be of no use: failing, never chosen, or never found in 90 days.
+
+    \b
+    Example:
+      formulary stale --limit 20
+    """
+    from formulary_catalog.cli.catalog.covering_pages import show_stale
+    from formulary_catalog.runtime.terminal import Page
+
+    answer = target.ask(lambda catalog: catalog.stale(limit=limit))
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_stale(answer, page=Page())
+
+
+@click.command("duplicates")
+@_limit_option
+@catalog_options
+@json_option
+def duplicates_command(*, limit: int, target: CatalogTarget, as_json: bool) -> None:
+    """List pairs of workflows that say nearly the same and may be allowed for the same incident.
+
+    \b
+    Example:
+      formulary duplicates --limit 20
+    """
+    from formulary_catalog.cli.catalog.covering_pages import show_duplicates
+    from formulary_catalog.runtime.terminal import Page
+
+    answer = target.ask(lambda catalog: catalog.duplicates(limit=limit))
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_duplicates(answer, page=Page())

@@ -1,0 +1,69 @@
+"""Answers about coverage as people read them."""
+
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
+from formulary_catalog.runtime.terminal import Page, counted
+
+
+def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
+    """One line a signal, what is not covered first; then the totals and the queries that found too little."""
+    rows = [
+        (
+            f"ignored: {each.ignored}" if each.ignored else each.state,
+            each.name,
+            each.severity,
+            each.workflow_id,
+            str(each.declared_by or ""),
+            "" if each.confidence is None else f"{each.confidence:.2f}",
+            str(each.demand or ""),
+        )
+        for each in answer.signals
+    ]
+    page.table(("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE", "DEMAND"), rows)
+    totals = answer.totals
+    page.line()
+    ignored = f", {totals.ignored} ignored" if totals.ignored else ""
+    page.pair("total", f"{totals.covered} covered, {totals.weak} weak, {totals.none} none{ignored}")
+    if totals.demand_covered is not None:
+        page.pair("by demand", f"{totals.demand_covered:.0%} of searches and incidents in {answer.days} days")
+    for query in answer.queries:
+        best = "nothing" if query.best_confidence is None else f"at best {query.best_confidence:.2f}"
+        page.pair("weak query", f"{counted(query.times, 'time')}, {best}: {query.query}", style="yellow")
+    _notes(answer.notes, page=page)
+
+
+def show_stale(answer: StaleAnswer, *, page: Page) -> None:
+    """One line a workflow, with what says that it is of no use."""
+    if answer.workflows:
+        rows = [(each.reason, each.workflow_id, each.version, each.detail) for each in answer.workflows]
+        page.table(("REASON", "WORKFLOW", "VERSION", "DETAIL"), rows)
+    else:
+        page.line(f"No workflow is stale, of {answer.compared}.")
+    if answer.total > len(answer.workflows):
+        page.pair("more", f"{answer.total - len(answer.workflows)}; raise --limit")
+    _notes(answer.notes, page=page)
+
+
+def show_duplicates(answer: DuplicatesAnswer, *, page: Page) -> None:
+    """One line a pair."""
+    if answer.pairs:
+        rows = [
+            (
+                f"{each.cosine:.3f}",
+                each.workflow_id,
+                each.other_id,
+                "same" if each.same_action else "other",
+                each.never_first,
+            )
+            for each in answer.pairs
+        ]
+        page.table(("COSINE", "WORKFLOW", "AND", "ACTION", "NEVER FIRST"), rows)
+    else:
+        page.line(f"No two workflows say nearly the same, of {answer.compared}.")
+    if answer.total > len(answer.pairs):
+        page.pair("more", f"{answer.total - len(answer.pairs)}; raise --limit")
+    _notes(answer.notes, page=page)
+
+
+def _notes(notes: list[str], *, page: Page) -> None:
+    for note in notes:
+        page.pair("note", note, style="yellow")

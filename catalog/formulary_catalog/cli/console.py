@@ -1,0 +1,90 @@
+"""`formulary console`: the way from a laptop to the console in a cluster, also as `kubectl formulary console`."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+
+from formulary_catalog.errors import StartupError, Unavailable
+
+_FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
+_ACCOUNT = re.compile(r"([a-z0-9-]+)/([a-z0-9.-]+)")
+
+
+@click.command("console")
+@click.option("--namespace", "-n", default="formulary", show_default=True, metavar="NAME", help="Where Formulary is.")
+@click.option("--service", default="formulary", show_default=True, metavar="NAME", help="Service of its server.")
+@click.option(
+    "--service-account",
+    metavar="NAMESPACE/NAME",
+    default="",
+    help="ServiceAccount to make a token of, valid for an hour. Its rights are yours in the console.",
+)
+@click.option("--audience", default="formulary", show_default=True, help="Audience of the token.")
+@click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig.")
+def console_command(*, namespace: str, service: str, service_account: str, audience: str, context: str) -> None:
+    """Open a way to the console of a cluster, until Ctrl-C.
+
+    Needs kubectl and the right to forward a port. Without a ServiceAccount, sign in with a token of your own.
+
+    \b
+    Examples:
+      formulary console --service-account team-shop/oncall
+      kubectl formulary console --namespace formulary --context production
+    """
+    kubectl = [_kubectl(), *([f"--context={context}"] if context else [])]
+    token = _token(kubectl, service_account, audience=audience) if service_account else ""
+    with _forwarded(kubectl, namespace=namespace, service=service) as (port, forwarding):
+        click.echo(f"console: http://127.0.0.1:{port}/console")
+        if token:
+            click.echo(f"\nsign in as {service_account} with this token, which is valid for an hour:\n\n{token}\n")
+        click.echo("Ctrl-C closes it")
+        try:
+            code = forwarding.wait()
+        except KeyboardInterrupt:
+            return
+    raise Unavailable(f"kubectl port-forward ended with {code}; run the command again")
+
+
+def _kubectl() -> str:
+    """Raises StartupError: it is not installed."""
+    if (found := shutil.which("kubectl")) is None:
+        raise StartupError("there is no kubectl on the PATH; install it, or open the Service of the server another way")
+    return found
+
+
+def _token(kubectl: Sequence[str], account: str, *, audience: str) -> str:
+    named = _ACCOUNT.fullmatch(account)
+    if named is None:
+        raise click.BadParameter(f"{account!r} is not NAMESPACE/NAME", param_hint="--service-account")
+    namespace, name = named.groups()
+    done = subprocess.run(
+        [*kubectl, "create", "token", name, f"--namespace={namespace}", f"--audience={audience}", "--duration=1h"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise Unavailable(f"kubectl made no token: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+@contextmanager
+def _forwarded(
+    kubectl: Sequence[str], *, namespace: str, service: str
+) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
+    """A free port of loopback that leads to the Service, and the program that forwards it."""
+    program = [*kubectl, "port-forward", f"--namespace={namespace}", "--address=127.0.0.1", f"service/{service}"]
+    with subprocess.Popen([*program, ":http"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        try:
+            matched = _FORWARDING.match(process.stdout.readline())
+            if matched is None:
+                raise Unavailable(f"kubectl forwards no port: {process.stderr.read().strip()}")
+            yield matched[1], process
+        finally:
+            process.terminate()

@@ -1,0 +1,143 @@
+"""Alerts as Prometheus rules define them, and the query that an agent would ask for each.
+
+`loading/rule_files` reads files with it, the edges what callers send. `workflows/coverage` searches with the queries.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.errors import InvalidInput
+
+RULE_KIND = "PrometheusRule"
+MAX_ALERTS = 2000
+"""More alerts than this are refused: a rule file of a cluster has a few hundred."""
+AT_ONCE = 50
+"""So many are compared in one call, which then stays within its deadline and the bound of its body."""
+_PORTION_BYTES = 48 * 1024
+"""As JSON; a body may have 64 KiB."""
+MAX_SUMMARY = 300
+"""Characters of a summary that are searched for; more words do not find more."""
+_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_EMPTY_QUOTES = re.compile(r"""(["'`(\[])\s*(["'`)\]])""")
+_MEMBERS = ("name", "severity", "summary")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alert. `summary` says what happened, without placeholders; empty where the rule says nothing."""
+
+    name: str
+    severity: str = ""
+    summary: str = ""
+
+    @property
+    def query(self) -> str:
+        """What an agent asks when it fires: `<signal_type> <severity> [keywords]`."""
+        return " ".join(filter(None, (self.name, self.severity, self.summary)))
+
+    def as_json(self) -> dict[str, str]:
+        """The alert as `alerts_given` reads it."""
+        return {name: value for name in _MEMBERS if (value := getattr(self, name))}
+
+
+def alerts_of(document: Mapping[str, Any]) -> Iterator[Alert] | None:
+    """The alerts of a PrometheusRule or of a plain rule file; None for any other document.
+
+    Recording rules are left out, and so is what has no name: Prometheus itself refuses it.
+    """
+    if document.get("kind") == RULE_KIND:
+        document = _mapping(document.get("spec"))
+    elif "kind" in document or "groups" not in document:
+        return None
+    return _alerts(_items(document.get("groups")))
+
+
+def distinct(alerts: Iterable[Alert]) -> list[Alert]:
+    """Each alert once, in order. Rules of one name, such as for two severities, are one alert: the first speaks."""
+    found: dict[str, Alert] = {}
+    for alert in alerts:
+        known = found.setdefault(fold(alert.name), alert)
+        if not known.summary and alert.summary:
+            found[fold(alert.name)] = replace(known, summary=alert.summary)
+    return list(found.values())
+
+
+def portions(alerts: Sequence[Alert]) -> Iterator[list[Alert]]:
+    """The alerts in parts of which each fits into one call."""
+    part: list[Alert] = []
+    size = 0
+    for alert in alerts:
+        length = len(json.dumps(alert.as_json())) + 2
+        if part and (len(part) == AT_ONCE or size + length > _PORTION_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(alert)
+        size += length
+    if part:
+        yield part
+
+
+def alerts_given(items: Sequence[Any]) -> list[Alert]:
+    """The alerts that a caller sends, as objects with `name`, and perhaps `severity` and `summary`.
+
+    Raises:
+        InvalidInput: there is none, there are too many, or one is no such object.
+    """
+    if not 1 <= len(items) <= AT_ONCE:
+        raise InvalidInput(f"alerts has {len(items)} items; give 1 to {AT_ONCE} in one call", field="alerts")
+    return distinct(_given(item, number=number) for number, item in enumerate(items, start=1))
+
+
+def _given(item: Any, *, number: int) -> Alert:
+    place = f"alerts item {number}"
+    if not isinstance(item, Mapping):
+        raise InvalidInput(f'{place} is no object; give one such as {{"name": "KubePodCrashLooping"}}', field="alerts")
+    if unknown := sorted(set(item) - set(_MEMBERS)):
+        raise InvalidInput(f"{place} has unknown members; give {', '.join(_MEMBERS)} alone", field=unknown[0])
+    for member in _MEMBERS:
+        value = item.get(member)
+        limit = MAX_SUMMARY if member == "summary" else MAX_LABEL_LENGTH
+        if value is not None and not (isinstance(value, str) and len(value) <= limit and storable(value)):
+            raise InvalidInput(f"{place}: {member} must be plain text of at most {limit} characters", field="alerts")
+    alert = Alert(**{member: " ".join((item.get(member) or "").split()) for member in _MEMBERS})
+    if not alert.name:
+        raise InvalidInput(f"{place} has no name; give the name of the alert", field="alerts")
+    return alert
+
+
+def _alerts(groups: Iterable[Any]) -> Iterator[Alert]:
+    for group in groups:
+        for rule in _items(_mapping(group).get("rules")):
+            name = _text(_mapping(rule).get("alert"), limit=MAX_LABEL_LENGTH)
+            if not name:
+                continue
+            notes = _mapping(rule.get("annotations"))
+            said = next(
+                (text for part in ("summary", "description", "message") if (text := _said(notes.get(part)))), ""
+            )
+            severity = _text(_mapping(rule.get("labels")).get("severity"), limit=MAX_LABEL_LENGTH)
+            yield Alert(name=name, severity=severity if "{{" not in severity else "", summary=said)
+
+
+def _said(annotation: Any) -> str:
+    """An annotation without what Prometheus fills in."""
+    text = _EMPTY_QUOTES.sub(" ", _TEMPLATE.sub(" ", annotation)) if isinstance(annotation, str) else ""
+    return _text(text, limit=MAX_SUMMARY)
+
+
+def _text(value: Any, *, limit: int) -> str:
+    return " ".join(value.split())[:limit].strip() if isinstance(value, str) else ""
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,120 @@
+"""The answers about coverage: signals and alerts against remedies, weak queries, stale and duplicate workflows.
+
+`workflows/coverage` and `workflows/upkeep` make them; REST, the console and the command line only present them. Custom
+labels are no part of any.
+"""
+
+from typing import Literal
+
+from pydantic import Field
+
+from formulary_catalog.domain.answers import Answer
+
+State = Literal["covered", "weak", "none"]
+
+
+class CoveredSignal(Answer):
+    """A signal or an alert, and the remedy that the catalog has for it."""
+
+    name: str
+    severity: str = Field(default="", description="As the rule labels it; empty for a signal.")
+    state: State = Field(
+        description="covered: a workflow declares it, or the best hit has a confidence of 0.5 or more. weak: the best "
+        "hit has 0.1 or more. none: it has less, or nothing fits."
+    )
+    workflow_id: str = Field(description="The best hit; empty in state none, and where none was searched for.")
+    confidence: float | None = Field(
+        description="Of the best hit, as a search has it; null if nothing fits. What workflows declare is searched for "
+        "only where alerts are given."
+    )
+    declared_by: int = Field(description="How many workflows declare it as their signal type.")
+    asked: int = Field(description="Searches for it, that the caller may see.")
+    fired: int = Field(description="Incidents with this signal, that the caller may see.")
+    ignored: str = Field(default="", description="Why it is ignored; empty if it is not.")
+
+    @property
+    def demand(self) -> int:
+        """How often it was asked for or fired."""
+        return self.asked + self.fired
+
+
+class WeakQuery(Answer):
+    """A query that ended with nothing, or with too little confidence."""
+
+    query: str
+    times: int
+    unanswered: int = Field(description="Times without any hit.")
+    best_confidence: float | None = Field(description="The highest of its first hits; null without any.")
+
+
+class CoverageTotals(Answer):
+    """How many are in each state, without those ignored; and the share by demand."""
+
+    covered: int
+    weak: int
+    none: int
+    ignored: int
+    demand_covered: float | None = Field(
+        description="Share of the searches and incidents whose signal is covered; null if there were none."
+    )
+
+
+class CoverageAnswer(Answer):
+    """Signals or alerts, the uncovered and most wanted first, and the queries that found too little."""
+
+    signals: list[CoveredSignal]
+    totals: CoverageTotals
+    queries: list[WeakQuery] = Field(description="The most frequent first; only where no alerts were given.")
+    days: int = Field(description="Searches of so many days are counted.")
+    search_mode: str = Field(description="How the catalog ranked: hybrid, lexical or labels-only; empty for nothing.")
+    notes: list[str]
+
+
+class StaleWorkflow(Answer):
+    """A workflow that may be of no use, and why."""
+
+    workflow_id: str
+    namespace: str
+    version: str
+    reason: Literal["fails", "never-chosen", "never-found"]
+    detail: str
+    served_since: str
+    found: int = Field(description="Searches that returned it.")
+    first: int = Field(description="Searches that returned it first.")
+    chosen: int
+    succeeded: int
+    failed: int
+
+
+class StaleAnswer(Answer):
+    """Workflows that may be of no use: those that fail first, then those never chosen, then those never found."""
+
+    workflows: list[StaleWorkflow]
+    total: int
+    compared: int = Field(description="How many served workflows were looked at.")
+    days: int
+    notes: list[str]
+
+
+class DuplicatePair(Answer):
+    """Two workflows that say nearly the same and may be allowed for the same incident."""
+
+    workflow_id: str
+    other_id: str
+    cosine: float = Field(description="Of their texts: name, when to use, what.")
+    same_action: bool
+    never_first: str = Field(
+        description="The one that the other replaces wherever it is allowed, and that no search returned first; empty "
+        "if there is none."
+    )
+
+
+class DuplicatesAnswer(Answer):
+    """Pairs, the nearest first."""
+
+    pairs: list[DuplicatePair]
+    total: int
+    compared: int = Field(description="How many served workflows were compared.")
+    threshold: float
+    days: int
+    notes: list[str]

@@ -1,0 +1,112 @@
+"""The alerts of Prometheus rule files, and the file of alerts to ignore.
+
+The command line and the console call it. A file is read as manifests are (`loading/documents`): strict, bounded, safe.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, RULE_KIND, Alert, alerts_of, distinct
+from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.errors import InvalidInput, StartupError
+from formulary_catalog.loading.documents import Document, Rejection, documents_in, read_documents
+from formulary_catalog.loading.files import find_manifests
+from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
+
+_EXAMPLE = f"give a {RULE_KIND} object or a Prometheus rule file with groups"
+_MAX_REASON = 500
+
+
+def alerts_in_files(place: Path) -> list[Alert]:
+    """The alerts of a file, or of all rule files under a directory; documents of other kinds are left out there.
+
+    Raises:
+        StartupError: it cannot be read.
+        InvalidInput: a file is broken, no alert is in there, or there are too many.
+    """
+    if not place.exists():
+        raise StartupError(f"rules {place} cannot be read: no such file or directory; correct the path")
+    found = find_manifests([place])
+    documents: list[Document | Rejection] = [*found.rejections]
+    for file in found.files:
+        documents += read_documents(file.path, name=file.name)
+    return _alerts(documents, place=str(place))
+
+
+def alerts_in_text(text: str, *, name: str) -> list[Alert]:
+    """The alerts of a text that somebody pasted or uploaded; `name` is how messages call it.
+
+    Raises:
+        InvalidInput: as `alerts_in_files`.
+    """
+    return _alerts(documents_in(text, name=name), place=name)
+
+
+def ignored_in_file(place: Path) -> dict[str, str]:
+    """The alerts to ignore, each with its reason: a YAML list of objects with `alert` and `reason`.
+
+    Raises:
+        StartupError: it cannot be read.
+        InvalidInput: it is no such list, or one has no reason.
+    """
+    try:
+        text = place.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise StartupError(f"--ignore {place} cannot be read: {error.strerror}; correct the path") from error
+    except UnicodeDecodeError:
+        raise InvalidInput(f"--ignore {place} is no UTF-8 text; write it as UTF-8", field="ignore") from None
+    return ignored_in_text(text, name=str(place))
+
+
+def ignored_in_text(text: str, *, name: str) -> dict[str, str]:
+    """The same from a text.
+
+    Raises:
+        InvalidInput: as `ignored_in_file`.
+    """
+    example = "give a list such as `- {alert: Watchdog, reason: always fires}`"
+    try:
+        items = parse_yaml(text)
+    except SyntaxProblem as problem:
+        raise InvalidInput(f"{name}: {problem}", field="ignore") from None
+    if not isinstance(items, list):
+        raise InvalidInput(f"{name}: is no list; {example}", field="ignore")
+    reasons: dict[str, str] = {}
+    for number, item in enumerate(items, start=1):
+        alert, reason = (item.get("alert"), item.get("reason")) if isinstance(item, Mapping) else (None, None)
+        place = f"{name}: item {number}"
+        if not (isinstance(alert, str) and alert.strip()):
+            raise InvalidInput(f"{place} names no alert; {example}", field="ignore")
+        if not (isinstance(reason, str) and reason.strip()) or len(reason) > _MAX_REASON:
+            raise InvalidInput(
+                f"{place}: {alert!r} has no reason of 1 to {_MAX_REASON} characters; say why nobody needs a remedy",
+                field="ignore",
+            )
+        if unknown := sorted(map(str, set(item) - {"alert", "reason"})):
+            raise InvalidInput(f"{place}: {unknown[0]!r} is unknown; give alert and reason alone", field="ignore")
+        if fold(alert) in map(fold, reasons):
+            raise InvalidInput(f"{place}: {alert!r} is there twice; keep one", field="ignore")
+        reasons[alert.strip()] = " ".join(reason.split())
+    return reasons
+
+
+def _alerts(documents: Iterable[Document | Rejection], *, place: str) -> list[Alert]:
+    found: list[Alert] = []
+    rules = False
+    for document in documents:
+        if isinstance(document, Rejection):
+            raise InvalidInput(document.message, field="from")
+        alerts = alerts_of(document.content)
+        rules = rules or alerts is not None
+        found += alerts or ()
+    if not found:
+        problem = "holds rules, and none of them is an alert" if rules else "holds no alerting rules"
+        raise InvalidInput(f"{place}: {problem}; {_EXAMPLE}", field="from")
+    alerts_found = distinct(found)
+    if len(alerts_found) > MAX_ALERTS:
+        raise InvalidInput(
+            f"{place}: holds {len(alerts_found)} alerts; at most {MAX_ALERTS} are compared at once, so name a "
+            "directory or file with fewer",
+            field="from",
+        )
+    return alerts_found

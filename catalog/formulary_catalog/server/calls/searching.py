@@ -1,0 +1,38 @@
+"""From checked arguments to the search that they ask for: the same for the tool, REST and the console."""
+
+from collections.abc import Mapping
+
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
+from formulary_catalog.server.calls.arguments.catalog import SearchArguments
+from formulary_catalog.server.calls.arguments.reading import ExplainArguments
+
+
+def search_request_of(
+    arguments: SearchArguments | ExplainArguments,
+    *,
+    context: ContextReference,
+    max_bytes: int | None = None,
+    embedding: tuple[float, ...] | None = None,
+    custom_labels: Mapping[str, tuple[str, ...]] | None = None,
+    detected_labels: Mapping[str, str] | None = None,
+) -> SearchRequest:
+    """The search that checked arguments ask for.
+
+    Raises:
+        InvalidInput: a bound of DESIGN section 7 is broken.
+    """
+    return search_request(
+        query=arguments.query,
+        labels=arguments.labels,
+        exclude_keywords=arguments.exclude_keywords,
+        action_type=arguments.action_type,
+        namespace=arguments.namespace,
+        keywords=arguments.keywords,
+        min_confidence=arguments.min_confidence,
+        top_k=arguments.top_k,
+        max_bytes=max_bytes,
+        embedding=embedding,
+        custom_labels=custom_labels,
+        detected_labels=detected_labels,
+        context=context,
+    )

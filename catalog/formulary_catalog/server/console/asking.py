@@ -1,0 +1,42 @@
+"""What a page is asked for: the fields of its address, checked as the arguments of a tool or an endpoint are.
+
+Pages belong to no incident; one that is looked at is a field like any other.
+"""
+
+from typing import Any, TypeVar
+
+from fastapi import Request
+
+from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.server.calls.audited_call import checked
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.rest.calls import services_of
+
+A = TypeVar("A", bound=Arguments)
+
+
+def filled(request: Request) -> dict[str, Any]:
+    """The fields that hold something: forms send blank ones as well. What is given several times is a list."""
+    query = request.query_params
+    given = {name: [value for value in query.getlist(name) if value.strip()] for name in query}
+    return {name: values[0] if len(values) == 1 else values for name, values in given.items() if values}
+
+
+async def asked(request: Request, action: str, model: type[A]) -> A:
+    """The fields of the address as `model` has them; `action` is what the trail calls one that is refused.
+
+    Raises:
+        InvalidInput: a field is unknown, missing, of a wrong type or out of bounds.
+        Unavailable: the catalog is not loaded yet.
+    """
+    given = {**filled(request), **request.path_params}
+    _, arguments = await checked(
+        lambda _: model.read(given),
+        action=action,
+        given=lambda: model.recordable(given),
+        headers=None,
+        trail=services_of(request).parts.trail,
+        readiness=request.app.state.readiness,
+        caller=visitor_of(request).caller,
+    )
+    return arguments

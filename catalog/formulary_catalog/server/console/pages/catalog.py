@@ -1,0 +1,203 @@
+"""The catalog: a list that can be narrowed, one workflow in full, and two of its versions side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from formulary_catalog.domain.answers import WorkflowDetails, WorkflowSummary
+from formulary_catalog.domain.browsing import FacetValue, ImpactAnswer, RelatedEntity, VersionDifference
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference
+from formulary_catalog.domain.workflows.labels import WILDCARD
+from formulary_catalog.domain.workflows.relations import Direction, Relation
+from formulary_catalog.domain.workflows.requests import STATUSES, related_request
+from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
+from formulary_catalog.errors import NotFound
+from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
+from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
+from formulary_catalog.server.console.asking import asked, filled
+from formulary_catalog.server.console.pictures.relations import RELATION_WORDS, relations_picture
+from formulary_catalog.server.console.route import ConsoleRoute
+from formulary_catalog.server.console.templating import render
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.rest.calls import services_of
+
+CATALOG = f"{CONSOLE_PATH}/catalog"
+FACETS = {
+    "status": "State",
+    "namespace": "Namespace",
+    "signal_type": "Signal",
+    "risk_level": "Risk",
+    "action_type": "Action",
+}
+"""What narrows the list, by the field of the address, and what it is called."""
+FEW_RUNS = 10
+"""Below it a share of successes says little."""
+_LINES = 50
+_NEIGHBOURS = 40
+_NO_INCIDENT = ContextReference()
+_PICTURED = tuple(each for each in Relation if each not in (Relation.PREVIOUS_VERSION, Relation.SAME_ACTION))
+"""Other versions have a list of their own, and what has the same action is a list of the catalog."""
+
+router = APIRouter(route_class=ConsoleRoute)
+
+
+class CatalogArguments(PageArguments):
+    """The same list as over REST, in pages that people read."""
+
+    limit: int = Field(_LINES, ge=1, le=MAX_PAGE, description="How many to show.", examples=[20])
+
+
+class WorkflowArguments(DetailsArguments):
+    """A workflow, and the version that it is compared with."""
+
+    against: str = Field("", max_length=MAX_LABEL_LENGTH, description="Another version.", examples=["1.0.0"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcomes:
+    """What came of the runs of a version."""
+
+    succeeded: int
+    failed: int
+
+    @classmethod
+    def of(cls, impact: ImpactAnswer) -> "Outcomes":
+        succeeded = round((impact.success_rate or 0.0) * impact.runs_counted)
+        return cls(succeeded=succeeded, failed=impact.runs_counted - succeeded)
+
+    @property
+    def total(self) -> int:
+        """How many runs that is."""
+        return self.succeeded + self.failed
+
+    @property
+    def are_few(self) -> bool:
+        """Whether they say little."""
+        return self.total < FEW_RUNS
+
+
+@router.get(CATALOG)
+async def catalog(request: Request) -> Response:
+    """The visible workflows in name order, with what narrows the list and how many remain then."""
+    wanted = await asked(request, "list", CatalogArguments)
+    found = await services_of(request).listing.faceted(wanted.request, caller=visitor_of(request).caller)
+    given = filled(request)
+    return render(
+        request,
+        "catalog.html",
+        title="Catalog",
+        page=found.page,
+        facets=[(field, label, _values(field, found.facets[field])) for field, label in FACETS.items()],
+        chosen={field: getattr(wanted.request, field) for field in FACETS},
+        text=wanted.text,
+        narrowed={field: given[field] for field in FACETS if field in given},
+        is_further=bool(wanted.cursor),
+        address_of=_line_address,
+    )
+
+
+@router.get(f"{CATALOG}/{{workflow_id:path}}/{FILE}")
+async def skill(request: Request, workflow_id: str) -> Response:
+    """The workflow as a skill that agents can load."""
+    details = await _details(request, await asked(request, "details", DetailsArguments))
+    return _file(workflow_skill(details).text, media_type="text/markdown; charset=utf-8", name=FILE)
+
+
+@router.get(f"{CATALOG}/{{workflow_id:path}}/details.json")
+async def details_file(request: Request, workflow_id: str) -> Response:
+    """The workflow as the API returns it."""
+    details = await _details(request, await asked(request, "details", DetailsArguments))
+    return _file(details.model_dump_json(indent=2), media_type="application/json", name="details.json")
+
+
+@router.get(f"{CATALOG}/{{workflow_id:path}}")
+async def workflow(request: Request, workflow_id: str) -> Response:
+    """One workflow: when to use it, what it does, what came of it, and what it is connected with."""
+    wanted = await asked(request, "details", WorkflowArguments)
+    services, caller = services_of(request), visitor_of(request).caller
+    details = await _details(request, wanted)
+    impact = await services.relations.impact(details.version_id, context=_NO_INCIDENT, caller=caller, browsing=True)
+    around = related_request(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
+    related = await services.relations.related(around, context=_NO_INCIDENT, caller=caller, browsing=True)
+    difference: VersionDifference | None = None
+    problem = ""
+    if wanted.against:
+        try:
+            difference = await services.versions.difference(details.version_id, wanted.against, caller=caller)
+        except NotFound as error:
+            problem = str(error)
+    name = f"{details.namespace}/{details.uri.rpartition('/')[2].partition('@')[0]}"
+    return render(
+        request,
+        "workflow.html",
+        title=details.title,
+        workflow=details,
+        name=name,
+        address=address_of(name),
+        pinned=address_of(f"{name}@{details.version}"),
+        impact=impact,
+        outcomes=Outcomes.of(impact),
+        related=[_neighbour(each) for each in related.related],
+        related_total=related.total,
+        picture=relations_picture(name, related.related),
+        difference=difference,
+        problem=problem,
+        against=wanted.against,
+        query=_query(details),
+    )
+
+
+def _values(facet: str, found: Sequence[FacetValue]) -> list[tuple[str, int | None]]:
+    """Values of a facet and their counts. States are all shown; of one that is not stored there is no count."""
+    counts: dict[str, int | None] = {each.value: each.count for each in found}
+    return [(status, counts.get(status)) for status in STATUSES] if facet == "status" else list(counts.items())
+
+
+def address_of(workflow_id: str) -> str:
+    """The page of a workflow, in any form of its name."""
+    return f"{CATALOG}/{quote(workflow_id, safe='/@')}"
+
+
+def _line_address(line: WorkflowSummary) -> str:
+    """The page of a line; none for one that is suspended, which is not to be read."""
+    if line.status == "Disabled":
+        return ""
+    name = f"{line.namespace}/{line.uri.rpartition('/')[2].partition('@')[0]}"
+    return address_of(name if line.status in ("Active", "Pending") else f"{name}@{line.version}")
+
+
+async def _details(request: Request, wanted: DetailsArguments) -> WorkflowDetails:
+    return await services_of(request).catalog.details(
+        wanted.workflow_id,
+        version=wanted.version,
+        context=_NO_INCIDENT,
+        caller=visitor_of(request).caller,
+        browsing=True,
+    )
+
+
+def _neighbour(each: RelatedEntity) -> dict[str, Any]:
+    """A line of the list: where it leads to, and how it is connected in words."""
+    linked = each.uri.removeprefix("workflow://") if each.uri else ""
+    return {
+        "name": each.name,
+        "address": address_of(linked) if linked else f"{CATALOG}?signal_type={quote(each.name, safe='')}",
+        "is_incoming": each.direction == Direction.INCOMING,
+        "words": RELATION_WORDS[Relation(each.relation)],
+    }
+
+
+def _query(details: WorkflowDetails) -> str:
+    """What somebody would ask who needs this workflow."""
+    signals = [each for each in details.signal_types if each != WILDCARD]
+    return " ".join([*signals[:1], details.title])
+
+
+def _file(text: str, *, media_type: str, name: str) -> Response:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(text, media_type=media_type, headers=headers)

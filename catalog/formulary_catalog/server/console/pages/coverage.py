@@ -1,0 +1,117 @@
+"""Coverage: signals and alerts against remedies, what was asked in vain, stale and duplicate workflows."""
+
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData, UploadFile
+
+from formulary_catalog.domain.coverage.alerts import portions
+from formulary_catalog.domain.coverage.answers import CoverageAnswer
+from formulary_catalog.domain.coverage.states import UNLIKELY, joined, with_ignored
+from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
+from formulary_catalog.server.calls.arguments.browsing import NoArguments
+from formulary_catalog.server.calls.arguments.coverage import UpkeepArguments
+from formulary_catalog.server.console.route import ConsoleRoute
+from formulary_catalog.server.console.templating import render
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.server.rest.calls import checked_call, services_of
+
+COVERAGE = f"{CONSOLE_PATH}/coverage"
+VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
+"""The views by the end of their paths."""
+_KINDS = {"covered": "good", "weak": "waiting", "none": "bad"}
+"""How the badge of a state looks."""
+
+router = APIRouter(route_class=ConsoleRoute)
+
+
+@router.get(COVERAGE)
+async def coverage(request: Request) -> Response:
+    """The signals that the catalog knows, and the form to compare alerts of one's own."""
+    await checked_call(request, "read.coverage", NoArguments)
+    answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).caller)
+    return _page(request, answer=answer, of_rules=False)
+
+
+@router.post(COVERAGE)
+async def compare(request: Request) -> Response:
+    """The alerts of a rule file that was pasted or uploaded. Nothing of it is kept."""
+    form: FormData = request.state.form
+    rules, ignore = await _rules(form), str(form.get("ignore", ""))
+    try:
+        alerts = alerts_in_text(rules, name="rules")
+        ignored = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
+    except InvalidInput as error:
+        return _page(request, answer=None, of_rules=True, rules=rules, ignore=ignore, problem=str(error), status=400)
+    caller = visitor_of(request).caller
+    service = services_of(request).coverage
+    answer = joined([await service.of_alerts(some, caller=caller) for some in portions(alerts)])
+    answer = with_ignored(answer, ignored) if ignored else answer
+    return _page(request, answer=answer, of_rules=True, rules=rules, ignore=ignore)
+
+
+@router.get(f"{COVERAGE}/stale")
+async def stale(request: Request) -> Response:
+    """Workflows that may be of no use."""
+    _, asked = await checked_call(request, "read.stale", UpkeepArguments)
+    answer = await services_of(request).upkeep.stale(limit=asked.limit, caller=visitor_of(request).caller)
+    return render(
+        request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS, address_of=_address
+    )
+
+
+@router.get(f"{COVERAGE}/duplicates")
+async def duplicates(request: Request) -> Response:
+    """Pairs of workflows that say nearly the same."""
+    _, asked = await checked_call(request, "read.duplicates", UpkeepArguments)
+    answer = await services_of(request).upkeep.duplicates(limit=asked.limit, caller=visitor_of(request).caller)
+    return render(
+        request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS, address_of=_address
+    )
+
+
+def _page(
+    request: Request,
+    *,
+    answer: CoverageAnswer | None,
+    of_rules: bool,
+    rules: str = "",
+    ignore: str = "",
+    problem: str = "",
+    status: int = 200,
+) -> Response:
+    return render(
+        request,
+        "coverage.html",
+        status=status,
+        title="Coverage",
+        answer=answer,
+        of_rules=of_rules,
+        rules=rules,
+        ignore=ignore,
+        problem=problem,
+        views=VIEWS,
+        kinds=_KINDS,
+        sure=WEAK_CONFIDENCE,
+        unlikely=UNLIKELY,
+        kibibytes=MAX_BODY_BYTES // 1024,
+        address_of=_address,
+    )
+
+
+async def _rules(form: FormData) -> str:
+    """The uploaded file, else what was pasted."""
+    uploaded = form.get("file")
+    content = await uploaded.read() if isinstance(uploaded, UploadFile) else b""
+    await form.close()  # which Starlette does for forms that it reads for a handler alone
+    text = content.decode("utf-8-sig", errors="replace") if content else str(form.get("rules", ""))
+    return text.replace("\r\n", "\n")
+
+
+def _address(workflow_id: str) -> str:
+    """The page of a workflow."""
+    return f"{CONSOLE_PATH}/catalog/{quote(workflow_id)}"

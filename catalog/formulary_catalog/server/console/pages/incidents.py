@@ -1,0 +1,119 @@
+"""What happened: the incidents by their traces, the story of one, and its files.
+
+The story is the one of `formulary trace show`, the files are those of `formulary trace export`; both are what the
+visitor's own rights allow.
+"""
+
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Request, Response
+
+from formulary_catalog.audit.traces import OUTCOMES
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.audit.chain import OWN_TRACE
+from formulary_catalog.domain.audit.export import directory_name
+from formulary_catalog.domain.audit.wording import spell_duration
+from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
+from formulary_catalog.errors import NotFound
+from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
+from formulary_catalog.server.console.pages.telling import moments, told
+from formulary_catalog.server.console.pictures.timeline import timeline
+from formulary_catalog.server.console.route import ConsoleRoute
+from formulary_catalog.server.console.templating import render
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.rest.calls import checked_call, services_of
+
+router = APIRouter(route_class=ConsoleRoute)
+
+SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
+_TONES = {"completed": "good", "failed": "bad", "timed_out": "bad", "cancelled": "bad", "halted": "bad"}
+_FILES = {
+    "verdict.md": "text/markdown; charset=utf-8",
+    "verdict.json": "application/json",
+    "events.ndjson": "application/x-ndjson",
+    "replay.json": "application/json",
+    "diff.json": "application/json",
+}
+"""What can be taken away, the story for people first."""
+
+
+@router.get(f"{CONSOLE_PATH}/incidents")
+async def incidents(request: Request) -> Response:
+    """Those whose traces changed last."""
+    _, asked = await checked_call(request, "read.traces", TracesArguments)
+    page = await services_of(request).traces.page(
+        since=asked.since,
+        namespace=asked.namespace,
+        remediation_id=asked.remediation_id,
+        outcome=asked.outcome,
+        limit=asked.limit,
+        after=asked.cursor,
+        caller=visitor_of(request).caller,
+    )
+    return render(
+        request,
+        "incidents.html",
+        title="Incidents",
+        page=page,
+        asked=asked,
+        outcomes=list(OUTCOMES),
+        tones=_TONES,
+        since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
+        filtered=bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome),
+        href=incident_href,
+    )
+
+
+@router.get(f"{CONSOLE_PATH}/incidents/{{trace_id:path}}")
+async def incident(request: Request, trace_id: str) -> Response:
+    """The story of one, what it demands, and whether its record is as it was written."""
+    _, asked = await checked_call(request, "read.trace", TraceArguments)
+    caller = visitor_of(request).caller
+    trace = await services_of(request).traces.story(
+        asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller
+    )
+    passages = told(trace)
+    return render(
+        request,
+        "incident.html",
+        title=trace.trace_id,
+        trace=trace,
+        passages=passages,
+        picture=timeline(moments(passages), title=f"What happened in {trace.trace_id}"),
+        took=spell_duration(trace.story.took),
+        demands=await _demands(request, trace, caller=caller),
+        files=_FILES,
+        file_href=lambda name: f"{CONSOLE_PATH}/files/{name}?{urlencode({'trace_id': trace.trace_id})}",
+    )
+
+
+@router.get(f"{CONSOLE_PATH}/files/{{name}}")
+async def file(request: Request, name: str) -> Response:
+    """A file of the trace, as the command writes it."""
+    if (media_type := _FILES.get(name)) is None:
+        raise NotFound(f"there is no file {name[:60]!r} of a trace; take one of {', '.join(_FILES)}", reference=name)
+    trace_id = request.query_params.get("trace_id", "")
+    files = await services_of(request).traces.files(trace_id, caller=visitor_of(request).caller)
+    saved = f"{directory_name(trace_id)}-{name}"
+    return Response(
+        files[name].encode("utf-8", "backslashreplace"),
+        media_type=media_type,
+        headers={"Content-Disposition": f'attachment; filename="{saved}"'},
+    )
+
+
+def incident_href(trace_id: str) -> str:
+    """The page of a trace."""
+    return f"{CONSOLE_PATH}/incidents/{quote(trace_id, safe='')}"
+
+
+async def _demands(request: Request, trace: TraceAnswer, *, caller: Caller) -> IncidentAnswer | None:
+    """The incident, as far as it is still known and the visitor may use it: its custom labels are for nobody else."""
+    named = trace.story.analysis or trace.trace_id
+    if named.startswith(OWN_TRACE):
+        return None
+    try:
+        return await services_of(request).incidents.incident(named, caller=caller)
+    except NotFound:
+        return None

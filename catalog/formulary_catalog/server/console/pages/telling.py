@@ -1,0 +1,120 @@
+"""The passages of a story as the page of an incident shows them: their lines by label, and where each leads.
+
+The words are those of `formulary trace show`; the page adds links, which it finds in what was recorded.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from formulary_catalog.domain.audit.payload import Recorded
+from formulary_catalog.domain.audit.stages import Stage, stage_of
+from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.domain.reading import StoryLine, StoryPassage, TraceAnswer
+from formulary_catalog.server.console.moments import instant
+from formulary_catalog.server.console.pictures.timeline import Moment
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+
+_MOST_LINKS = 5
+"""As many as candidates of a search are named in its passage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Where to read more."""
+
+    text: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Lines of a passage under one label."""
+
+    label: str
+    lines: tuple[StoryLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """A passage as it is shown. `damage` is what verification says of its event."""
+
+    passage: StoryPassage
+    stage: Stage
+    elapsed: str
+    facts: tuple[Fact, ...]
+    links: tuple[Link, ...]
+    damage: tuple[str, ...]
+
+
+def told(answer: TraceAnswer) -> list[Told]:
+    """The passages of the page, in their order."""
+    events = {event.get("seq"): event for event in answer.events}
+    return [
+        Told(
+            passage=passage,
+            stage=stage_of(_kind(events.get(passage.seq, {}))),
+            elapsed=f"+{spell_duration(passage.elapsed)}",
+            facts=tuple(_facts(passage.lines)),
+            links=tuple(_links(events.get(passage.seq, {}))),
+            damage=tuple(
+                finding.message
+                for finding in answer.verification.findings
+                if finding.trace_id and finding.first <= passage.seq <= finding.last
+            ),
+        )
+        for passage in answer.story.passages
+    ]
+
+
+def moments(passages: Sequence[Told]) -> list[Moment]:
+    """The same for the timeline."""
+    return [
+        Moment(
+            seq=each.passage.seq,
+            at=at,
+            stage=each.stage,
+            tone=Tone(each.passage.tone),
+            title=each.passage.title,
+        )
+        for each in passages
+        if (at := instant(each.passage.at)) is not None
+    ]
+
+
+def workflow_href(workflow: str) -> str:
+    """The page of a workflow, by any form of its id."""
+    return f"{CONSOLE_PATH}/catalog/{quote(workflow, safe='/@')}"
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    return Recorded(event).text("kind")
+
+
+def _facts(lines: Sequence[StoryLine]) -> Iterator[Fact]:
+    """Lines by their labels; one without continues the one before."""
+    labels = ""
+    labelled = []
+    for line in lines:
+        labels = line.label or labels
+        labelled.append((labels, line))
+    for label, group in groupby(labelled, key=lambda each: each[0]):
+        yield Fact(label, tuple(line for _, line in group))
+
+
+def _links(event: Mapping[str, Any]) -> Iterator[Link]:
+    kind, payload = _kind(event), Recorded(event).inner("payload")
+    result = payload.inner("result")
+    if kind == "search" and (search_id := payload.text("search_id")):
+        query = urlencode({"search_id": search_id})
+        yield Link("Why these, and why not another", f"{CONSOLE_PATH}/search?{query}")
+    if kind == "search":
+        for candidate in result.each("candidates")[:_MOST_LINKS]:
+            if version_id := candidate.text("version_id"):
+                yield Link(candidate.text("workflow") or version_id, workflow_href(version_id))
+    elif version_id := (payload.text("version_id") or result.text("version_id")):
+        yield Link("The workflow", workflow_href(version_id))
+    if kind == "invocation.decided" and payload.text("phase") == "AwaitingApproval":
+        yield Link("What waits now", f"{CONSOLE_PATH}/waiting")

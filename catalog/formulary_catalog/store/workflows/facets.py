@@ -1,0 +1,123 @@
+"""How many workflows a listing would have for each value of what narrows it, for `workflows/listing`.
+
+A value is counted under everything else that is asked for, so that its count is the total of the list behind it.
+"""
+
+from collections.abc import Mapping
+
+import asyncpg
+
+from formulary_catalog.domain.workflows.labels import WILDCARD
+from formulary_catalog.store.database.connection import Connection, Database
+from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.workflows.listing import (
+    RISK,
+    ListingQuestion,
+    narrowing,
+    of_status,
+    with_words,
+)
+
+FACETS = ("namespace", "signal_type", "risk_level", "action_type")
+_KEYS = {"namespace": "namespace", "risk_level": "risk", "action_type": "lower(action_type)"}
+_NAMES = {"namespace": "namespace", "risk_level": "risk", "action_type": "min(action_type)"}
+
+
+class FacetReader:
+    """Counts under row-level security."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def values(
+        self, question: ListingQuestion, *, namespaces: frozenset[str] | None, limit: int
+    ) -> dict[str, list[tuple[str, int]]]:
+        """For each of `FACETS` its values with their counts, the most frequent `limit` first, and the one asked for.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        statement = _statement(question, arguments, limit=limit)
+
+        async def read(connection: Connection) -> list[asyncpg.Record]:
+            await enter(connection, namespaces=namespaces)
+            return list(await connection.fetch(statement, *arguments.values))
+
+        rows = await self._database.read(read)
+        anywhere = next((row["number"] for row in rows if _is_any_signal(row)), 0)
+        found: dict[str, list[tuple[str, int]]] = {facet: [] for facet in FACETS}
+        for row in rows:
+            if not _is_any_signal(row):
+                more = anywhere if row["facet"] == "signal_type" else 0
+                found[row["facet"]].append((row["name"], row["number"] + more))
+        return found
+
+    async def statuses(self, question: ListingQuestion, *, namespaces: frozenset[str] | None) -> Mapping[str, int]:
+        """How many versions of each status that is stored there are under what is asked for beside the status.
+
+        Constraints are not looked at: who asks has no incident.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        asked = [*with_words(question, arguments), *narrowing(question, arguments).values()]
+        where = " and ".join(["status <> 'Deleted'", *asked])
+
+        async def read(connection: Connection) -> Mapping[str, int]:
+            await enter(connection, namespaces=namespaces)
+            rows = await connection.fetch(
+                f"select status, count(*) from workflow_version as version where {where} group by status",
+                *arguments.values,
+            )
+            return {row["status"]: row["count"] for row in rows}
+
+        return await self._database.read(read)
+
+
+def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -> str:
+    allowed = AllowedVersions(question.constraints, arguments)
+    where = " and ".join([of_status(question, allowed, arguments), *with_words(question, arguments)])
+    narrowed = narrowing(question, arguments)
+    fits = ", ".join(f"({narrowed.get(facet, 'true')}) as {facet}_fits" for facet in FACETS)
+    others = {facet: " and ".join(f"{each}_fits" for each in FACETS if each != facet) for facet in FACETS}
+    counted = " union all ".join(
+        f"select '{facet}' as facet, {key} as key, {_NAMES[facet]} as name, count(*) as number "
+        f"from found where {others[facet]} group by {key}"
+        for facet, key in _KEYS.items()
+    )
+    any_signal = arguments.add(WILDCARD, "text")
+    signals = " union all ".join(
+        f"select version_id, signal_type from workflow_search where {slim} and signal_type <> '' "
+        f"and (signal_type = {any_signal} or not signal_types && array[{any_signal}])"
+        for slim in ("slim", "not slim")
+    )
+    asked = arguments.add([question.namespace, question.signal_type, question.risk_level], "text[]")
+    action = arguments.add(question.action_type, "text")
+    most = arguments.add(limit, "integer")
+    return f"""
+        with found as materialized (  -- but for words, from an index alone
+            select version_id, namespace, action_type, {RISK} as risk, {fits}
+            from workflow_version as version where {where}
+        ), value as (
+            {counted}
+            union all
+            select 'signal_type', signal_type, null, count(*)
+            from found join ({signals}) as declared using (version_id)
+            where {others["signal_type"]} group by signal_type
+        ), placed as (
+            select *, row_number() over (partition by facet order by number desc, key) as place from value
+        )
+        select facet, number, key, coalesce(name, (
+            select signal_name from workflow_search where signal_type = placed.key limit 1
+        )) as name
+        from placed
+        where place <= {most} or key = any ({asked}) or key = lower({action}) or key = {any_signal}
+        order by facet, place
+    """
+
+
+def _is_any_signal(row: asyncpg.Record) -> bool:
+    return bool(row["facet"] == "signal_type" and row["key"] == WILDCARD)

@@ -1,0 +1,187 @@
+"""Which signals and alerts the catalog has a remedy for, and which queries found too little, for every edge.
+
+REST, the console and the command line call it. Each alert is searched for as an agent would, by the ranking of
+`search/pipeline`, among the workflows that the caller sees; nobody needs an incident. One event records a call, and no
+search is recorded: what is compared here must not count as asked.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from cachetools import TTLCache
+
+from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.coverage.alerts import Alert
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
+from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
+from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD, MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.search.results import workflow_id
+from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
+from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.pipeline import Hit, Ranked, Searcher
+from formulary_catalog.search.planning import plan_search
+from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.search.visibility import CallScope
+from formulary_catalog.store.workflows.demand import Asking, Declared, Demand, DemandReader
+
+DAYS = 30
+"""Searches of so many days count."""
+SHOWN_QUERIES = 50
+MAX_SIGNALS = 500
+"""So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
+_SEARCHES_AT_ONCE = 4
+"""Texts that are searched for at the same time are embedded together; more would hold up the searches of agents."""
+_REMEMBERED, _QUERIES_SECONDS = 16, 60.0
+"""Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
+_NO_INCIDENT = ContextReference()
+_NONE = Demand()
+
+
+class Coverage:
+    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail."""
+
+    def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
+        self._demand = DemandReader(parts.database)
+        self._readable = ReadableNamespaces(parts.database)
+        self._trail, self._visibility = parts.trail, parts.visibility
+        self._searcher = searcher
+        self._strict_keys = strict_keys
+        self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
+
+    async def of_catalog(self, *, caller: Caller) -> CoverageAnswer:
+        """The canonical signals and those that workflows declare, and the queries that found too little.
+
+        Raises:
+            NotAllowed: the caller may see none of the namespaces that it could.
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        async with self._trail.record("read.coverage", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            declared = await self._demand.declared(None, namespaces=scope.namespaces, at_most=MAX_SIGNALS)
+            names = CANONICAL_BY_FOLD | {signal: each.name for signal, each in declared.items()}
+            asking = await self._asking(caller)
+            signals, mode = await self._covered(
+                [Alert(name=name) for name in names.values()],
+                declared=declared,
+                asking=asking,
+                scope=scope,
+                searched=names.keys() - declared.keys(),
+            )
+            queries = await self._weak_queries(asking)
+            more = f"the first {MAX_SIGNALS} declared signals are listed; give alerts to compare others"
+            record.result = {"signals": len(signals), "queries": len(queries)}
+            return CoverageAnswer(
+                signals=signals,
+                totals=totals_of(signals),
+                queries=queries,
+                days=DAYS,
+                search_mode=mode,
+                notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
+            )
+
+    async def of_alerts(self, alerts: Sequence[Alert], *, caller: Caller) -> CoverageAnswer:
+        """The remedies for these alerts, at most `alerts.AT_ONCE`.
+
+        Raises:
+            NotAllowed, Unavailable: as `of_catalog`.
+        """
+        arguments = {"alerts": [alert.name for alert in alerts]}
+        async with self._trail.record(
+            "read.coverage", caller=caller, reference=_NO_INCIDENT, arguments=arguments
+        ) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            names = {fold(alert.name) for alert in alerts}
+            declared = await self._demand.declared(names, namespaces=scope.namespaces, at_most=len(names))
+            asking = await self._asking(caller)
+            signals, mode = await self._covered(alerts, declared=declared, asking=asking, scope=scope, searched=names)
+            totals = totals_of(signals)
+            record.result = totals.as_json()
+            return CoverageAnswer(
+                signals=signals, totals=totals, queries=[], days=DAYS, search_mode=mode, notes=_on_rights(asking)
+            )
+
+    async def _asking(self, caller: Caller) -> Asking:
+        """Whose searches the caller may count: its own, and those for incidents that it may read."""
+        return Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+
+    async def _weak_queries(self, asking: Asking) -> list[WeakQuery]:
+        queries = self._queries.get(asking)
+        if queries is None:
+            found = await self._demand.weak_queries(asking, since=_since(), sure=WEAK_CONFIDENCE, at_most=SHOWN_QUERIES)
+            queries = self._queries[asking] = [_shown(query) for query in found]
+        return queries
+
+    async def _covered(
+        self,
+        alerts: Sequence[Alert],
+        *,
+        declared: Mapping[str, Declared],
+        asking: Asking,
+        scope: CallScope,
+        searched: Collection[str],
+    ) -> tuple[list[CoveredSignal], str]:
+        """The alerts with their remedies in order, and how the catalog ranked. Those in `searched` are looked for."""
+        wanted = {alert.name.lower() for alert in alerts}
+        demand = await self._demand.of_signals(wanted, asking, since=_since())
+        to_search = [alert for alert in alerts if fold(alert.name) in searched]
+        found: dict[str, tuple[Ranked, list[Hit]]] = {}
+        for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
+            some = to_search[start : start + _SEARCHES_AT_ONCE]
+            rankings = await asyncio.gather(*map(partial(self._ranking, scope=scope), some))
+            found |= {alert.name: ranking for alert, ranking in zip(some, rankings, strict=True)}
+        signals = [
+            _covered_signal(
+                alert,
+                hits=found[alert.name][1] if alert.name in found else (),
+                declared=declared.get(fold(alert.name)),
+                demand=demand.get(alert.name.lower(), _NONE),
+            )
+            for alert in alerts
+        ]
+        return in_order(signals), next((ranked.mode for ranked, _ in found.values()), "")
+
+    async def _ranking(self, alert: Alert, *, scope: CallScope) -> tuple[Ranked, list[Hit]]:
+        request = search_request(query=alert.query[:MAX_QUERY_LENGTH])
+        plan = plan_search(request, context=None, strict_keys=self._strict_keys)
+        return await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+
+
+def _covered_signal(alert: Alert, *, hits: Sequence[Hit], declared: Declared | None, demand: Demand) -> CoveredSignal:
+    best = hits[0] if hits else None
+    confidence = best.scored.confidence if best is not None else None
+    declared_by = declared.workflows if declared is not None else 0
+    state = state_of(confidence=confidence, declared_by=declared_by)
+    return CoveredSignal(
+        name=visible(alert.name),
+        severity=visible(alert.severity),
+        state=state,
+        workflow_id=_id(best) if best is not None and state != "none" else "",
+        confidence=confidence,
+        declared_by=declared_by,
+        asked=demand.asked,
+        fired=demand.fired,
+    )
+
+
+def _id(hit: Hit) -> str:
+    evidence = hit.scored.evidence
+    return workflow_id(namespace=evidence.namespace, name=evidence.name, ambiguous=hit.row.ambiguous)
+
+
+def _shown(query: WeakQuery) -> WeakQuery:
+    return query.model_copy(update={"query": visible(query.query)})
+
+
+def _on_rights(asking: Asking) -> list[str]:
+    if asking.namespaces is None:
+        return []
+    return ["only your own searches are counted, and those for incidents that you may read"]
+
+
+def _since() -> datetime:
+    return datetime.now(UTC) - timedelta(days=DAYS)

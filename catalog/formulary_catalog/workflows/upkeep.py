@@ -1,0 +1,153 @@
+"""Workflows that may be of no use, and pairs that say the same, for every edge.
+
+REST, the console and the command line call it. What the caller does not see is neither listed nor compared, and only
+the searches that it may know of count. Each call reads the whole catalog in a few statements.
+"""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from cachetools import LRUCache, TTLCache
+
+from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.coverage.answers import DuplicatePair, DuplicatesAnswer, StaleAnswer, StaleWorkflow
+from formulary_catalog.domain.coverage.duplicates import MAX_PAIRS, THRESHOLD, Compared, near_pairs, overlap, replaces
+from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, stale_because
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.search.results import moment, workflow_id
+from formulary_catalog.errors import InvalidInput
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.store.workflows.demand import Asking, DemandReader
+from formulary_catalog.store.workflows.upkeep import CatalogVectors, UpkeepReader
+
+MAX_COMPARED = 20_000
+"""More workflows are not compared with each other: that would take the process seconds."""
+_REMEMBERED = 4
+_USES_SECONDS = 60.0
+"""Counting the searches of 90 days takes long where there are many; a minute later they are hardly others."""
+_NO_INCIDENT = ContextReference()
+_IMAGES = "whether images are still there is not known here"
+
+NearPairs = list[tuple[str, str, float]]
+"""Two version ids and their cosine."""
+
+
+class Upkeep:
+    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail.
+
+    All methods raise `NotAllowed` and `Unavailable` as `Visibility.of`.
+    """
+
+    def __init__(self, parts: CatalogParts) -> None:
+        self._reader = UpkeepReader(parts.database)
+        self._demand = DemandReader(parts.database)
+        self._readable = ReadableNamespaces(parts.database)
+        self._trail, self._visibility = parts.trail, parts.visibility
+        self._near: LRUCache[str, NearPairs] = LRUCache(maxsize=_REMEMBERED)
+        """Pairs near in meaning, by the fingerprint of what was compared."""
+        self._uses: TTLCache[Asking, dict[str, Use]] = TTLCache(maxsize=_REMEMBERED, ttl=_USES_SECONDS)
+
+    async def stale(self, *, limit: int, caller: Caller) -> StaleAnswer:
+        """The workflows that may be of no use, those that fail first."""
+        async with self._trail.record("read.stale", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            now = datetime.now(UTC)
+            uses = await self._uses_for(caller)
+            served = await self._reader.served(uses, namespaces=scope.namespaces)
+            found = [(each, because) for each in served if (because := stale_because(each, now=now)) is not None]
+            found.sort(
+                key=lambda pair: (REASONS.index(pair[1][0]), -pair[0].use.first, pair[0].name, pair[0].namespace)
+            )
+            record.result = {"total": len(found)}
+            return StaleAnswer(
+                workflows=[_stale(each, reason=reason, detail=detail) for each, (reason, detail) in found[:limit]],
+                total=len(found),
+                compared=len(served),
+                days=DAYS,
+                notes=[_IMAGES],
+            )
+
+    async def duplicates(self, *, limit: int, caller: Caller) -> DuplicatesAnswer:
+        """The pairs that say nearly the same and may be allowed for the same incident, the nearest first.
+
+        Raises:
+            InvalidInput: the caller sees more than `MAX_COMPARED` workflows.
+        """
+        async with self._trail.record("read.duplicates", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            number, fingerprint = await self._reader.fingerprint(namespaces=scope.namespaces)
+            if number > MAX_COMPARED:
+                raise InvalidInput(
+                    f"{number} workflows are too many to be compared with each other; at most {MAX_COMPARED} are, so "
+                    "ask as somebody who sees fewer namespaces",
+                    field="caller",
+                )
+            near = self._near.get(fingerprint)
+            if near is None:
+                vectors = await self._reader.vectors(namespaces=scope.namespaces)
+                near = self._near[fingerprint] = await asyncio.to_thread(_nearest, vectors)
+            ids = {each for one, other, _ in near for each in (one, other)}
+            compared = await self._reader.compared(ids, namespaces=scope.namespaces)
+            led = {version_id for version_id, use in (await self._uses_for(caller)).items() if use.first}
+            pairs = [
+                _pair(compared[one], compared[other], cosine=cosine, led=led)
+                for one, other, cosine in near
+                if one in compared and other in compared and overlap(compared[one].labels, compared[other].labels)
+            ]
+            record.result = {"total": len(pairs)}
+            return DuplicatesAnswer(
+                pairs=pairs[:limit],
+                total=len(pairs),
+                compared=number,
+                threshold=THRESHOLD,
+                days=DAYS,
+                notes=[f"the {MAX_PAIRS} nearest pairs were looked at"] if len(near) == MAX_PAIRS else [],
+            )
+
+    async def _uses_for(self, caller: Caller) -> dict[str, Use]:
+        """The use of versions in the searches and choices that the caller may know of."""
+        asking = Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+        uses = self._uses.get(asking)
+        if uses is None:
+            since = datetime.now(UTC) - timedelta(days=DAYS)
+            uses = self._uses[asking] = await self._demand.uses(asking, since=since)
+        return uses
+
+
+def _nearest(vectors: CatalogVectors) -> NearPairs:
+    ids = vectors.version_ids
+    return [(ids[one], ids[other], cosine) for one, other, cosine in near_pairs(vectors.vectors)]
+
+
+def _stale(served: Served, *, reason: str, detail: str) -> StaleWorkflow:
+    return StaleWorkflow(
+        workflow_id=workflow_id(namespace=served.namespace, name=served.name, ambiguous=served.ambiguous),
+        namespace=served.namespace,
+        version=served.version,
+        reason=reason,
+        detail=detail,
+        served_since=moment(served.since),
+        found=served.use.found,
+        first=served.use.first,
+        chosen=served.use.chosen,
+        succeeded=served.outcome.succeeded,
+        failed=served.outcome.failed,
+    )
+
+
+def _pair(one: Compared, other: Compared, *, cosine: float, led: set[str]) -> DuplicatePair:
+    replaced = [
+        each
+        for each, rival in ((other, one), (one, other))
+        if each.version_id not in led and replaces(rival.labels, each.labels)
+    ]
+    # Where each could take the place of the other, the one that was first is to be kept; else neither is named.
+    never_first = replaced[0] if len(replaced) == 1 else None
+    return DuplicatePair(
+        workflow_id=f"{one.namespace}/{one.name}",
+        other_id=f"{other.namespace}/{other.name}",
+        cosine=round(cosine, 4),
+        same_action=one.action == other.action,
+        never_first=f"{never_first.namespace}/{never_first.name}" if never_first is not None else "",
+    )

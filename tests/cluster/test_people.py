@@ -1,0 +1,179 @@
+"""People who sign in by a provider or through a proxy have the rights that RBAC gives (DESIGN section 14)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from formulary_catalog.domain.access import (
+    APPROVE,
+    INVOKE,
+    READ_CONTRACTS,
+    READ_INVOCATIONS,
+    SEE_WORKFLOWS,
+    USE_CONTEXTS,
+    Caller,
+    OidcClient,
+    Right,
+)
+from formulary_catalog.errors import NotAuthenticated
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_operator.access.authentication import KubernetesAuthenticator
+from formulary_operator.kube.client import KubeClient
+from support.cluster import install_kinds
+from support.control_plane import AUDIENCE, Cluster, KubectlFailed, control_plane
+from support.oidc_issuer import OidcIssuer, oidc_issuer
+from support.serving import catalog, serving
+
+CLIENT = "formulary-console"
+SECRET = "a secret of the proxy that has more than 32 bytes"
+RIGHTS = (SEE_WORKFLOWS, USE_CONTEXTS, INVOKE, APPROVE, READ_INVOCATIONS, READ_CONTRACTS)
+NAMESPACES = ("shop", "bank")
+PREFIX = "corp:"
+"""The API server puts it before what the provider says; a proxy has to send the same names."""
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OidcIssuer]:
+    with oidc_issuer(tmp_path_factory.mktemp("issuer")) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def trusting(issuer: OidcIssuer) -> Iterator[Cluster]:
+    """An API server that takes ID tokens of the issuer, with what two people may do."""
+    options = (
+        f"--oidc-issuer-url={issuer.url}",
+        f"--oidc-client-id={CLIENT}",
+        f"--oidc-ca-file={issuer.authority}",
+        f"--oidc-username-prefix={PREFIX}",
+        f"--oidc-groups-prefix={PREFIX}",
+        "--oidc-groups-claim=groups",
+    )
+    with control_plane(*options) as cluster:
+        install_kinds(cluster, Path(__file__).parents[2] / "crds")
+        for namespace in NAMESPACES:
+            cluster.create_namespace(namespace)
+        cluster.service_account("formulary", "server", audiences=[])
+        _bind(cluster, "system:auth-delegator", {"kind": "ServiceAccount", "name": "server", "namespace": "formulary"})
+        for name, rights in {"reads": (SEE_WORKFLOWS, READ_INVOCATIONS), "approves": (APPROVE, USE_CONTEXTS)}.items():
+            rules = [{"apiGroups": [it.group], "resources": [it.resource], "verbs": [it.verb]} for it in rights]
+            cluster.apply(_rbac("ClusterRole", name, rules=rules))
+        _bind(cluster, "reads", {"kind": "Group", "name": f"{PREFIX}oncall"}, namespace="shop")
+        _bind(cluster, "approves", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="shop")
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+async def authenticator(trusting: Cluster, issuer: OidcIssuer) -> AsyncIterator[KubernetesAuthenticator]:
+    token = await asyncio.to_thread(trusting.service_account, "formulary", "server", audiences=[])
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("KUBECONFIG", str(trusting.kubeconfig_for(token)))
+        client = await KubeClient.connect()
+    opened = KubernetesAuthenticator(client, audience=AUDIENCE, oidc=OidcClient(issuer=issuer.url, client_id=CLIENT))
+    yield opened
+    await opened.close()
+    await client.close()
+
+
+async def by_token(authenticator: KubernetesAuthenticator, token: str) -> Caller:
+    return await authenticator.authenticate([f"Bearer {token}"], address="127.0.0.1")
+
+
+@pytest.mark.parametrize("way", ["token", "proxy"])
+@pytest.mark.parametrize(("user", "groups"), [("ann", ["oncall"]), ("bob", ["oncall"]), ("eve", [])])
+async def test_a_person_has_the_rights_that_kubectl_says(
+    authenticator: KubernetesAuthenticator,
+    trusting: Cluster,
+    issuer: OidcIssuer,
+    way: str,
+    user: str,
+    groups: list[str],
+) -> None:
+    named = [f"{PREFIX}{group}" for group in groups]
+    if way == "token":
+        caller = await by_token(authenticator, issuer.id_token(user, client_id=CLIENT, groups=groups))
+    else:
+        caller = await authenticator.vouched_for(f"{PREFIX}{user}", named)
+
+    given = {(str(right), at): await caller.access.allows(right, namespace=at) for right in RIGHTS for at in NAMESPACES}
+
+    assert caller.name == f"{PREFIX}{user}"
+    assert given == {
+        (str(right), at): _can(trusting, right, at, user=caller.name, groups=named)
+        for right in RIGHTS
+        for at in NAMESPACES
+    }
+    assert any(given.values()) == (user != "eve")
+
+
+async def test_an_id_token_for_another_client_or_of_another_issuer_is_refused(
+    authenticator: KubernetesAuthenticator, issuer: OidcIssuer, tmp_path: Path
+) -> None:
+    with oidc_issuer(tmp_path) as other:
+        refused = [
+            issuer.id_token("ann", client_id="another-app", groups=[]),
+            other.id_token("ann", client_id=CLIENT, groups=[]),
+            other.id_token("ann", client_id=CLIENT, groups=[], iss=issuer.url),  # signed with another key
+            issuer.id_token("ann", client_id=CLIENT, groups=[], exp=1),
+        ]
+    for token in refused:
+        with pytest.raises(NotAuthenticated):
+            await by_token(authenticator, token)
+
+
+@pytest.mark.parametrize(("user", "groups"), [("system:admin", []), ("ann", ["oncall", "system:masters"])])
+async def test_no_proxy_vouches_for_names_of_the_cluster(
+    authenticator: KubernetesAuthenticator, user: str, groups: list[str]
+) -> None:
+    with pytest.raises(NotAuthenticated, match="cluster's own"):
+        await authenticator.vouched_for(user, groups)
+
+
+async def test_the_console_and_the_api_take_an_id_token(
+    authenticator: KubernetesAuthenticator, issuer: OidcIssuer, postgres: EmbeddedPostgres, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(SECRET)
+    bearer = {"Authorization": f"Bearer {issuer.id_token('ann', client_id=CLIENT, groups=['oncall'])}"}
+    proxied = {"X-Formulary-Proxy-Secret": SECRET, "X-Forwarded-User": f"{PREFIX}ann"}
+    async with (
+        catalog([], postgres=postgres, embedder=None) as service,
+        serving(service, authenticator=authenticator, console_proxy_secret_file=secret) as url,
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
+        by_bearer, by_proxy = [await http.get("/console/waiting", headers=each) for each in (bearer, proxied)]
+        api = await http.get("/api/v1/invocations", headers=bearer)
+
+    assert [page.status_code for page in (by_bearer, by_proxy, api)] == [200, 200, 200]
+    assert all("corp:ann" in page.text for page in (by_bearer, by_proxy))
+
+
+def _can(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: list[str]) -> bool:
+    as_groups = [f"--as-group={group}" for group in groups]
+    resource = f"{right.resource}.{right.group}"
+    try:
+        said = cluster.kubectl(
+            "auth", "can-i", right.verb, resource, f"--namespace={namespace}", f"--as={user}", *as_groups
+        )
+    except KubectlFailed:
+        return False  # kubectl ends with 1 where it says no
+    return said.strip() == "yes"
+
+
+def _bind(cluster: Cluster, role: str, subject: dict[str, str], *, namespace: str = "") -> None:
+    group = {} if subject["kind"] == "ServiceAccount" else {"apiGroup": "rbac.authorization.k8s.io"}
+    binding = _rbac(
+        "RoleBinding" if namespace else "ClusterRoleBinding",
+        f"{role.replace(':', '-')}-{subject['kind'].lower()}",
+        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        subjects=[subject | group],
+    )
+    cluster.apply(binding, namespace=namespace or "default")
+
+
+def _rbac(kind: str, name: str, **members: Any) -> dict[str, Any]:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **members}

@@ -1,0 +1,337 @@
+"""Incidents in the console: the list, the story of one, its files, each as far as who looks may read it."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+from xml.etree import ElementTree
+
+import asyncpg
+import httpx2
+import pytest
+
+from formulary_catalog.domain.audit.export import directory_name
+from formulary_catalog.domain.audit.sealing import seal
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.audit.events import TraceEvent, TraceStore
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support import playing
+from support.access import EVERYWHERE, KnownCallers, Rights
+from support.commands import formulary
+from support.databases import migrated_database
+from support.filling import fill
+from support.runnable import runnable
+from support.runs import KEY as INPUT_KEY
+from support.services import open_service
+from support.serving import serving
+
+KEY, VALUE = "k3y-team", "v4lue-payments"
+HOSTILE = '<script>alert(1)</script><svg onload="x">\u202e'
+SHOP = RequestContext(
+    namespace="shop",
+    name="oom",
+    remediation_id="rr-shop",
+    environment="staging",
+    severity="critical",
+    signal_name=HOSTILE,
+    target_namespace="shop-apps",
+    target_kind="Deployment",
+    target_name="web",
+    custom_labels={KEY: (VALUE,)},
+)
+BANK = RequestContext(
+    namespace="bank", name="oom", remediation_id="rr-bank", custom_labels={KEY: ("b4nk-secret",)}, severity="low"
+)
+HERE = {"formulary", "shop", "shop-apps"}
+CALLERS = KnownCallers(
+    agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
+    sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
+    banker=Rights(see={"formulary", "bank"}, use={"bank"}),
+    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
+    nobody=Rights(),
+)
+LONG, LONG_EVENTS = "rr/long trace?", 1207
+CLAIMED = "rr-claimed"
+"""A trace of `shop` whose caller claims the incident of the bank."""
+
+
+class _Story(HTMLParser):
+    """The passages of a page: title, and each label with its lines."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.passages: list[tuple[int, str, list[tuple[str, str]]]] = []
+        self.links: list[str] = []
+        self._place = ""
+        self._label = ""
+        self.feed(source)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag == "li" and (given.get("id") or "").startswith("event-"):
+            self.passages.append((int((given["id"] or "").removeprefix("event-")), "", []))
+        if tag == "a":
+            self.links.append(given.get("href") or "")
+        self._place = tag if self.passages and tag in ("h3", "dt", "div") else ""
+        if self._place == "div":
+            self.passages[-1][2].append((self._label, ""))
+        if self._place == "dt":
+            self._label = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._place = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._place == "h3":
+            seq, title, lines = self.passages[-1]
+            self.passages[-1] = (seq, title + data, lines)
+        elif self._place == "dt":
+            self._label += data
+        elif self._place == "div":
+            label, text = self.passages[-1][2][-1]
+            self.passages[-1][2][-1] = (label, text + data)
+
+
+@dataclass(frozen=True)
+class World:
+    """A server, and what happened there."""
+
+    url: str
+    search_id: str
+    run: str
+    client: httpx2.AsyncClient
+
+    async def page(self, path: str, *, by: str, status: int = 200, **query: Any) -> str:
+        address = f"/console{path}" + (f"?{urlencode(query)}" if query else "")
+        response = await self.client.get(address, headers={"Authorization": f"Bearer {by}"})
+        assert response.status_code == status, response.text
+        return response.text
+
+
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
+    async with migrated_database(postgres) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
+    writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
+    await fill(CatalogWriter(writing), [runnable("risky", riskLevel="high"), runnable("scale-out")])
+    for incident in (SHOP, BANK):
+        await ContextWriter(writing).save(incident)
+    traces = TraceStore(writing)
+    sealed = seal(SHOP, strict_keys=frozenset())
+    said = {"outcome": "ok", "analysis": "bank/oom", "arguments": {"query": HOSTILE}}
+    await traces.append(TraceEvent(trace_id=CLAIMED, kind="search", caller="agent", payload=said, sealed=sealed))
+    listed = {"outcome": "ok", "analysis": "shop/oom"}
+    first = TraceEvent(trace_id=LONG, kind="list", caller="agent", payload=listed, sealed=sealed)
+    await traces.append(first)
+    await writing.close()
+    owner = await asyncpg.connect(dsn)
+    await owner.execute(
+        'select formulary.append_trace($1, \'list\', \'{"caller":"agent","outcome":"ok"}\') '
+        "from generate_series(2, $2::int)",
+        LONG,
+        LONG_EVENTS,
+    )
+    await owner.close()
+    service = await open_service(dsn)
+    yield service
+    await service.close()
+
+
+@pytest.fixture(scope="module")
+async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    keys = tmp_path_factory.mktemp("keys") / "input.key"
+    keys.write_text(INPUT_KEY)
+    async with (
+        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
+        httpx2.AsyncClient(base_url=url, timeout=50) as client,
+        playing.operator(dsn),
+    ):
+        searches = {}
+        for remediation_id in ("rr-shop", "rr-bank"):
+            of = {"Authorization": "Bearer agent", "X-Remediation-Id": remediation_id}
+            answer = await client.post("/api/v1/workflows/search", json={"query": f"OOM {HOSTILE}"}, headers=of)
+            searches[remediation_id] = answer.raise_for_status().json()["search_id"]
+        of = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shop"}
+        chosen = {"workflow_id": "risky", "reasoning": HOSTILE, "search_id": searches["rr-shop"]}
+        (await client.post("/api/v1/selections", json=chosen, headers=of)).raise_for_status()
+        params = {"workflow_id": "risky", "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
+        run = (await client.post("/api/v1/invoke", json=asked, headers=of)).raise_for_status().json()["result"]
+        yield World(url, searches["rr-shop"], run["invocation_id"], client)
+
+
+async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
+    async def listed(by: str, **query: Any) -> set[str]:
+        page = await world.page("/incidents", by=by, **query)
+        return set(re.findall(r'href="/console/incidents/([^"]+)"', page))
+
+    own = {"rr-shop", CLAIMED, "rr%2Flong%20trace%3F"}
+    assert await listed("sre") == own
+    assert await listed("banker") == {"rr-bank"}
+    assert await listed("auditor") >= own | {"rr-bank"}
+    assert await listed("nobody") == set()
+    assert await listed("sre", outcome="awaiting_approval") == {"rr-shop"}
+    assert await listed("sre", outcome="none") == own - {"rr-shop"}
+    assert await listed("auditor", namespace="bank", since="24h") == {"rr-bank"}
+    assert await listed("sre", remediation_id=CLAIMED) == {CLAIMED}
+    assert len(await listed("sre", limit="1")) == 1
+
+
+async def test_the_list_says_what_each_is_about(world: World) -> None:
+    page = await world.page("/incidents", by="sre", remediation_id="rr-shop")
+    assert "shop-apps/Deployment/web" in page
+    assert "critical" in page
+    assert "awaiting approval" in page
+    claimed = await world.page("/incidents", by="auditor", remediation_id=CLAIMED)
+    assert "<small>low</small>" not in claimed
+
+
+async def test_an_empty_list_says_what_to_do_next(world: World) -> None:
+    assert "X-Remediation-Id" in await world.page("/incidents", by="nobody")
+    assert "Take away a filter" in await world.page("/incidents", by="sre", outcome="halted")
+
+
+async def test_pages_of_the_list_follow_each_other(world: World) -> None:
+    seen: list[str] = []
+    address = "/incidents?limit=1"
+    while address:
+        page = await world.page(address, by="sre")
+        seen += re.findall(r'href="/console/incidents/([^"]+)"', page)
+        further = re.search(r'rel="next"[^>]*href="/console([^"]+)"', page)
+        address = further[1].replace("&amp;", "&") if further else ""
+    assert len(seen) == len(set(seen)) == 3
+
+
+async def test_the_story_is_that_of_the_command_event_for_event(world: World, dsn: str) -> None:
+    told = _Story(await world.page("/incidents/rr-shop", by="sre")).passages
+    answer = (await world.client.get("/api/v1/traces/rr-shop", headers={"Authorization": "Bearer sre"})).json()
+    assert [(seq, title) for seq, title, _ in told] == [
+        (each["seq"], _shown(each["title"])) for each in answer["story"]["passages"]
+    ]
+    assert [lines for _, _, lines in told] == [list(_labelled(each["lines"])) for each in answer["story"]["passages"]]
+    printed = (await formulary("trace", "show", "rr-shop", "--database-url", dsn)).out
+    heads = [line[24:] for line in printed.splitlines() if line[8:11] == "  +"]
+    assert [_words(title) for _, title, _ in told] == [_words(head) for head in heads]
+    shown = " ".join(" ".join((title, *(part for line in lines for part in line))) for _, title, lines in told)
+    left_out = set(_words(printed.partition("\n\n")[2])) - set(_words(shown))
+    assert {word for word in left_out if not word.isdigit()} <= {"by", "agent", "min", "s"}
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text)
+
+
+def _labelled(lines: list[dict[str, str]]) -> Iterator[tuple[str, str]]:
+    label = "message"
+    for line in lines:
+        label = line["label"] or label
+        yield label, _shown(line["text"])
+
+
+def _shown(text: str) -> str:
+    return text.replace("\u202e", "\ufffd")
+
+
+async def test_a_story_leads_to_its_searches_workflows_and_what_waits(world: World) -> None:
+    links = _Story(await world.page("/incidents/rr-shop", by="sre")).links
+    assert f"/console/search?search_id={world.search_id}" in links
+    assert any(link.startswith("/console/catalog/wf_ver_") for link in links)
+    assert "/console/waiting" in links
+
+
+async def test_an_intact_record_is_called_verified_and_a_broken_one_names_the_place(world: World, dsn: str) -> None:
+    assert "an unbroken chain" in await world.page("/incidents/rr-bank", by="banker")
+    owner = await asyncpg.connect(dsn)
+    await owner.execute("alter table formulary.trace_event disable trigger user")
+    body = await owner.fetchval("select body from formulary.trace_event where trace_id = 'rr-bank' and seq = 1")
+    change = "update formulary.trace_event set body = $1 where trace_id = 'rr-bank' and seq = 1"
+    await owner.execute(change, body.replace("OOM", "oom"))
+    try:
+        page = await world.page("/incidents/rr-bank", by="banker")
+    finally:
+        await owner.execute(change, body)
+        await owner.execute("alter table formulary.trace_event enable trigger user")
+        await owner.close()
+    assert "an unbroken chain" not in page
+    assert "edited, event 1" in page
+    assert "Not as recorded:" in page
+
+
+@pytest.mark.parametrize("path", ["/incidents/{}", "/files/verdict.md?trace_id={}"])
+async def test_a_foreign_trace_is_answered_as_one_that_does_not_exist(world: World, path: str) -> None:
+    foreign = await world.page(path.format("rr-bank"), by="sre", status=404)
+    unknown = await world.page(path.format("rr-none"), by="sre", status=404)
+    assert foreign.replace("rr-bank", "ID") == unknown.replace("rr-none", "ID")
+
+
+async def test_custom_labels_are_shown_to_who_may_use_the_incident_alone(world: World) -> None:
+    assert VALUE in await world.page("/incidents/rr-shop", by="sre")
+    claimed = await world.page(f"/incidents/{CLAIMED}", by="sre")
+    assert "bank/oom" in claimed
+    assert "b4nk-secret" not in claimed
+    assert "What the incident demands" not in claimed
+
+
+async def test_the_files_are_those_of_the_command(world: World, dsn: str, tmp_path: Path) -> None:
+    done = await formulary("trace", "export", "rr-shop", str(tmp_path), "--database-url", dsn)
+    assert done.code == 0
+    for file in (tmp_path / "rr-shop").iterdir():
+        headers = {"Authorization": "Bearer sre"}
+        served = await world.client.get(f"/console/files/{file.name}?trace_id=rr-shop", headers=headers)
+        assert (served.status_code, served.content) == (200, file.read_bytes())
+        assert served.headers["content-disposition"] == f'attachment; filename="rr-shop-{file.name}"'
+        assert served.headers["x-content-type-options"] == "nosniff"
+    assert (
+        directory_name(LONG)
+        in (
+            await world.client.get(
+                f"/console/files/verdict.md?{urlencode({'trace_id': LONG})}", headers={"Authorization": "Bearer sre"}
+            )
+        ).headers["content-disposition"]
+    )
+    await world.page("/files/secrets.txt?trace_id=rr-shop", by="sre", status=404)
+
+
+async def test_a_long_story_is_told_in_pages_and_verified_in_parts(world: World, dsn: str) -> None:
+    seen: list[int] = []
+    address = "/incidents/rr%2Flong%20trace%3F"
+    while address:
+        page = await world.page(address, by="sre")
+        assert "an unbroken chain" in page
+        seen += [seq for seq, _, _ in _Story(page).passages]
+        further = re.search(r'rel="next"[^>]*href="/console([^"]+)"', page)
+        address = further[1].replace("&amp;", "&") if further else ""
+    assert seen == list(range(1, LONG_EVENTS + 1))
+    own = await formulary("trace", "show", LONG, "--database-url", dsn)
+    served = await formulary("trace", "show", LONG, FORMULARY_URL=world.url, FORMULARY_TOKEN="sre")
+    assert (served.code, served.out) == (0, own.out)
+
+
+async def test_the_timeline_is_well_formed_and_whatever_was_written_is_inert(world: World) -> None:
+    for path in ("/incidents", "/incidents/rr-shop", f"/incidents/{CLAIMED}"):
+        page = await world.page(path, by="sre")
+        assert "<script>alert" not in page
+        assert "<svg onload" not in page
+        assert "\u202e" not in page
+    page = await world.page("/incidents/rr-shop", by="sre")
+    picture = ElementTree.fromstring(page[page.index("<svg") : page.index("</svg>") + len("</svg>")])
+    assert picture.get("role") == "img"
+    assert "Search, " in (picture.findtext("{http://www.w3.org/2000/svg}desc") or "")
+
+
+async def test_the_command_names_the_page_where_the_console_is_known(world: World, dsn: str) -> None:
+    known = {"FORMULARY_CONSOLE_URL": "https://formulary.example/console/"}
+    shown = await formulary("trace", "show", "rr-shop", "--database-url", dsn, **known)
+    assert "https://formulary.example/console/incidents/rr-shop" in shown.out
+    assert "console" not in (await formulary("trace", "show", "rr-shop", "--database-url", dsn)).out

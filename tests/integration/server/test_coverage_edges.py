@@ -1,0 +1,173 @@
+"""Coverage on the command line, over REST and in the console: the same answers, under the rights of a person."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support.access import EVERYWHERE, KnownCallers, Rights
+from support.commands import Finished, formulary
+from support.databases import migrated_database
+from support.filling import fill
+from support.manifest import workflow
+from support.services import open_service
+from support.serving import serving
+
+LABELS = workflow("x")["spec"]["labels"]
+HOSTILE = "<script>alert(1)</script>"
+RULES = """
+groups:
+  - rules:
+      - {alert: OOMKilled, labels: {severity: critical}, annotations: {summary: A container was killed.}}
+      - {alert: VaultSealed, annotations: {summary: 'Vault {{ $labels.vault }} is sealed.'}}
+      - {alert: Watchdog}
+"""
+IGNORE = "- {alert: Watchdog, reason: it always fires}\n- {alert: Gone, reason: was removed}\n"
+CALLERS = KnownCallers(
+    lead=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
+    shopper=Rights(see={"formulary"}, use={"shop"}),
+    nobody=Rights(),
+)
+
+
+@dataclass(frozen=True)
+class World:
+    """A server with workflows of two tenants, and a file of rules."""
+
+    url: str
+    rules: Path
+    client: httpx2.AsyncClient
+
+    async def command(self, *arguments: str, by: str) -> Finished:
+        return await formulary(*arguments, FORMULARY_URL=self.url, FORMULARY_TOKEN=by)
+
+    async def page(self, path: str, *, by: str) -> str:
+        response = await self.client.get(f"/console{path}", headers={"Authorization": f"Bearer {by}"})
+        assert response.status_code == 200, response.text
+        return response.text
+
+    async def compare(self, by: str, **fields: str) -> httpx2.Response:
+        found = re.search(r'name="(\w+)" value="([^"]+)"', await self.page("/coverage", by=by))
+        assert found is not None
+        return await self.client.post(
+            "/console/coverage",
+            data={found[1]: found[2], **fields},
+            headers={"Authorization": f"Bearer {by}", "Sec-Fetch-Site": "same-origin"},
+        )
+
+
+@pytest.fixture(scope="module")
+async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    rules = tmp_path_factory.mktemp("rules") / "rules.yaml"
+    rules.write_text(RULES)
+    (rules.parent / "ignored.txt").write_text(IGNORE)
+    async with migrated_database(postgres) as dsn:
+        writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
+        await fill(CatalogWriter(writing), [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
+        vault = workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})
+        await fill(CatalogWriter(writing), [vault], namespace="bank")
+        await ContextWriter(writing).save(RequestContext(namespace="shop", name="oom", remediation_id="rr-shop"))
+        service = await open_service(dsn)
+        async with (
+            serving(service, authenticator=CALLERS) as url,
+            httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as client,
+        ):
+            asked = {"query": f"{HOSTILE} bread"}
+            headers = {"Authorization": "Bearer lead", "X-Remediation-Id": "rr-shop"}
+            assert (await client.post("/api/v1/workflows/search", json=asked, headers=headers)).status_code == 200
+            yield World(url=url, rules=rules, client=client)
+        await service.close()
+        await writing.close()
+
+
+async def test_alerts_of_a_file_are_compared_by_a_person_with_a_token(world: World) -> None:
+    done = await world.command("coverage", "--from", str(world.rules), by="lead")
+    assert done.code == 0, done.err
+    assert re.search(r"covered +VaultSealed +vault-unseal +1 ", done.out)
+    assert "2 covered, 0 weak, 1 none" in done.out
+    other = await world.command("coverage", "--from", str(world.rules.parent), "--json", by="shopper")
+    answer = json.loads(other.out)
+    assert answer["totals"] == {"covered": 1, "weak": 0, "none": 2, "ignored": 0, "demand_covered": None}
+    assert "vault-unseal" not in other.out
+
+
+async def test_ci_fails_for_what_has_no_remedy_unless_it_is_ignored(world: World) -> None:
+    compared = ["coverage", "--from", str(world.rules), "--fail-on", "none"]
+    assert (await world.command(*compared, by="lead")).code == 1
+    done = await world.command(*compared, "--ignore", str(world.rules.parent / "ignored.txt"), by="lead")
+    assert done.code == 0
+    assert "ignored: it always fires" in done.out
+    assert "ignored alerts that are not here, to be removed: Gone" in done.out
+    nowhere = await world.command("coverage", "--from", str(world.rules.parent / "gone.yaml"), by="lead")
+    assert (nowhere.code, "no such file or directory" in nowhere.err) == (3, True)
+    alone = await world.command("coverage", "--ignore", "x.yaml", by="lead")
+    assert (alone.code, "--ignore is for the alerts of --from" in alone.err) == (2, True)
+
+
+async def test_the_catalog_and_what_was_asked_in_vain_are_shown(world: World) -> None:
+    done = await world.command("coverage", by="lead")
+    assert re.search(r"weak query +1 time, nothing: <script>alert\(1\)</script> bread", done.out)
+    nobody = await world.command("coverage", by="nobody")
+    assert (nobody.code, "may not list remediationworkflows" in nobody.err) == (2, True)
+
+
+async def test_stale_and_duplicate_workflows_are_listed(world: World) -> None:
+    stale = await world.command("stale", by="lead")
+    assert (stale.code, "No workflow is stale, of 2." in stale.out) == (0, True)
+    duplicates = await world.command("duplicates", "--json", by="lead")
+    assert json.loads(duplicates.out)["pairs"] == []
+
+
+async def test_rest_refuses_what_are_no_alerts_in_words(world: World) -> None:
+    headers = {"Authorization": "Bearer lead"}
+    for body, said in (
+        ({"alerts": []}, "give 1 to 50"),
+        ({"alerts": [{"name": ""}]}, "item 1 has no name"),
+        ({}, "alerts"),
+    ):
+        refused = await world.client.post("/api/v1/coverage", json=body, headers=headers)
+        assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
+
+
+async def test_the_page_shows_signals_and_queries_and_hostile_text_is_inert(world: World) -> None:
+    page = await world.page("/coverage", by="lead")
+    assert "declared by 1" in page
+    assert HOSTILE not in page
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; bread" in page
+    assert "vault" not in (await world.page("/coverage", by="shopper")).lower()
+    assert "No workflow is stale, of 1." in await world.page("/coverage/stale", by="shopper")
+    assert "No two workflows say nearly the same" in await world.page("/coverage/duplicates", by="lead")
+
+
+async def test_rules_are_pasted_without_a_script_and_problems_are_said_in_place(world: World) -> None:
+    shown = await world.compare("lead", rules=RULES, ignore=IGNORE)
+    assert shown.status_code == 200
+    assert "2 covered" in shown.text
+    assert "it always fires" in shown.text
+    broken = await world.compare("lead", rules=f"groups: [ # {HOSTILE}")
+    assert broken.status_code == 400
+    assert "Rules: line " in broken.text
+    assert HOSTILE not in broken.text
+    empty = await world.compare("lead", rules="")
+    assert "holds no alerting rules; give a PrometheusRule" in empty.text
+
+
+async def test_rules_are_uploaded(world: World) -> None:
+    found = re.search(r'name="(\w+)" value="([^"]+)"', await world.page("/coverage", by="lead"))
+    assert found is not None
+    uploaded = await world.client.post(
+        "/console/coverage",
+        data={found[1]: found[2], "rules": "", "ignore": ""},
+        files={"file": ("rules.yaml", RULES.encode())},
+        headers={"Authorization": "Bearer lead", "Sec-Fetch-Site": "same-origin"},
+    )
+    assert (uploaded.status_code, "2 covered" in uploaded.text) == (200, True)

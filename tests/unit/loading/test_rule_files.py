@@ -1,0 +1,146 @@
+"""Rule files as people have them: what is read of them, and one clear error for each that is broken."""
+
+from pathlib import Path
+
+import pytest
+
+from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_ALERTS, Alert, alerts_given, portions
+from formulary_catalog.errors import FormularyError, InvalidInput, StartupError
+from formulary_catalog.loading.rule_files import alerts_in_files, alerts_in_text, ignored_in_text
+
+PLAIN = """
+groups:
+  - name: shop
+    rules:
+      - record: shop:requests
+        expr: sum(rate(requests[5m]))
+      - alert: CartIsFull
+        expr: vector(1)
+        labels: {severity: critical}
+        annotations:
+          description: 'Cart "{{ $labels.cart }}" of {{ $labels.shop }} holds too much.'
+      - alert: CartIsFull
+        expr: vector(2)
+        labels: {severity: warning}
+      - alert: ShopIsSlow
+        expr: vector(1)
+        labels: {severity: "{{ $labels.severity }}"}
+"""
+OBJECT = """
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata: {name: shop}
+spec:
+  groups:
+    - name: shop
+      rules:
+        - alert: ShopIsDown
+          expr: vector(1)
+          annotations: {summary: Nobody can buy anything., description: Longer.}
+"""
+CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\ndata: {groups: text}\n"
+
+
+def test_plain_rule_files_are_read_without_recording_rules_and_placeholders() -> None:
+    assert alerts_in_text(PLAIN, name="rules.yaml") == [
+        Alert(name="CartIsFull", severity="critical", summary="Cart of holds too much."),
+        Alert(name="ShopIsSlow"),
+    ]
+
+
+def test_objects_and_lists_of_objects_are_read_beside_other_kinds(tmp_path: Path) -> None:
+    indented = OBJECT.replace("\n", "\n    ").strip()
+    (tmp_path / "list.yaml").write_text(f"apiVersion: v1\nkind: List\nitems:\n  - {indented}\n")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "both.yml").write_text(f"{CONFIG_MAP}---\n{PLAIN}")
+    (tmp_path / "notes.txt").write_text("no rules")
+    names = [alert.name for alert in alerts_in_files(tmp_path)]
+    assert sorted(names) == ["CartIsFull", "ShopIsDown", "ShopIsSlow"]
+
+
+def test_an_alert_asks_what_an_agent_would_ask() -> None:
+    (alert,) = alerts_in_text(OBJECT, name="rules.yaml")
+    assert alert.query == "ShopIsDown Nobody can buy anything."
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("groups: [\n", "rules.yaml: line 2: "),
+        ("groups: []\n", "rules.yaml: holds rules, and none of them is an alert; give a PrometheusRule"),
+        (CONFIG_MAP, "rules.yaml: holds no alerting rules; give a PrometheusRule"),
+        ("", "rules.yaml: holds no alerting rules"),
+        ("- just\n- a list\n", "rules.yaml: is a list"),
+        ("groups: {}\n", "none of them is an alert"),
+        ("groups: [{rules: [{alert: 7}, 3]}, 4]\n", "none of them is an alert"),
+        (f"# {'x' * 1024**2}\ngroups: []\n", "rules.yaml: is larger than 1024 KiB; split it"),
+    ],
+)
+def test_a_text_without_alerts_is_refused_in_one_clear_line(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        alerts_in_text(text, name="rules.yaml")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_too_many_alerts_are_refused_with_their_number() -> None:
+    rules = "\n".join(f"      - alert: Alert{number}" for number in range(MAX_ALERTS + 1))
+    with pytest.raises(InvalidInput, match=f"holds {MAX_ALERTS + 1} alerts; at most {MAX_ALERTS}"):
+        alerts_in_text(f"groups:\n  - rules:\n{rules}\n", name="rules.yaml")
+
+
+def test_places_without_rules_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="no such file or directory"):
+        alerts_in_files(tmp_path / "missing.yaml")
+    with pytest.raises(InvalidInput, match="holds no alerting rules"):
+        alerts_in_files(tmp_path)
+    (tmp_path / "binary.yaml").write_bytes(b"\0\1")
+    with pytest.raises(InvalidInput, match=r"binary\.yaml: is a binary file"):
+        alerts_in_files(tmp_path)
+
+
+def test_alerts_are_ignored_for_a_reason_alone() -> None:
+    assert ignored_in_text("- {alert: Watchdog, reason: 'always\n  fires'}\n", name="i.yaml") == {
+        "Watchdog": "always fires"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("alert: Watchdog", "i.yaml: is no list"),
+        ("- Watchdog", "item 1 names no alert"),
+        ("- {alert: Watchdog}", "item 1: 'Watchdog' has no reason"),
+        ("- {alert: Watchdog, reason: ' '}", "item 1: 'Watchdog' has no reason"),
+        ("- {alert: Watchdog, reason: x, until: y}", "'until' is unknown"),
+        ("- {alert: A, reason: x}\n- {alert: a, reason: y}", "item 2: 'a' is there twice"),
+        ("- [", "i.yaml: line "),
+    ],
+)
+def test_a_broken_list_of_ignored_alerts_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        ignored_in_text(text, name="i.yaml")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "item",
+    ["Watchdog", {}, {"name": " "}, {"name": 7}, {"name": "A", "expr": "x"}, {"name": "A" * 254}, {"name": "\0"}],
+)
+def test_what_callers_send_must_be_alerts(item: object) -> None:
+    with pytest.raises(FormularyError, match="alerts item 1"):
+        alerts_given([item])
+
+
+def test_callers_send_a_bounded_number() -> None:
+    for number in (0, AT_ONCE + 1):
+        with pytest.raises(InvalidInput, match=f"alerts has {number} items"):
+            alerts_given([{"name": f"A{each}"} for each in range(number)])
+
+
+def test_long_lists_are_sent_in_parts_that_fit_and_lose_nothing() -> None:
+    alerts = [Alert(name=f"A{number}", summary="ü" * 300) for number in range(250)]
+    parts = list(portions(alerts))
+    assert [each for part in parts for each in part] == alerts
+    assert max(map(len, parts)) <= AT_ONCE
+    assert all(sum(len(str(each.as_json())) for each in part) < 64 * 1024 for part in parts)
