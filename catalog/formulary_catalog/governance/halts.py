@@ -24,7 +24,7 @@ class Halts:
     """Answers callers. What is halted and lifted is in the trace of the halt, in the name of the caller."""
 
     def __init__(self, parts: CatalogParts, *, shared_namespace: str) -> None:
-        self._trail, self._database = parts.trail, parts.database
+        self._trail, self._database, self._halted = parts.trail, parts.database, parts.halted
         self._shared_namespace = shared_namespace
         self._review = ReviewReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
@@ -65,6 +65,7 @@ class Halts:
         except FormularyError as error:
             await self._refused("halt", error, namespace=namespace, reason=reason, caller=caller)
             raise
+        self._halted.forget()
         return HaltedAnswer(
             halted=halt_answer(halt),
             ended_runs=ended,
@@ -91,6 +92,7 @@ class Halts:
         except FormularyError as error:
             await self._refused("lift", error, namespace=namespace, reason=reason, caller=caller)
             raise
+        self._halted.forget()
         return LiftedAnswer(
             lifted=halt_answer(lifted) if lifted is not None else None, in_force=[halt_answer(halt) for halt in left]
         )

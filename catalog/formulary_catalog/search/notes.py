@@ -119,6 +119,10 @@ class Halted:
             known = self._known[namespaces] = await self._reader.in_force(namespaces)
         return known
 
+    def forget(self) -> None:
+        """Read them again next time: one was begun or lifted here."""
+        self._known.clear()
+
 
 def halted_notes(halts: list[Halt]) -> list[str]:
     """What an answer says of them."""

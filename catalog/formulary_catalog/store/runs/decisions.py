@@ -149,19 +149,23 @@ class DecisionReader:
             await enter_review(connection, caller="", namespaces=namespaces)
             rows = await connection.fetch(
                 """
-                select contract, rule_id, count(*) as matched,
-                       count(*) filter (where exists (
+                select contract, rule_id, sum(runs)::bigint as matched,
+                       coalesce(sum(runs) filter (where exists (
                            select from jsonb_array_elements_text(why) as reason
                            where position(format('%s by rule %s of contract %s', effect, rule_id, contract) in reason)
-                                 > 0)) as decided
+                                 > 0)), 0)::bigint as decided
                 from (
                     select rule ->> 'contract' as contract, rule ->> 'id' as rule_id, rule ->> 'effect' as effect,
-                           run.decision -> 'why' as why
+                           why, runs
                     from (
-                        select decision from invocation where created_at >= $1
-                        order by created_at desc, id desc limit $2
-                    ) as run
-                    cross join lateral jsonb_array_elements(run.decision -> 'rules') as rule
+                        -- Most runs are decided alike.
+                        select decision -> 'rules' as rules, decision -> 'why' as why, count(*) as runs
+                        from (
+                            select decision from invocation where created_at >= $1
+                            order by created_at desc, id desc limit $2
+                        ) as run group by 1, 2
+                    ) as alike
+                    cross join lateral jsonb_array_elements(rules) as rule
                 ) as matched group by 1, 2
                 """,
                 since,
