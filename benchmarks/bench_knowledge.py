@@ -28,7 +28,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.knowledge.documents import RunbookWriter
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from quality_metrics import CUTOFF, Estimate, estimate, found, reciprocal_rank
 from support.databases import migrated_database
 from support.knowledge import embed_everything

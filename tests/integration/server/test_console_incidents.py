@@ -105,7 +105,6 @@ class World:
 
     url: str
     search_id: str
-    run: str
     client: httpx2.AsyncClient
 
     async def page(self, path: str, *, by: str, status: int = 200, **query: Any) -> str:
@@ -165,10 +164,14 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
         of = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shop"}
         chosen = {"workflow_id": "risky", "reasoning": HOSTILE, "search_id": searches["rr-shop"]}
         (await client.post("/api/v1/selections", json=chosen, headers=of)).raise_for_status()
-        params = {"workflow_id": "risky", "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
-        run = (await client.post("/api/v1/invoke", json=asked, headers=of)).raise_for_status().json()["result"]
-        yield World(url, searches["rr-shop"], run["invocation_id"], client)
+        states = []
+        for workflow in ("scale-out", "risky"):
+            params = {"workflow_id": workflow, "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
+            answer = await client.post("/api/v1/invoke", json=asked, headers=of)
+            states.append(answer.raise_for_status().json()["result"]["state"])
+        assert states == ["completed", "awaiting_approval"]
+        yield World(url, searches["rr-shop"], client)
 
 
 async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
@@ -195,6 +198,12 @@ async def test_the_list_says_what_each_is_about(world: World) -> None:
     assert "awaiting approval" in page
     claimed = await world.page("/incidents", by="auditor", remediation_id=CLAIMED)
     assert "<small>low</small>" not in claimed
+
+
+async def test_the_list_shows_how_runs_ended_as_far_as_they_may_be_read(world: World) -> None:
+    ended = "in the last 30 days: 1 succeeded and 0 did not."
+    assert ended in await world.page("/incidents", by="sre")
+    assert "How runs ended" not in await world.page("/incidents", by="banker")
 
 
 async def test_an_empty_list_says_what_to_do_next(world: World) -> None:
