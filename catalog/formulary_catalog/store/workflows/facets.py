@@ -12,6 +12,7 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
 from formulary_catalog.store.workflows.allowed import AllowedVersions
 from formulary_catalog.store.workflows.listing import (
+    ACTIVE,
     RISK,
     ListingQuestion,
     narrowing,
@@ -22,6 +23,26 @@ from formulary_catalog.store.workflows.listing import (
 FACETS = ("namespace", "signal_type", "risk_level", "action_type")
 _KEYS = {"namespace": "namespace", "risk_level": "risk", "action_type": "lower(action_type)"}
 _NAMES = {"namespace": "namespace", "risk_level": "risk", "action_type": "min(action_type)"}
+
+# What declares any signal answers each: it counts once, beside those that declare the signal alone.
+_OF_FOUND = " union all ".join(
+    f"""
+    select signal_type, count(*) as number from found join (
+        select version_id, signal_type from workflow_search
+        where {slim} and signal_type <> '' and (signal_type = '{WILDCARD}' or not signal_types && array['{WILDCARD}'])
+    ) as searched using (version_id) where {{0}} group by signal_type
+    """
+    for slim in ("slim", "not slim")
+)
+# The same for all that is served, from an index alone but for the few that declare any signal and others.
+_OF_ALL = f"""
+    select signal_type, count(*) as number from workflow_search where signal_type <> '' group by signal_type
+    union all
+    select signal_type, -count(*) from workflow_search
+    where signal_type not in ('', '{WILDCARD}')
+      and version_id in (select version_id from workflow_search where signal_type = '{WILDCARD}')
+    group by signal_type
+"""
 
 
 class FacetReader:
@@ -64,12 +85,18 @@ class FacetReader:
         """
         arguments = Arguments()
         asked = [*with_words(question, arguments), *narrowing(question, arguments).values()]
-        where = " and ".join(["status <> 'Deleted'", *asked])
+        narrowed = "".join(f" and {condition}" for condition in asked)
 
         async def read(connection: Connection) -> Mapping[str, int]:
             await enter(connection, namespaces=namespaces)
-            rows = await connection.fetch(
-                f"select status, count(*) from workflow_version as version where {where} group by status",
+            rows = await connection.fetch(  # each half has an index of its own
+                f"""
+                select {ACTIVE!r} as status, count(*) from workflow_version as version
+                where status = {ACTIVE!r}{narrowed}
+                union all
+                select status, count(*) from workflow_version as version
+                where status not in ({ACTIVE!r}, 'Deleted'){narrowed} group by status
+                """,
                 *arguments.values,
             )
             return {row["status"]: row["count"] for row in rows}
@@ -88,12 +115,8 @@ def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -
         f"from found where {others[facet]} group by {key}"
         for facet, key in _KEYS.items()
     )
-    any_signal = arguments.add(WILDCARD, "text")
-    signals = " union all ".join(
-        f"select version_id, signal_type from workflow_search where {slim} and signal_type <> '' "
-        f"and (signal_type = {any_signal} or not signal_types && array[{any_signal}])"
-        for slim in ("slim", "not slim")
-    )
+    is_whole = question.status == ACTIVE and not question.words and not narrowed.keys() - {"signal_type"}
+    signals = _OF_ALL if is_whole else _OF_FOUND.format(others["signal_type"])
     asked = arguments.add([question.namespace, question.signal_type, question.risk_level], "text[]")
     action = arguments.add(question.action_type, "text")
     most = arguments.add(limit, "integer")
@@ -104,9 +127,9 @@ def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -
         ), value as (
             {counted}
             union all
-            select 'signal_type', signal_type, null, count(*)
-            from found join ({signals}) as declared using (version_id)
-            where {others["signal_type"]} group by signal_type
+            select 'signal_type', signal_type, null, number from (
+                select signal_type, sum(number)::bigint as number from ({signals}) as declared group by signal_type
+            ) as counted
         ), placed as (
             select *, row_number() over (partition by facet order by number desc, key) as place from value
         )
@@ -114,7 +137,7 @@ def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -
             select signal_name from workflow_search where signal_type = placed.key limit 1
         )) as name
         from placed
-        where place <= {most} or key = any ({asked}) or key = lower({action}) or key = {any_signal}
+        where place <= {most} or key = any ({asked}) or key = lower({action}) or key = {WILDCARD!r}
         order by facet, place
     """
 

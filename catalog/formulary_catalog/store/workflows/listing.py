@@ -121,9 +121,11 @@ def with_words(question: ListingQuestion, arguments: Arguments) -> list[str]:
     """The conditions that the words make: each is in a name, a title, an action or a signal."""
     parts = [arguments.add(word, "text") for word in question.words]
     columns = ("name", "title_key", "action_key")
+    # The signals that fit come from an index alone, which takes a fraction of what reading all rows would.
+    signals = "select distinct signal_type from workflow_search where strpos(signal_type, {}) > 0"
     return [
         f"({' or '.join(f'strpos({column}, {part}) > 0' for column in columns)} or version_id in "
-        f"(select version_id from workflow_search where strpos(signal_type, {part}) > 0))"
+        f"(select version_id from workflow_search where signal_type = any (array({signals.format(part)}))))"
         for part in parts
     ]
 
