@@ -205,11 +205,11 @@ async def _all(*calls: Awaitable[Any]) -> list[type[Exception]]:
     return [type(each) for each in await asyncio.gather(*calls, return_exceptions=True) if isinstance(each, Exception)]
 
 
-async def test_only_the_two_places_keep_statements_from_using_up_the_database(stage: Stage) -> None:
-    two, three = stage.database(), stage.database(limits=Limits(connections=3))
-    slow = "select pg_sleep(1)"
-    assert await _all(*(two.query(slow, scope=EVERYBODY, at_most=1) for _ in range(3))) == [Overloaded]
-    assert await _all(*(three.query(slow, scope=EVERYBODY, at_most=1) for _ in range(3))) == []
+async def test_only_the_one_place_keeps_statements_from_using_up_the_database(stage: Stage) -> None:
+    one, two = stage.database(), stage.database(limits=Limits(connections=2))
+    slow = "select pg_sleep(1.5)"
+    assert await _all(*(one.query(slow, scope=EVERYBODY, at_most=1) for _ in range(2))) == [Overloaded]
+    assert await _all(*(two.query(slow, scope=EVERYBODY, at_most=1) for _ in range(2))) == []
 
 
 async def test_only_the_rate_ends_the_statements_of_one_caller(stage: Stage) -> None:

@@ -34,7 +34,9 @@ _OF_THE_STATEMENT = frozenset({"0A", "21", "22", "25", "2F", "42", "53", "54", "
 """Classes of errors: feature not supported, cardinality, data, transaction state, function, syntax or access,
 resources, limits, object not ready."""
 _GRACE = 0.2
-"""Seconds beyond those of a statement, and to wait for a place."""
+"""Seconds beyond those of a statement."""
+_PATIENCE = 1.0
+"""Seconds that a statement waits for its place."""
 _LONGEST_MESSAGE = 300
 _T = TypeVar("_T")
 
@@ -53,14 +55,14 @@ _KEY = "select key from formulary.insight_key"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one statement may take, and how many run at a time.
+    """What one statement may take, and how many run at a time: a search needs a processor beside them.
 
     `niceness` holds where the database is on this machine. No limit is on what the planner expects: that follows from
     rows which the caller may not see, and so would a refusal.
     """
 
     seconds: float = 2.0
-    connections: int = 2
+    connections: int = 1
     work_mem: str = "16MB"
     niceness: int = 10
     read_only: bool = True
@@ -191,13 +193,13 @@ class InsightDatabase:
 
     @asynccontextmanager
     async def _place(self) -> AsyncIterator[None]:
-        """One of the places; waited for as little as for a lock."""
+        """One of the places; a short statement before is waited for, a long one is not."""
         try:
-            async with asyncio.timeout(_GRACE):
+            async with asyncio.timeout(_PATIENCE):
                 await self._places.acquire()
         except TimeoutError:
             raise Overloaded(
-                f"{self._limits.connections} statements are being answered; retry in a few seconds",
+                "statements of others are being answered; retry in a few seconds",
                 retry_after=self._limits.seconds,
             ) from None
         try:
