@@ -1,4 +1,4 @@
-"""The HTTP application: MCP at `/mcp`, REST, health and metrics, behind one edge (DESIGN section 8)."""
+"""The HTTP application: MCP, REST, the console, health and metrics, behind one edge (DESIGN section 8)."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,16 +17,21 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
+from formulary_catalog.server.console import router as console
+from formulary_catalog.server.console.route import error_page
+from formulary_catalog.server.console.sessions import Sessions
+from formulary_catalog.server.console.visitor import Door
 from formulary_catalog.server.http import probes
-from formulary_catalog.server.http.authentication import Anybody, Counted
+from formulary_catalog.server.http.authentication import Anybody, Counted, Identification
 from formulary_catalog.server.http.concurrency import Admission
-from formulary_catalog.server.http.errors import MCP_PATH, error_reply
+from formulary_catalog.server.http.errors import CONSOLE_PATH, MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
 from formulary_catalog.server.rest import analytics, browsing, invocations, knowledge, reading, workflows
 from formulary_catalog.server.rest.calls import PREFIX
 from formulary_catalog.settings import Settings
+from formulary_catalog.store.runs.input_keys import input_keys
 
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer is that whose ETag the call names in If-None-Match."
@@ -47,6 +52,7 @@ def create_app(
     Without an authenticator everybody is the local caller, who may see everything.
     """
     services = Services.on(service, settings=settings)
+    known = Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody()
     sessions = StreamableHTTPSessionManager(
         app=mcp_server(
             opening=Opening(services),
@@ -70,11 +76,18 @@ def create_app(
     app = _api(lifespan=lifespan)
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
     app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
+    app.state.door = Door(
+        Identification(known),
+        sessions=Sessions(input_keys(settings).keys),
+        asks=authenticator is not None,
+        audience=settings.token_audience,
+    )
     return Edge(
         _split(mcp=ToolsetsChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
         admission=Admission(settings, metrics=metrics),
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
-        authenticator=Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody(),
+        authenticator=known,
+        visitors=app.state.door,
     )
 
 
@@ -133,12 +146,15 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     app.include_router(invocations.router)
     app.include_router(invocations.rpc_router)
     app.include_router(probes.router)
+    app.include_router(console.router)
     return app
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
+    if path.startswith(f"{CONSOLE_PATH}/"):
+        return error_page(request, status=error.status_code, message=str(error.detail))
     if error.status_code == 404:
         message = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
         return error_reply(path=path, status=404, code=_NOT_FOUND, message=message)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 from starlette.datastructures import Headers
@@ -14,7 +14,7 @@ from formulary_catalog.errors import NotAuthenticated, Unavailable
 from formulary_catalog.log import Throttle
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.calls.caller import LOCAL
-from formulary_catalog.server.calls.failures import secret_failure_of
+from formulary_catalog.server.calls.failures import Failure, secret_failure_of
 from formulary_catalog.server.http.errors import error_reply
 
 _CHECK = "token"
@@ -22,6 +22,14 @@ _CHALLENGE = 'Bearer realm="formulary"'
 _NOT_IN_A_CHALLENGE = re.compile(r"[^ !#-\[\]-~]")
 """What RFC 6750, section 3 keeps out of an error description."""
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why nobody can be held to a request; `challenge` is the value of `WWW-Authenticate`, if it takes one."""
+
+    failure: Failure
+    challenge: str = ""
 
 
 class Identification:
@@ -37,19 +45,29 @@ class Identification:
 
     async def of(self, scope: Scope) -> Caller | JSONResponse:
         """The caller, or the refusal to send."""
-        authorization = Headers(scope=scope).getlist("authorization")
+        caller = await self.by(Headers(scope=scope).getlist("authorization"), scope=scope)
+        if isinstance(caller, Caller):
+            return caller
+        failure = caller.failure
+        return error_reply(
+            path=scope["path"],
+            status=failure.status,
+            code=failure.code,
+            message=failure.message,
+            headers={"WWW-Authenticate": caller.challenge} if caller.challenge else None,
+        )
+
+    async def by(self, authorization: Sequence[str], *, scope: Scope) -> Caller | Refusal:
+        """The caller of a request by these values of `Authorization`, wherever they come from."""
         address = (scope.get("client") or ("",))[0]
         try:
             return await self._authenticator.authenticate(authorization, address=address)
         except Exception as error:
-            failure = secret_failure_of(error)
-            headers = None
+            failure, challenge = secret_failure_of(error), ""
             if isinstance(error, NotAuthenticated):
-                headers = {"WWW-Authenticate": _challenge(error) if any(authorization) else _CHALLENGE}
+                challenge = _challenge(error) if any(authorization) else _CHALLENGE
         self._log(scope, status=failure.status, reason="internal error" if failure.unexpected else failure.message)
-        return error_reply(
-            path=scope["path"], status=failure.status, code=failure.code, message=failure.message, headers=headers
-        )
+        return Refusal(failure=failure, challenge=challenge)
 
     def _log(self, scope: Scope, *, status: int, reason: str) -> None:
         count = self._throttle.admit((status, reason))

@@ -15,7 +15,7 @@ from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import PLACES as RUNS_WAITED_FOR
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.http.errors import INVOKE_PATH, MCP_PATH
+from formulary_catalog.server.http.errors import CONSOLE_PATH, INVOKE_PATH, MCP_PATH
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
 
@@ -26,6 +26,8 @@ _REFUSAL_SECONDS = 0.2
 _SLOW_REFUSALS = 256
 _RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
 _CATALOG_PATHS = tuple(f"/api/v1/{path}" for path in ("workflows", "selections", "names", "stats", "approvals"))
+_CONSOLE_PAGES = f"{CONSOLE_PATH}/"
+_CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out"))
 _PROTOCOL_AT_ONCE = 64
 _PROTOCOL_WAITING = 256
 
@@ -172,7 +174,8 @@ class Admission:
             return self._lane_of_message(message)
         if path.startswith(_RUN_PATHS):
             return self._runs
-        return self._catalog if path.startswith(_CATALOG_PATHS) else self._protocol
+        is_page = path.startswith(_CONSOLE_PAGES) and not path.startswith(_CONSOLE_FILES)
+        return self._catalog if is_page or path.startswith(_CATALOG_PATHS) else self._protocol
 
     def _lane_of_message(self, message: Mapping[str, Any]) -> Lane:
         if message["method"] == "resources/read":

@@ -13,6 +13,7 @@ MCP_PATH = "/mcp"
 INVOKE_PATH = "/api/v1/invoke"
 SEARCH_PATH = "/api/v1/workflows/search"
 SELECTIONS_PATH = "/api/v1/selections"
+CONSOLE_PATH = "/console"
 _RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
 _WORTH_RETRYING = frozenset({408, 503})
 

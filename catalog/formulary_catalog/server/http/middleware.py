@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
@@ -17,6 +17,7 @@ from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep,
 from formulary_catalog.server.http.authentication import Anybody, Identification
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import (
+    CONSOLE_PATH,
     INVOKE_PATH,
     MCP_PATH,
     SEARCH_PATH,
@@ -69,6 +70,13 @@ def _is_wildcard(name: str) -> bool:
         return False
 
 
+class Identifies(Protocol):
+    """Finds out who sends a request, before its body is read."""
+
+    async def of(self, scope: Scope) -> Caller | JSONResponse:
+        """The caller, or the refusal to send."""
+
+
 class Edge:
     """Checks Host, Origin, method and size, then who calls; reads the body, and waits until the call may begin.
 
@@ -76,11 +84,19 @@ class Edge:
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: HostRule, admission: Admission, authenticator: Authenticator = _ANYBODY
+        self,
+        app: ASGIApp,
+        *,
+        hosts: HostRule,
+        admission: Admission,
+        authenticator: Authenticator = _ANYBODY,
+        visitors: Identifies | None = None,
     ) -> None:
+        """`visitors` finds out who looks at the console, whose pages lead strangers to a page where they sign in."""
         self._app = app
         self._hosts = hosts
-        self._identification = Identification(authenticator)
+        self._identification: Identifies = Identification(authenticator)
+        self._visitors = visitors or self._identification
         self._admission = admission
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +112,7 @@ class Edge:
             await self._app(scope, receive, send)
             return
         # Before the body is read: strangers are not worth the memory.
-        caller = await self._identification.of(scope)
+        caller = await (self._visitors if _is_for_people(scope) else self._identification).of(scope)
         if isinstance(caller, Caller):
             await self._call(with_caller(scope, caller), receive, send, caller=caller.name)
         else:
@@ -136,7 +152,9 @@ class Edge:
                 code=_INPUT_INVALID,
                 message="this Host is not served; use a loopback name or add the name to FORMULARY_ALLOWED_HOSTS",
             )
-        if not self._hosts.allows_origin(headers.get("origin", "")):
+        # Forms of pages without a referrer come from `null`; the console finds out which page sent them.
+        is_hidden = headers.get("origin") == "null" and _is_for_people(scope)
+        if not is_hidden and not self._hosts.allows_origin(headers.get("origin", "")):
             return error_reply(
                 path=path,
                 status=403,
@@ -155,6 +173,14 @@ class Edge:
         if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
             return _too_large(path)
         return None
+
+
+def _is_for_people(scope: Scope) -> bool:
+    """Whether a person with a browser is answered: by the console, or by the way there."""
+    path: str = scope["path"]
+    if path == "/":
+        return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
+    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
 
 
 async def _read_body(receive: Receive) -> bytes | None:

@@ -1,0 +1,75 @@
+"""Signing in with a pasted token, and signing out."""
+
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import RedirectResponse
+
+from formulary_catalog.server.console.route import SIGN_IN, ConsoleRoute
+from formulary_catalog.server.console.security import begin_session, forget_session
+from formulary_catalog.server.console.sessions import SESSION_SECONDS
+from formulary_catalog.server.console.templating import render
+from formulary_catalog.server.console.visitor import SESSION_COOKIE, Door
+from formulary_catalog.server.http.authentication import Refusal
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+
+router = APIRouter(route_class=ConsoleRoute)
+
+
+@router.get(SIGN_IN)
+async def sign_in_page(request: Request) -> Response:
+    """The form for a token; where nobody is asked for one, the first page."""
+    if not _door(request).asks:
+        return RedirectResponse(CONSOLE_PATH, status_code=303)
+    return _form(request, wanted=request.query_params.get("next", ""), ended="ended" in request.query_params)
+
+
+@router.post(SIGN_IN)
+async def sign_in(request: Request) -> Response:
+    """Begin a session with the token, if the server takes it from agents too."""
+    door, form = _door(request), request.state.form
+    token, wanted = str(form.get("token", "")).strip(), str(form.get("next", ""))
+    if not token:
+        return _form(request, wanted=wanted, problem="The field is empty. Paste a token.", status=400)
+    admitted = await door.admit(token, scope=request.scope)
+    if isinstance(admitted, Refusal):
+        failure = admitted.failure
+        return _form(request, wanted=wanted, problem=failure.message, status=failure.status)
+    response = RedirectResponse(_inside(wanted), status_code=303)
+    begin_session(response, door.sessions.begin(token), request=request)
+    return response
+
+
+@router.post(f"{CONSOLE_PATH}/sign-out")
+async def sign_out(request: Request) -> Response:
+    """End the session: here, and in the browser."""
+    _door(request).sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+    response = RedirectResponse(SIGN_IN, status_code=303)
+    forget_session(response)
+    return response
+
+
+def _form(request: Request, *, wanted: str, ended: bool = False, problem: str = "", status: int = 200) -> Response:
+    return render(
+        request,
+        "sign_in.html",
+        status=status,
+        title="Sign in",
+        wanted=_inside(wanted),
+        ended=ended,
+        problem=problem,
+        hours=SESSION_SECONDS // 3600,
+        audience=_door(request).audience,
+    )
+
+
+def _inside(address: str) -> str:
+    """The address, if it leads to a page of the console; else the first page."""
+    parts = urlsplit(address)
+    is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(f"{CONSOLE_PATH}/")
+    return address if is_inside and address.isprintable() and "\\" not in address else CONSOLE_PATH
+
+
+def _door(request: Request) -> Door:
+    door: Door = request.app.state.door
+    return door

@@ -1,0 +1,39 @@
+"""All routes of the console, in the order in which they are looked at."""
+
+from fastapi import APIRouter, Request, Response
+from starlette.responses import RedirectResponse
+
+from formulary_catalog.errors import NotFound
+from formulary_catalog.server.console.assets import asset_response
+from formulary_catalog.server.console.pages import signing_in
+from formulary_catalog.server.console.route import ConsoleRoute
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+
+FIRST_PAGE = f"{CONSOLE_PATH}/waiting"
+_PAGES = (signing_in,)
+
+router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
+
+
+@router.get("/")
+@router.get(CONSOLE_PATH)
+@router.get(f"{CONSOLE_PATH}/")
+async def first_page(request: Request) -> Response:
+    """To the page that matters most."""
+    return RedirectResponse(FIRST_PAGE, status_code=303)
+
+
+@router.get(f"{CONSOLE_PATH}/static/{{name}}")
+async def asset(request: Request, name: str) -> Response:
+    """A style sheet or the script."""
+    return asset_response(name, request=request)
+
+
+for page in _PAGES:
+    router.include_router(page.router)
+
+
+@router.get(f"{CONSOLE_PATH}/{{path:path}}")
+async def no_page(request: Request, path: str) -> Response:
+    """What is asked for and is not there."""
+    raise NotFound("there is no page at this address; choose one above", reference=path)

@@ -1,0 +1,103 @@
+"""Renders pages: every page of the console comes from here, with what its frame shows.
+
+Whatever a template prints is escaped, and characters that hide something are replaced. Only `Markup` is printed as it
+is: what macros and `pictures` have made of escaped texts.
+"""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from formulary_catalog import __version__
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.server.console.assets import HTMX, PICO, asset_url
+from formulary_catalog.server.console.moments import exact, instant, relative
+from formulary_catalog.server.console.security import FORM_TOKEN
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+
+NAVIGATION = {
+    "waiting": "Waiting",
+    "incidents": "Incidents",
+    "search": "Try a search",
+    "catalog": "Catalog",
+    "coverage": "Coverage",
+    "rules": "Rules",
+    "health": "Health",
+}
+"""The pages by the paths below that of the console."""
+_HTMX_CONFIG = json.dumps(
+    {
+        "allowEval": False,
+        "allowScriptTags": False,
+        "historyCacheSize": 0,  # pages are personal: nothing of them stays in the browser
+        "includeIndicatorStyles": False,
+        "refreshOnHistoryMiss": True,
+        "selfRequestsOnly": True,
+    }
+)
+
+
+def _shown(value: Any) -> Any:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _sentence(message: str) -> str:
+    """A message of the services, which begin in lower case."""
+    return message[:1].upper() + message[1:]
+
+
+_environment = Environment(
+    loader=FileSystemLoader(Path(__file__).parent / "templates"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_shown,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_environment.globals.update(
+    console=CONSOLE_PATH,
+    form_token=FORM_TOKEN,
+    navigation=NAVIGATION,
+    version=__version__,
+    style_sheets=[asset_url(PICO), asset_url("console.css")],
+    icon=asset_url("icon.svg"),
+    script=asset_url(HTMX),
+    htmx_config=_HTMX_CONFIG,
+)
+_environment.filters.update(instant=instant, exact=exact, sentence=_sentence)
+
+
+def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """The page of a template of `templates/`.
+
+    Beside the given values templates have `visitor`, `halts`, `path`, `relative(when)` and `here(name=value)`: the
+    address of this page with other query parameters, without those that are None.
+    """
+    now = datetime.now(UTC)
+    frame: Mapping[str, Any] = {
+        "visitor": visitor_of(request),
+        "halts": getattr(request.state, "halts", ()),
+        "path": request.url.path,
+        "now": now,
+        "relative": lambda when: relative(when, now=now),
+        "here": lambda **changes: _address(request.url.path, request.query_params, changes),
+    }
+    page = _environment.get_template(template).render({**frame, **values})
+    return HTMLResponse(page, status_code=status)
+
+
+def _address(path: str, query: QueryParams, changes: Mapping[str, Any]) -> str:
+    kept = [(name, value) for name, value in query.multi_items() if name not in changes]
+    given = [(name, value) for name, value in changes.items() if value is not None]
+    return f"{path}?{urlencode([*kept, *given])}" if kept or given else path

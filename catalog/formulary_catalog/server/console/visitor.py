@@ -1,0 +1,142 @@
+"""Who looks at a page: found out by the edge before anything else, read by pages.
+
+Where the server asks for no credentials, everybody is the local caller. Elsewhere a request carries a bearer token, in
+its `Authorization` header (a proxy that signs people in passes it) or in the session that the sign-in page began. Who
+has neither is a stranger, without any right, and is answered by the open pages alone.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass, field
+
+from starlette.datastructures import Headers
+from starlette.requests import Request, cookie_parser
+from starlette.types import Scope
+
+from formulary_catalog.domain.access import Access, Caller, Right
+from formulary_catalog.server.calls.caller import caller_of
+from formulary_catalog.server.calls.failures import Failure
+from formulary_catalog.server.console.sessions import Sessions
+from formulary_catalog.server.http.authentication import Identification, Refusal
+from formulary_catalog.server.http.errors import CONSOLE_PATH
+
+SESSION_COOKIE = "formulary_session"
+VISIT_COOKIE = "formulary_visit"
+"""A random value in browsers that have no session; like a session, it makes forms theirs."""
+OPEN_PATHS = (f"{CONSOLE_PATH}/static/", f"{CONSOLE_PATH}/sign-in", f"{CONSOLE_PATH}/sign-out")
+_VISIT = re.compile(r"[\w-]{43}", re.ASCII)
+_KEY = "formulary.visit"
+
+
+class _Nothing:
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        return False
+
+
+_NOTHING: Access = _Nothing()
+STRANGER = Caller(name="nobody", access=_NOTHING)
+"""Who has shown no credentials, or none that prove anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who looks at a page.
+
+    `csrf` is the token of its forms, `by_session` whether it can sign out here, and `failure` why its credentials were
+    refused. `new_visit` is the value of a cookie that its browser has yet to get.
+    """
+
+    caller: Caller
+    csrf: str = field(repr=False)
+    by_session: bool = False
+    failure: Failure | None = None
+    new_visit: str = field(default="", repr=False)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.caller.name
+
+    @property
+    def is_stranger(self) -> bool:
+        """Whether it may see nothing but the open pages."""
+        return self.caller is STRANGER
+
+
+@dataclass(frozen=True, slots=True)
+class _Visit:
+    by_session: bool = False
+    failure: Failure | None = None
+
+
+class Door:
+    """Finds out who comes. It refuses nobody: routes of the console answer strangers with the way to sign in."""
+
+    def __init__(self, identification: Identification, *, sessions: Sessions, asks: bool, audience: str) -> None:
+        """`asks`: whether the server asks for credentials; `audience` is the one that tokens must be for."""
+        self._identification = identification
+        self.sessions, self.asks, self.audience = sessions, asks, audience
+
+    async def of(self, scope: Scope) -> Caller:
+        """The caller, by its credentials; the visit is noted in the scope.
+
+        Another way to prove who looks, such as headers of a proxy that is trusted, belongs here.
+        """
+        authorization = Headers(scope=scope).getlist("authorization")
+        session = None
+        if self.asks and not authorization:
+            session = self.sessions.open(cookies_of(scope).get(SESSION_COOKIE, ""))
+        scope[_KEY] = _Visit(by_session=session is not None)
+        if self.asks and scope["path"].startswith(OPEN_PATHS):
+            return STRANGER
+        if session is not None:
+            return await self._identified([session.authorization], scope=scope, by_session=True)
+        return await self._identified(authorization, scope=scope) if authorization or not self.asks else STRANGER
+
+    async def admit(self, token: str, *, scope: Scope) -> Caller | Refusal:
+        """The caller whose token this is, or why it is nobody's."""
+        return await self._identification.by([f"Bearer {token}"], scope=scope)
+
+    async def _identified(self, authorization: list[str], *, scope: Scope, by_session: bool = False) -> Caller:
+        caller = await self._identification.by(authorization, scope=scope)
+        if isinstance(caller, Refusal):
+            scope[_KEY] = _Visit(by_session=by_session, failure=caller.failure)
+            return STRANGER
+        return caller
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Who sent the request."""
+    known: Visitor | None = getattr(request.state, "visitor", None)
+    if known is None:
+        known = request.state.visitor = _visitor(request)
+    return known
+
+
+def _visitor(request: Request) -> Visitor:
+    visit: _Visit = request.scope[_KEY]
+    value = request.cookies.get(SESSION_COOKIE, "") if visit.by_session else request.cookies.get(VISIT_COOKIE, "")
+    is_known = visit.by_session or _VISIT.fullmatch(value) is not None
+    if not is_known:
+        value = secrets.token_urlsafe(32)
+    return Visitor(
+        caller=caller_of(request),
+        csrf=_form_token(value),
+        by_session=visit.by_session,
+        failure=visit.failure,
+        new_visit="" if is_known else value,
+    )
+
+
+def cookies_of(scope: Scope) -> dict[str, str]:
+    """The cookies of a request."""
+    return cookie_parser(Headers(scope=scope).get("cookie", ""))
+
+
+def _form_token(cookie: str) -> str:
+    """Known to the pages of who has the cookie, and says nothing about it. Any replica comes to the same."""
+    digest = hmac.digest(cookie.encode(), b"formulary console form", hashlib.sha256)
+    return base64.urlsafe_b64encode(digest).decode().rstrip("=")
