@@ -78,8 +78,8 @@ class Window:
     seen: Seen
 
     async def open(self, path: str) -> Page:
-        """Go to a path of the server, and until nothing more is loaded."""
-        answered = await self.page.goto(self.seen.origin + path, wait_until="networkidle")
+        """Go to a path of the server."""
+        answered = await self.page.goto(self.seen.origin + path)
         assert answered is not None
         assert answered.status < 400, f"{path}: {answered.status}\n{await answered.text()}"
         return self.page

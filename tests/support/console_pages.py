@@ -41,7 +41,7 @@ class ConsolePage:
 
 
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
-WAITING = ConsolePage("waiting", "", "Waiting")
+WAITING = ConsolePage("waiting", "/waiting", "Waiting")
 PAGES = (
     WAITING,
     ConsolePage("incidents", "/incidents", "Incidents"),
@@ -70,7 +70,8 @@ async def sign_in(opened: Window, token: str) -> None:
     """Sign in as a person does."""
     page = await opened.open(SIGN_IN.url)
     await page.get_by_label("Token").fill(token)
-    await page.get_by_role("button", name="Sign in").click()
+    async with page.expect_event("load"):
+        await page.get_by_role("button", name="Sign in").click()
 
 
 async def findings(page: Page) -> list[str]:
