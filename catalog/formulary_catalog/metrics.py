@@ -172,6 +172,12 @@ class Metrics:
         self._in_work.labels(lane=lane).set(in_work)
         self._waiting.labels(lane=lane).set(waiting)
 
+    def calls(self, lane: str) -> tuple[int, int]:
+        """How many calls of a lane are worked on, and how many wait."""
+        gauges = ("formulary_calls_in_work", "formulary_calls_waiting")
+        in_work, waiting = (self.registry.get_sample_value(gauge, {"lane": lane}) or 0 for gauge in gauges)
+        return int(in_work), int(waiting)
+
     def count_refusal(self, lane: str, reason: str) -> None:
         """Count one call that was rejected and may be retried later."""
         self._refused.labels(lane=lane, reason=reason).inc()

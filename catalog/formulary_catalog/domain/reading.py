@@ -4,6 +4,7 @@ The services make them; REST, the command line and the console present them. Wha
 they are for callers who may `get aianalyses` in its namespace.
 """
 
+import hashlib
 from typing import Any
 
 from pydantic import Field
@@ -11,6 +12,7 @@ from pydantic import Field
 from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.browsing import PendingApproval
 
+_STATE_DIGITS = 12
 _NEXT = "Give it as cursor for the page after this one; empty on the last."
 
 
@@ -176,6 +178,11 @@ class WaitingRun(PendingApproval):
     remediation_id: str
     trace_id: str
     may_approve: bool = Field(description="Whether the caller may approve and reject it.")
+
+    @property
+    def state(self) -> str:
+        """Names the run with all that is shown of it: another one once anything of that is another."""
+        return f"{self.invocation_id}.{hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:_STATE_DIGITS]}"
 
 
 class WaitingRunList(Answer):

@@ -5,6 +5,7 @@ may `get governancecontracts`. What is not readable is left out.
 """
 
 import asyncio
+from collections.abc import Collection
 from datetime import UTC
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
@@ -77,29 +78,42 @@ class RunReading:
                 next_cursor=cursor(last, question=question) if last is not None else "",
             )
 
-    async def waiting(self, *, namespace: str = "", limit: int, caller: Caller) -> WaitingRunList:
+    async def waiting(
+        self, *, namespace: str = "", limit: int, caller: Caller, known: Collection[str] | None = None
+    ) -> WaitingRunList:
         """The runs that wait for a person, the oldest first, with what that person has to judge.
+
+        `known` are the states of runs that a page shows which refreshes itself: where nothing is new to it, there is
+        no event.
 
         Raises:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
+        if known is not None:
+            answer = await self._waiting(namespace=namespace, limit=limit, caller=caller)
+            if all(run.state in known for run in answer.approvals):
+                return answer
         arguments = {"namespace": namespace} if namespace else {}
         async with self._trail.record(
             "read.approvals", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
-            runs = await self._review.waiting(caller=caller.name, namespaces=namespaces)
-            waiting = [run for run in runs if namespace in ("", run.namespace)]
-            shown = waiting[:limit]
-            places = sorted({run.namespace for run in shown})
-            rights = await asyncio.gather(*(caller.access.allows(APPROVE, namespace=place) for place in places))
-            may = dict(zip(places, rights, strict=True))
-            record.result = {"total": len(waiting)}
-            return WaitingRunList(
-                approvals=[_waiting(run, parsed=self._parsed, may_approve=may[run.namespace]) for run in shown],
-                total=len(waiting),
-                notes=[_HOW] if shown else [],
-            )
+            answer = await self._waiting(namespace=namespace, limit=limit, caller=caller)
+            record.result = {"total": answer.total}
+            return answer
+
+    async def _waiting(self, *, namespace: str, limit: int, caller: Caller) -> WaitingRunList:
+        namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+        runs = await self._review.waiting(caller=caller.name, namespaces=namespaces)
+        waiting = [run for run in runs if namespace in ("", run.namespace)]
+        shown = waiting[:limit]
+        places = sorted({run.namespace for run in shown})
+        rights = await asyncio.gather(*(caller.access.allows(APPROVE, namespace=place) for place in places))
+        may = dict(zip(places, rights, strict=True))
+        return WaitingRunList(
+            approvals=[_waiting(run, parsed=self._parsed, may_approve=may[run.namespace]) for run in shown],
+            total=len(waiting),
+            notes=[_HOW] if shown else [],
+        )
 
     async def contracts(self, *, namespace: str = "", caller: Caller) -> ContractList:
         """The contracts in force, in name order.

@@ -5,12 +5,12 @@ from starlette.responses import RedirectResponse
 
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.console.assets import asset_response
-from formulary_catalog.server.console.pages import signing_in
+from formulary_catalog.server.console.pages import health, signing_in, waiting
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 FIRST_PAGE = f"{CONSOLE_PATH}/waiting"
-_PAGES = (signing_in,)
+_PAGES = (signing_in, waiting, health)
 
 router = APIRouter(route_class=ConsoleRoute, include_in_schema=False)
 

@@ -56,6 +56,11 @@ def _sentence(message: str) -> str:
     return message[:1].upper() + message[1:]
 
 
+def _plain(value: Any) -> str:
+    """A value of JSON as people read it."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 _environment = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
     autoescape=True,
@@ -75,7 +80,7 @@ _environment.globals.update(
     script=asset_url(HTMX),
     htmx_config=_HTMX_CONFIG,
 )
-_environment.filters.update(instant=instant, exact=exact, sentence=_sentence)
+_environment.filters.update(instant=instant, exact=exact, plain=_plain, sentence=_sentence)
 
 
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:

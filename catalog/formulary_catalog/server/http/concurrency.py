@@ -28,6 +28,7 @@ _RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
 _CATALOG_PATHS = tuple(f"/api/v1/{path}" for path in ("workflows", "selections", "names", "stats", "approvals"))
 _CONSOLE_PAGES = f"{CONSOLE_PATH}/"
 _CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out"))
+LANES = ("catalog", "runs", "protocol")
 _PROTOCOL_AT_ONCE = 64
 _PROTOCOL_WAITING = 256
 
