@@ -17,7 +17,11 @@ from support.console_pages import PAGES, SIGN_IN, WAITING, ConsolePage, findings
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "console"
 TAKES_PICTURES = os.environ.get("UPDATE_SCREENSHOTS") == "1"
-PICTURED = {*((page.name, "light", DESKTOP) for page in (SIGN_IN, *PAGES)), ("incident", "dark", DESKTOP), ("waiting", "light", PHONE)}
+PICTURED = {
+    *((page.name, "light", DESKTOP) for page in (SIGN_IN, *PAGES)),
+    ("incident", "dark", DESKTOP),
+    ("waiting", "light", PHONE),
+}
 Scheme = Literal["light", "dark"]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 each_scheme = pytest.mark.parametrize("scheme", ["light", "dark"])

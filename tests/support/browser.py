@@ -39,9 +39,9 @@ async def browsing() -> AsyncIterator[Browser]:
             await browser.close()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Seen:
-    """What a window did that no page of ours may do."""
+    """What a window did that no page of ours may do. Playwright adds attributes of its own to what it calls."""
 
     origin: str
     violations: list[str] = field(default_factory=list)

@@ -10,11 +10,15 @@ import httpx2
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_operator.engines import engine_of
+from formulary_operator.runs.content import content_of
+from formulary_operator.runs.plan import plan_of
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.filling import fill
@@ -224,7 +228,7 @@ async def write_past(dsn: str, *, starter_catalog: Path, embedder: Embedder, key
             await contracts.save({"rules": rules}, namespace=namespace, name="house-rules", uid=namespace)
     async with serve_console(dsn, embedder=embedder, keys=keys) as console:
         for incident in (STAGING, SHOP, BANK):
-            await console.agent.run(incident)
+            await render(dsn, await console.agent.run(incident))
         await console.agent.search(SHOP, "GPU driver hangs after a kernel update")
 
 
@@ -241,6 +245,25 @@ async def serve_console(dsn: str, *, embedder: Embedder, keys: Path) -> AsyncIte
             yield Console(url, dsn, people, Agent(http))
     finally:
         await service.close()
+
+
+async def render(dsn: str, run: str) -> None:
+    """Note what would run, as the operator does within seconds, if the run waits."""
+    async with playing.run_writer(dsn) as runs:
+        waiting = await runs.find(run)
+        assert waiting is not None
+        workflow = RemediationWorkflow.model_validate(waiting.document)
+        plan = plan_of(
+            waiting,
+            workflow=workflow,
+            owner=None,
+            default_image="",
+            default_user=65534,
+            argo_strict=False,
+            seconds=waiting.timeout_seconds,
+        )
+        content = content_of(waiting, workflow=workflow, plan=plan, manifest=engine_of(workflow).manifest(plan))
+        await runs.begin(run, content=content)
 
 
 def _of(incident: str) -> dict[str, str]:

@@ -41,16 +41,9 @@ class ConsolePage:
 
 
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
-WAITING = ConsolePage("waiting", "/waiting", "Waiting")
+WAITING = ConsolePage("waiting", "/waiting", "Waiting for a person")
 PAGES = (
     WAITING,
-    ConsolePage("incidents", "/incidents", "Incidents"),
-    ConsolePage("incident", f"/incidents/{SHOP}", SHOP),
-    ConsolePage("search", "/search?query=OOMKilled", "Try a search"),
-    ConsolePage("catalog", "/catalog", "Catalog"),
-    ConsolePage("workflow", "/catalog/oom-raise-memory-limit", "Raise the memory limit of an OOM-killed workload"),
-    ConsolePage("coverage", "/coverage", "Coverage"),
-    ConsolePage("rules", "/rules", "Rules"),
     ConsolePage("health", "/health", "Health"),
 )
 """All that need a person, in the order of the navigation."""
