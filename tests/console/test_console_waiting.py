@@ -17,10 +17,14 @@ _FOCUS = """() => {
 }"""
 
 
-async def state_of(console: Console, run: str) -> str:
-    """Where a run stands."""
-    async with httpx2.AsyncClient(base_url=console.url, headers={"Authorization": "Bearer lead"}) as http:
-        return str((await http.get(f"/api/v1/invocations/{run}")).raise_for_status().json()["state"])
+async def ends(console: Console, run: str) -> str:
+    """How a run ends."""
+    headers = {"Authorization": "Bearer lead"}
+    async with httpx2.AsyncClient(base_url=console.url, headers=headers, timeout=50) as http, asyncio.timeout(60):
+        while True:
+            answer = (await http.get(f"/api/v1/invocations/{run}", params={"wait_ms": 1000})).raise_for_status().json()
+            if answer["state"] in ("completed", "failed"):
+                return str(answer["state"])
 
 
 async def tab_to(page: Page, selector: str, *, limit: int = 60) -> None:
@@ -48,7 +52,7 @@ async def test_a_person_approves_by_keyboard_alone(console: Console, browser: Br
             await page.keyboard.press("Enter")
         assert run in await page.get_by_role("status").first.inner_text()
         assert opened.seen.nothing, opened.seen
-    await expect_state(console, run, "completed")
+    assert await ends(console, run) == "completed"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -85,7 +89,7 @@ async def test_a_person_rejects_without_javascript(console: Console, browser: Br
         async with page.expect_event("load"):
             await card(page, run).get_by_role("button", name="Reject").click()
         assert run in await page.get_by_role("status").first.inner_text()
-    await expect_state(console, run, "failed")
+    assert await ends(console, run) == "failed"
 
 
 async def test_a_page_that_refreshes_itself_keeps_the_focus_and_what_was_typed(
@@ -105,10 +109,3 @@ async def test_a_page_that_refreshes_itself_keeps_the_focus_and_what_was_typed(
         assert await field.input_value() == "half a reason"
         assert await field.evaluate("each => document.activeElement === each")
         assert opened.seen.nothing, opened.seen
-
-
-async def expect_state(console: Console, run: str, state: str) -> None:
-    """Wait until the run is in this state."""
-    async with asyncio.timeout(60):
-        while await state_of(console, run) != state:
-            await asyncio.sleep(0.05)

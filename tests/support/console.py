@@ -31,7 +31,7 @@ SHOP, BANK, STAGING = "rr-checkout-oom", "rr-ledger-full", "rr-search-oom"
 OF_THE_SHOP, OF_THE_BANK = ("checkout", "shop-carts-trim"), ("ledger", "bank-journal-archive")
 """Words that are on no page of the other tenant's people."""
 SHARED = "formulary"
-_OOM = "OOMKilled exit code 137, working set at its limit"
+QUERY = "OOMKilled exit code 137, working set at its limit"
 _FULL = "KubePersistentVolumeFillingUp, no space left on device"
 _INCIDENTS = (
     RequestContext(
@@ -77,13 +77,13 @@ _INCIDENTS = (
 )
 _RUNS = {
     SHOP: (
-        _OOM,
+        QUERY,
         "oom-raise-memory-limit",
         {"WORKLOAD": "deployment/checkout", "SELECTOR": "app=checkout", "CONTAINER": "web", "MEMORY_LIMIT": "768Mi"},
         "The working set levels off at the limit since the release of Tuesday; no leak.",
     ),
     STAGING: (
-        _OOM,
+        QUERY,
         "oom-raise-memory-limit",
         {"WORKLOAD": "deployment/search", "SELECTOR": "app=search", "CONTAINER": "web", "MEMORY_LIMIT": "1Gi"},
         "Staging indexes the full catalog since Monday.",

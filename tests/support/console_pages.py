@@ -4,12 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page
 
 from support.browser import DESKTOP, Window, window
-from support.console import SHOP, Console
+from support.console import QUERY, SHARED, SHOP, Console
 
 _EVERYTHING_OPEN = "document.querySelectorAll('details').forEach(each => each.open = true)"
 _FINDINGS = """async () => (await axe.run({resultTypes: ['violations']})).violations
@@ -37,13 +38,29 @@ class ConsolePage:
 
     @property
     def url(self) -> str:
+        """Its path on the server."""
         return f"/console{self.path}"
+
+    @property
+    def is_in_navigation(self) -> bool:
+        """Whether it is reached from every page."""
+        return self.path.count("/") == 1
 
 
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
+TITLE = "Raise the memory limit of an OOM-killed workload"
 WAITING = ConsolePage("waiting", "/waiting", "Waiting for a person")
 PAGES = (
     WAITING,
+    ConsolePage("incidents", "/incidents", "Incidents"),
+    ConsolePage("incident", f"/incidents/{SHOP}", SHOP),
+    ConsolePage("search", f"/search?query={quote(QUERY)}&incident={SHOP}", "Try a search"),
+    ConsolePage("catalog", "/catalog", "Catalog"),
+    ConsolePage("workflow", f"/catalog/{SHARED}/oom-raise-memory-limit", TITLE),
+    ConsolePage("coverage", "/coverage", "Coverage"),
+    ConsolePage("stale", "/coverage/stale", "Stale workflows"),
+    ConsolePage("duplicates", "/coverage/duplicates", "Duplicates"),
+    ConsolePage("rules", "/rules", "Rules"),
     ConsolePage("health", "/health", "Health"),
 )
 """All that need a person, in the order of the navigation."""
