@@ -1,1 +1,1 @@
-"""The edges of the catalog: MCP over HTTP and stdio, REST, health and metrics (DESIGN sections 7 and 8)."""
+"""The edges of the catalog: MCP over HTTP and stdio, REST, the console, health and metrics (DESIGN 7, 8, 14)."""

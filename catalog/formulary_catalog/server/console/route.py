@@ -80,23 +80,26 @@ def _failed(request: Request, failure: Failure) -> Response:
 
 
 def _to_stranger(request: Request, visitor: Visitor) -> Response:
-    """The way to the sign-in page; credentials of a proxy that are refused are no matter of that page."""
+    """The way to the sign-in page, or why credentials were refused that this page does not give."""
     failure = visitor.failure
     if failure is not None and not (visitor.by_session and failure.status == 401):
         return _failed(request, failure)
-    if request.method == "GET" and request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
-        # Followed from another site, and browsers keep our cookie from such requests. Loaded by this page it is sent.
-        page = render(request, "continue.html", title="Console", target=_own_address(request))
-        return protect(page, request=request)
-    wanted = {"next": _own_address(request)} if request.method == "GET" else {}
-    to = f"{SIGN_IN}?{urlencode(wanted | ({'ended': '1'} if failure is not None else {}))}"
-    if "hx-request" in request.headers:  # a part of a page: the whole page has to go there
-        response = Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
-    else:
-        response = RedirectResponse(to, status_code=303)
+    response = _way_to_sign_in(request, ended=failure is not None)
     if failure is not None:
         forget_session(response)
     return protect(response, request=request)
+
+
+def _way_to_sign_in(request: Request, *, ended: bool) -> Response:
+    if "hx-request" in request.headers:  # a part of a page: the whole page has to go there
+        return Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
+    if request.method != "GET":
+        return error_page(request, status=401, message="nothing was done; sign in, then send the form again")
+    if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
+        # Followed from another site, and browsers keep our cookie from such requests. Loaded by this page it is sent.
+        return render(request, "continue.html", title="Console", target=_own_address(request))
+    wanted = {"next": _own_address(request)} | ({"ended": "1"} if ended else {})
+    return RedirectResponse(f"{SIGN_IN}?{urlencode(wanted)}", status_code=303)
 
 
 def _own_address(request: Request) -> str:

@@ -34,19 +34,21 @@ def protect(response: Response, *, request: Request) -> Response:
     """The answer with the headers that every one of the console has, and with the cookie that its forms need."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", PERSONAL)
-    if response.headers["Cache-Control"] == PERSONAL and (value := visitor_of(request).new_visit):
+    is_page = request.method == "GET" and response.headers["Cache-Control"] == PERSONAL
+    if is_page and (value := visitor_of(request).new_visit):
         _set_cookie(response, VISIT_COOKIE, value, request=request)
     return response
 
 
 def begin_session(response: Response, cookie: str, *, request: Request) -> None:
-    """Have the browser keep a session."""
+    """Have the browser keep a session, and nothing else."""
+    _forget(response, VISIT_COOKIE)
     _set_cookie(response, SESSION_COOKIE, cookie, request=request, seconds=SESSION_SECONDS)
 
 
 def forget_session(response: Response) -> None:
     """Have the browser forget its session."""
-    response.delete_cookie(SESSION_COOKIE, path=CONSOLE_PATH, httponly=True, samesite="strict")
+    _forget(response, SESSION_COOKIE)
 
 
 async def require_own_form(request: Request) -> FormData:
@@ -85,6 +87,10 @@ def _set_cookie(response: Response, name: str, value: str, *, request: Request, 
         httponly=True,
         samesite="strict",
     )
+
+
+def _forget(response: Response, name: str) -> None:
+    response.delete_cookie(name, path=CONSOLE_PATH, httponly=True, samesite="strict")
 
 
 def _is_over_https(request: Request) -> bool:

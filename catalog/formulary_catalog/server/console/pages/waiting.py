@@ -3,7 +3,7 @@
 An open page asks for changes every few seconds and gets what is new alone, so that nothing moves under who types.
 """
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Request, Response
@@ -104,7 +104,7 @@ async def decide(request: Request, invocation_id: Annotated[str, Path()]) -> Res
     return RedirectResponse(f"{WAITING_PATH}?{done}", status_code=303)
 
 
-def _shown(answer: WaitingRunList) -> dict[str, object]:
+def _shown(answer: WaitingRunList) -> dict[str, Any]:
     return {
         "runs": answer.approvals,
         "total": answer.total,

@@ -1,0 +1,282 @@
+"""Who gets into the console: nobody without credentials, and everybody out again (DESIGN section 14)."""
+
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from cryptography.fernet import Fernet
+
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.errors import InvalidInput, NotAuthenticated, Unavailable
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.console.router import router
+from formulary_catalog.server.console.sessions import SESSION_SECONDS, Sessions
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.access import KnownCallers, Rights
+from support.runs import KEY
+from support.serving import catalog, serving
+from support.visiting import OWN_FORM, Form, Page, visiting
+
+SIGN_IN, HOME = "/console/sign-in", "/console/waiting"
+TOKEN = "sre_with_a_token"
+
+
+class People(KnownCallers):
+    """Callers whose tokens can be revoked, and an API server that can be away."""
+
+    def __init__(self) -> None:
+        super().__init__(sre_with_a_token=Rights(), ana=Rights())
+        self.revoked: set[str] = set()
+        self.away = False
+
+    async def authenticate(self, authorization: list[str], *, address: str) -> Caller:  # type: ignore[override]  # narrower than a Sequence
+        if self.away:
+            raise Unavailable("the API server does not answer; retry in a few seconds")
+        caller = await super().authenticate(authorization, address=address)
+        if caller.name in self.revoked:
+            raise NotAuthenticated("the token is not known any more; send another one")
+        return caller
+
+
+@pytest.fixture(scope="module")
+async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+    async with catalog([], postgres=postgres, embedder=None) as empty:
+        yield empty
+
+
+@pytest.fixture
+def people() -> People:
+    return People()
+
+
+@pytest.fixture
+async def url(service: CatalogService, people: People) -> AsyncIterator[str]:
+    async with serving(service, authenticator=people) as at:
+        yield at
+
+
+def asks_to_sign_in(page: Page) -> bool:
+    return any(form.action == SIGN_IN for form in page.forms)
+
+
+@pytest.mark.parametrize("path", sorted({str(getattr(route, "path", "")) for route in router.routes}))
+async def test_without_credentials_every_page_leads_to_the_sign_in_page(url: str, path: str) -> None:
+    concrete = path.replace("{path:path}", "any/thing").replace("{invocation_id}", "inv-1").replace("{name}", "x.css")
+    is_open = path.startswith(("/console/static/", "/console/sign-"))
+    async with httpx2.AsyncClient(base_url=url) as stranger:
+        got = await stranger.get(concrete, headers={"Accept": "text/html"})
+        posted = await stranger.post(concrete, data={"decision": "Approve"}, headers=OWN_FORM)
+        part = await stranger.get(concrete, headers={"HX-Request": "true", "Accept": "text/html"})
+    if not is_open:
+        assert (got.status_code, got.headers["location"].partition("?")[0]) == (303, SIGN_IN)
+        assert (part.status_code, part.headers["hx-redirect"]) == (401, SIGN_IN)
+    assert posted.status_code in (401, 403, 405)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/stats", "/mcp", "/", "/consoles", "/docs", "/console/../api/v1/stats"])
+async def test_nothing_beside_the_console_is_reached_without_credentials(url: str, path: str) -> None:
+    host, _, port = url.removeprefix("http://").partition(":")
+    async with httpx2.AsyncClient(base_url=url) as stranger:
+        answer = await stranger.request("POST" if path == "/mcp" else "GET", httpx2.URL(f"http://{host}:{port}{path}"))
+    assert answer.status_code == 401
+
+
+async def test_a_browser_that_asks_for_the_server_gets_to_the_console(url: str) -> None:
+    async with visiting(url, bearer=TOKEN) as visitor:
+        page = await visitor.get("/", accept="text/html,*/*")
+    assert (page.status, "<h1>Waiting</h1>" in page.source) == (200, True)
+
+
+async def test_who_pastes_a_token_gets_to_the_page_that_it_wanted(url: str) -> None:
+    async with visiting(url) as visitor:
+        page = await visitor.sign_in(TOKEN, path="/console/health?x=1")
+        assert (page.status, "<h1>Health</h1>" in page.source) == (200, True)
+        assert "Signed in as sre" in page.text
+        assert (await visitor.get(HOME)).status == 200
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "https://evil.example/console/",
+        "//evil.example/console/",
+        "/\\evil.example",
+        "/console/\\evil",
+        "/api/v1/stats",
+        "javascript:1",
+        "/console/a\r\nb: c",
+    ],
+)
+async def test_signing_in_leads_nowhere_but_into_the_console(url: str, wanted: str) -> None:
+    async with visiting(url) as visitor:
+        form = (await visitor.get(SIGN_IN)).form(SIGN_IN)
+        visitor.client.follow_redirects = False
+        page = await visitor.submit(form, token=TOKEN, next=wanted)
+    assert (page.status, page.headers["location"]) == (303, "/console")
+
+
+@pytest.mark.parametrize(("token", "status"), [("s3cret-unknown", 401), ("", 400), ("a b\x00", 401), ("é" * 20, 401)])
+async def test_a_token_that_proves_nothing_is_refused_and_not_repeated(url: str, token: str, status: int) -> None:
+    async with visiting(url) as visitor:
+        page = await visitor.sign_in(token)
+        assert page.status == status
+        assert asks_to_sign_in(page)
+        assert "s3cret" not in page.source
+        assert asks_to_sign_in(await visitor.get(HOME))
+
+
+async def test_the_cookie_is_for_the_console_alone_and_closed_to_scripts(url: str) -> None:
+    for scheme, is_secure in {"http": False, "https": True}.items():
+        async with visiting(url) as visitor:
+            form = (await visitor.get(SIGN_IN)).form(SIGN_IN)
+            visitor.client.follow_redirects = False
+            page = await visitor.submit(form, token=TOKEN, headers=OWN_FORM | {"X-Forwarded-Proto": scheme})
+        (cookie,) = [each for each in page.headers.get_list("set-cookie") if each.startswith("formulary_session=")]
+        attributes = {part.strip().casefold() for part in cookie.split(";")[1:]}
+        assert attributes >= {"httponly", "samesite=strict", "path=/console", f"max-age={SESSION_SECONDS}"}
+        assert ("secure" in attributes) is is_secure
+        assert TOKEN not in cookie
+
+
+async def test_who_signs_out_stays_out_even_with_the_old_cookie(url: str) -> None:
+    async with visiting(url) as visitor:
+        page = await visitor.sign_in(TOKEN)
+        old = visitor.client.cookies["formulary_session"]
+        out = await visitor.submit(page.form("/console/sign-out"))
+        assert asks_to_sign_in(out)
+        assert "formulary_session" not in visitor.client.cookies
+    async with httpx2.AsyncClient(base_url=url, cookies={"formulary_session": old}) as thief:
+        assert (await thief.get(HOME)).status_code == 303
+
+
+async def test_a_revoked_token_ends_its_session(url: str, people: People) -> None:
+    async with visiting(url) as visitor:
+        assert (await visitor.sign_in(TOKEN)).status == 200
+        people.revoked.add(TOKEN)
+        ended = await visitor.get(HOME)
+        assert asks_to_sign_in(ended)
+        assert "Your session has ended" in ended.text
+        assert "formulary_session" not in visitor.client.cookies
+
+
+async def test_while_nobody_can_be_checked_a_session_is_kept_and_nothing_shown(url: str, people: People) -> None:
+    async with visiting(url) as visitor:
+        await visitor.sign_in(TOKEN)
+        people.away = True
+        page = await visitor.get(HOME)
+        assert (page.status, "The API server does not answer" in page.text) == (503, True)
+        people.away = False
+        assert (await visitor.get(HOME)).status == 200
+
+
+async def test_a_proxy_that_passes_a_token_needs_no_session(url: str) -> None:
+    async with visiting(url, bearer=TOKEN) as visitor:
+        page = await visitor.get(HOME)
+        assert (page.status, "Signed in as sre" in page.text) == (200, True)
+        assert all(form.action != "/console/sign-out" for form in page.forms)
+    async with visiting(url, bearer="unknown") as visitor:
+        refused = await visitor.get(HOME)
+    assert (refused.status, asks_to_sign_in(refused)) == (401, False)
+
+
+async def test_the_token_of_a_proxy_counts_rather_than_an_older_session(url: str) -> None:
+    async with visiting(url) as visitor:
+        await visitor.sign_in(TOKEN)
+        assert "Signed in as ana" in (await visitor.get(HOME, Authorization="Bearer ana")).text
+
+
+async def test_replicas_with_one_key_take_sessions_of_each_other_and_others_do_not(
+    service: CatalogService, people: People, tmp_path: Path
+) -> None:
+    keys = tmp_path / "input.key"
+    keys.write_text(KEY)
+    async with (
+        serving(service, authenticator=people, input_key_file=keys) as first,
+        serving(service, authenticator=people, input_key_file=keys) as second,
+        serving(service, authenticator=people) as other,
+        visiting(first) as visitor,
+    ):
+        await visitor.sign_in(TOKEN)
+        cookies = {"formulary_session": visitor.client.cookies["formulary_session"]}
+        for url, status in {second: 200, other: 303}.items():
+            async with httpx2.AsyncClient(base_url=url, cookies=cookies) as again:
+                assert (await again.get(HOME)).status_code == status
+
+
+async def test_a_link_from_another_site_finds_the_session_that_browsers_keep_from_it(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as followed:
+        answer = await followed.get("/console/health?a=%22%3E", headers={"Sec-Fetch-Site": "cross-site"})
+    page = Page(answer)
+    refresh = [given["content"] for tag, given in page.elements if tag == "meta" and given.get("http-equiv")]
+    assert (page.status, refresh) == (200, ["0; url=/console/health?a=%22%3E"])
+
+
+async def test_where_nobody_is_asked_for_credentials_there_is_nothing_to_sign_in(service: CatalogService) -> None:
+    async with serving(service) as url, visiting(url) as visitor:
+        assert "<h1>Waiting</h1>" in (await visitor.get(SIGN_IN)).source
+        assert "Sign out" not in (await visitor.get(HOME)).text
+
+
+FORGED = {
+    "another site": {"Sec-Fetch-Site": "cross-site", "Origin": "null"},
+    "another port": {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"},
+    "another port, from an old browser": {"Origin": "http://127.0.0.1:1"},
+    "another name of this server": {"Origin": "http://localhost:1"},
+    "a foreign origin": {"Origin": "https://evil.example"},
+    "nobody says where": {},
+    "a frame without an origin": {"Origin": "null"},
+    "an address bar": {"Sec-Fetch-Site": "none"},
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+async def test_a_form_of_another_page_is_refused_though_it_knows_the_token(url: str, case: str) -> None:
+    async with visiting(url) as visitor:
+        page = await visitor.sign_in(TOKEN)
+        refused = await visitor.submit(page.form("/console/sign-out"), headers=FORGED[case])
+        assert refused.status == 403
+        assert (await visitor.get(HOME)).status == 200
+
+
+async def test_a_form_needs_the_token_of_its_own_session(url: str) -> None:
+    async with visiting(url) as visitor, visiting(url) as other:
+        page, foreign = await visitor.sign_in(TOKEN), await other.sign_in("ana")
+        stolen = foreign.form("/console/sign-out").fields
+        for fields in ({}, {"csrf_token": ""}, {"csrf_token": "é"}, stolen):
+            refused = await visitor.submit(Form("/console/sign-out", fields))
+            assert (refused.status, "not of your present session" in refused.text) == (403, True)
+        assert (await visitor.get(HOME)).status == 200
+        assert asks_to_sign_in(await visitor.submit(page.form("/console/sign-out")))
+
+
+async def test_nobody_is_signed_in_by_a_form_that_another_page_sends(url: str) -> None:
+    async with visiting(url) as visitor:
+        refused = await visitor.submit(Form(SIGN_IN, {"token": TOKEN}))
+        assert refused.status == 403
+        assert "formulary_session" not in visitor.client.cookies
+
+
+def test_a_session_is_over_after_its_time_and_cannot_be_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions = Sessions([b"k" * 32])
+    cookie = sessions.begin("t0ken")
+    opened = sessions.open(cookie)
+    assert opened is not None
+    assert (opened.token, "t0ken" in repr(opened), "t0ken" in cookie) == ("t0ken", False, False)
+    assert Sessions([b"n" * 32, b"k" * 32]).open(cookie) is not None, "an older key still opens"
+    for made_up in (
+        "",
+        "x",
+        cookie[:-4],
+        cookie.replace("g", "h", 1),
+        Fernet(Fernet.generate_key()).encrypt(b"").decode(),
+    ):
+        assert sessions.open(made_up) is None
+    monkeypatch.setattr("cryptography.fernet.time.time", lambda: 4102444800.0)
+    assert sessions.open(cookie) is None
+
+
+def test_a_token_that_no_cookie_holds_is_refused_in_words() -> None:
+    with pytest.raises(InvalidInput, match="more than a cookie can hold"):
+        Sessions().begin(secrets.token_urlsafe(6000))

@@ -1,0 +1,139 @@
+"""What every answer of the console has: headers, a frame without scripts of its own, words for what went wrong."""
+
+import hashlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.console import assets
+from formulary_catalog.server.console.templating import NAVIGATION
+from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.access import EVERYWHERE, KnownCallers, Rights
+from support.serving import catalog, serving
+from support.visiting import OWN_FORM, visiting
+
+STATIC = Path(assets.__file__).parent / "static"
+POLICY = {
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "img-src 'self' data:",
+    "connect-src 'self'",
+    "form-action 'self'",
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+}
+PAGES = ["/console/waiting", "/console/health", "/console/sign-in", "/console/no/such/page", "/console/waiting?x=1"]
+PARTS = ["/console/waiting/changes", "/console/health/now"]
+REDIRECTS = ["/console", "/console/"]
+FILES = ["/console/static/console.css", "/console/static/no.css"]
+
+
+@pytest.fixture(scope="module")
+async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+    async with catalog([], postgres=postgres, embedder=None) as empty:
+        yield empty
+
+
+@pytest.fixture(scope="module")
+async def url(service: CatalogService) -> AsyncIterator[str]:
+    reader = Rights(read={EVERYWHERE}, see={EVERYWHERE})
+    async with serving(service, authenticator=KnownCallers(reader=reader)) as at:
+        yield at
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PARTS, *REDIRECTS, *FILES])
+@pytest.mark.parametrize("bearer", ["reader", "unknown", ""])
+async def test_every_answer_has_the_headers_that_protect_it(url: str, path: str, bearer: str) -> None:
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+    async with httpx2.AsyncClient(base_url=url, headers=headers) as client:
+        for answer in (await client.get(path), await client.post(path, headers=OWN_FORM)):
+            if path == "/console" and answer.status_code == 405:
+                continue
+            policy = answer.headers["content-security-policy"]
+            assert {part.strip() for part in policy.split(";")} == POLICY
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            if answer.request.method == "GET" and path != FILES[0]:
+                assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", [*PAGES, *PARTS])
+async def test_nothing_of_a_page_is_run_or_styled_in_place(url: str, path: str) -> None:
+    async with visiting(url, bearer="reader") as visitor:
+        page = await visitor.get(path)
+    for tag, given in page.elements:
+        assert tag != "style"
+        assert not [name for name in given if name == "style" or name.startswith(("on", "hx-on"))]
+        for name in ("src", "href", "action", "hx-get"):
+            assert (given.get(name) or "/").startswith(("/console", "/", "#"))
+    assert not re.search(r"<script(?![^>]*\ssrc=)", page.source)
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_says_where_one_is_and_leads_everywhere_else(url: str, path: str) -> None:
+    async with visiting(url, bearer="reader") as visitor:
+        page = await visitor.get(path)
+    assert [tag for tag, _ in page.elements].count("h1") == 1
+    assert ("html", {"lang": "en"}) in page.elements
+    if path == "/console/sign-in":
+        return
+    assert ("a", {"class": "skip", "href": "#content"}) in page.elements
+    links = [given for tag, given in page.elements if tag == "a"]
+    for name in NAVIGATION:
+        (entry,) = [given for given in links if given.get("href") == f"/console/{name}" and "class" not in given]
+        assert (entry.get("aria-current") == "page") is path.partition("?")[0].endswith(f"/{name}")
+
+
+async def test_what_goes_wrong_is_a_page_with_its_status_and_words(url: str) -> None:
+    async with visiting(url, bearer="reader") as visitor:
+        missing = await visitor.get("/console/no/such/page")
+        wrong = await visitor.get("/console/waiting?limit=0&x=<b>")
+        method = await visitor.send("PUT", "/console/health")
+    assert (missing.status, "Not found" in missing.text) == (404, True)
+    assert (wrong.status, "This request is not valid" in wrong.text, "<b>" in wrong.source) == (400, True, False)
+    assert (method.status, "Method Not Allowed" in method.text) == (405, True)
+
+
+async def test_a_body_over_the_limit_is_refused_as_everywhere(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        answer = await client.post("/console/sign-in", data={"token": "x" * MAX_BODY_BYTES}, headers=OWN_FORM)
+    assert answer.status_code == 413
+
+
+async def test_files_are_kept_by_browsers_until_they_change(url: str) -> None:
+    async with visiting(url, bearer="reader") as visitor:
+        page = await visitor.get("/console/health")
+        named = [
+            str(given.get("href") or given.get("src"))
+            for tag, given in page.elements
+            if tag == "script" or (tag == "link" and given["rel"] in ("stylesheet", "icon"))
+        ]
+        assert len(named) == 4
+        for address in named:
+            answer = await visitor.client.get(address)
+            assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+            assert answer.headers["content-type"].partition(";")[0] in ("text/css", "text/javascript", "image/svg+xml")
+            plain = await visitor.client.get(address.partition("?")[0])
+            assert (plain.content, plain.headers["cache-control"]) == (answer.content, "public, no-cache")
+            again = await visitor.client.get(address, headers={"If-None-Match": answer.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b"")
+
+
+def test_files_of_others_are_those_that_the_page_beside_them_names() -> None:
+    table = re.findall(
+        r"^\| `([^`]+)` \|.*\| `([0-9a-f]{64})` \| .*`([\w.]+)` \|$", (STATIC / "README.md").read_text(), re.M
+    )
+    assert {name for name, _, _ in table} == {assets.HTMX, assets.PICO}
+    for name, digest, licence in table:
+        assert hashlib.sha256((STATIC / name).read_bytes()).hexdigest() == digest
+        assert (STATIC / licence).exists()
+
+
+def test_the_style_sheet_of_the_console_stays_small() -> None:
+    assert len((STATIC / "console.css").read_text().splitlines()) < 200
