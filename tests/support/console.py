@@ -227,8 +227,8 @@ async def write_past(dsn: str, *, starter_catalog: Path, embedder: Embedder, key
         for namespace, rules in _CONTRACTS.items():
             await contracts.save({"rules": rules}, namespace=namespace, name="house-rules", uid=namespace)
     async with serve_console(dsn, embedder=embedder, keys=keys) as console:
-        for incident in (STAGING, SHOP, BANK):
-            await render(dsn, await console.agent.run(incident))
+        for remediation_id in (STAGING, SHOP, BANK):
+            await render(dsn, await console.agent.run(remediation_id))
         await console.agent.search(SHOP, "GPU driver hangs after a kernel update")
 
 
