@@ -68,7 +68,7 @@ async def _attacked(console: Console) -> None:
             )
         )
         rules = [
-            {"id": text[:253], "effect": "DENY", "match": {"callers": [text[:253]]}, "rationale": text}
+            {"id": text[:253], "effect": "DENY", "match": {"callers": ["nobody"]}, "rationale": text}
             for text in HOSTILE
         ]
         contracts = ContractWriter(writing, shared_namespace=SHARED)

@@ -28,7 +28,7 @@ from support.serving import load, serving
 
 SHOP, BANK, STAGING = "rr-checkout-oom", "rr-ledger-full", "rr-search-oom"
 """Incidents in production, one of each tenant, and one of the first in staging, which is over."""
-OF_THE_SHOP, OF_THE_BANK = ("checkout", "shop-carts-trim"), ("ledger", "bank-journal-archive")
+OF_THE_SHOP, OF_THE_BANK = ("checkout-oom", "shop-carts-trim"), ("ledger-full", "bank-journal-archive")
 """Words that are on no page of the other tenant's people."""
 SHARED = "formulary"
 QUERY = "OOMKilled exit code 137, working set at its limit"

@@ -49,7 +49,7 @@ class ConsolePage:
 
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
 TITLE = "Raise the memory limit of an OOM-killed workload"
-WAITING = ConsolePage("waiting", "/waiting", "Waiting for a person")
+WAITING = ConsolePage("waiting", "/waiting", "Waiting")
 PAGES = (
     WAITING,
     ConsolePage("incidents", "/incidents", "Incidents"),
