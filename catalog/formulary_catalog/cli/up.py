@@ -123,4 +123,4 @@ def _announce(settings: "Settings", *, port: int, summary: str) -> None:
     from formulary_catalog.runtime.listening import address
 
     base = address(settings, port=port)
-    click.echo(f"Formulary is ready: MCP {base}/mcp, REST {base}/api/v1, {summary}")
+    click.echo(f"Formulary is ready: MCP {base}/mcp, REST {base}/api/v1, console {base}/console, {summary}")
