@@ -29,7 +29,9 @@ from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
+from knowledge_scale import WORKFLOWS, measure_scale
 from quality_metrics import CUTOFF, Estimate, estimate, found, reciprocal_rank
+from quantiles import milliseconds
 from support.databases import migrated_database
 from support.knowledge import embed_everything
 

@@ -4,11 +4,15 @@ In a cluster a GovernanceContract halts, so the rights on those decide: who may 
 runs there, who may delete one may lift that again; in the shared namespace, everywhere.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from formulary_catalog.domain.access import HALT, LIFT, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, LiftedAnswer, halt_answer
 from formulary_catalog.domain.governance.halting import SERVER, require_namespace, require_reason
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, Overloaded
+from formulary_catalog.search.incidents import WaitingRoom
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.database.connection import Role
@@ -17,6 +21,7 @@ from formulary_catalog.store.runs.reviewing import ReviewReader
 
 _SECONDS = 12.0
 """A halt waits for starts that are under way, 5 s at most, and for a place behind nobody."""
+_AT_ONCE = 8
 _NO_INCIDENT = ContextReference()
 
 
@@ -28,6 +33,7 @@ class Halts:
         self._shared_namespace = shared_namespace
         self._review = ReviewReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
+        self._places = WaitingRoom(places=_AT_ONCE, places_each=1)
 
     async def in_force(self, *, namespace: str = "", caller: Caller) -> HaltList:
         """The halts of everywhere, and those of the namespaces whose runs the caller may read.
@@ -58,7 +64,7 @@ class Halts:
             require_reason(reason)
             require_namespace(namespace)
             await caller.require(HALT, namespace=self.deciding(namespace))
-            async with self._database.apart(role=Role.SERVER, deadline=_SECONDS) as database:
+            async with self._place(caller), self._database.apart(role=Role.SERVER, deadline=_SECONDS) as database:
                 halt, ended = await HaltWriter(database).halt(
                     namespace=namespace, reason=reason.strip(), by=caller.name
                 )
@@ -85,7 +91,7 @@ class Halts:
                 require_reason(reason)
             require_namespace(namespace)
             await caller.require(LIFT, namespace=self.deciding(namespace))
-            async with self._database.apart(role=Role.SERVER, deadline=_SECONDS) as database:
+            async with self._place(caller), self._database.apart(role=Role.SERVER, deadline=_SECONDS) as database:
                 lifted, left = await HaltWriter(database).resume(
                     namespace=namespace, by=caller.name, reason=reason.strip()
                 )
@@ -106,6 +112,14 @@ class Halts:
         everywhere = await caller.access.allows(HALT, namespace=self.deciding(""))
         somewhere = await self._readable.of(caller, HALT)
         return everywhere, somewhere is None or bool(somewhere)
+
+    @asynccontextmanager
+    async def _place(self, caller: Caller) -> AsyncIterator[None]:
+        """One for each caller: halts take a connection of their own and wait for starts, of everybody in turn."""
+        with self._places.place(caller.name) as is_free:
+            if not is_free:
+                raise Overloaded("you are halting or lifting a halt already; retry in a second", retry_after=1.0)
+            yield
 
     def deciding(self, namespace: str) -> str:
         """The namespace in which it takes a right to halt a namespace, or everywhere, and to lift that."""

@@ -29,9 +29,12 @@ from formulary_catalog.domain.runs.rehearsal import Change, Comparison, Recorded
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.errors import Overloaded
 from formulary_catalog.search.audit import Record
+from formulary_catalog.search.incidents import WaitingRoom
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.search.visibility import namespaces_with
 from formulary_catalog.store.runs.decisions import DecidedRun, DecisionReader
 
 MOST = 10_000
@@ -42,8 +45,8 @@ DEFAULT_SINCE = "30d"
 DEFAULT_SHOWN = 100
 MAX_SHOWN = 500
 _PAGE = 500
-_AT_ONCE = 10
-"""Decisions that are made again before others get their turn: a millisecond or so."""
+_WAITING = 8
+_NOT_READABLE = "rules of a contract that you may not read"
 _NO_INCIDENT = ContextReference()
 _OLDER = "decided by a release that did not record what its decisions turned on"
 
@@ -58,6 +61,7 @@ class Rehearsing:
         self.shared_namespace = shared_namespace
         self._harmless = harmless
         self._turn = asyncio.Lock()
+        self._places = WaitingRoom(places=_WAITING, places_each=1)
 
     async def rehearse(
         self, entry: ContractEntry, *, since: str = DEFAULT_SINCE, limit: int = DEFAULT_SHOWN, caller: Caller
@@ -79,8 +83,11 @@ class Rehearsing:
         ) as record:
             await caller.require(READ_CONTRACTS, namespace=entry.namespace)
             start = moment_said(since, now=datetime.now(UTC), name="since")
-            async with self._turn:
-                return await self._rehearsed(tried, start=start, limit=limit, caller=caller, record=record)
+            with self._places.place(caller.name) as is_free:
+                if not is_free:
+                    raise Overloaded("you are trying a contract already; retry when that is over", retry_after=2.0)
+                async with self._turn:
+                    return await self._rehearsed(tried, start=start, limit=limit, caller=caller, record=record)
 
     async def _rehearsed(
         self, tried: Contract, *, start: datetime, limit: int, caller: Caller, record: Record
@@ -107,13 +114,16 @@ class Rehearsing:
                 runs[decided.invocation_id] = decided
             except BasisUnreadable as problem:
                 unreadable[decided.invocation_id] = str(problem)
-            if looked_at % _AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)  # others get their turn: a decision by very many rules takes milliseconds
         older = await self._decisions.without_basis(namespaces=namespaces, namespace=concerned, since=start)
         changes = rehearsal.changes()
         counted = Counter(each.change for each in changes)
         not_replayed = Counter(unreadable.values()) + Counter({_OLDER: older})
         record.result = {"runs": rehearsal.runs, "changed": len(changes)}
+        deciding = {
+            _place_of(rule.contract) for each in changes[:limit] for rule in (*each.before.rules, *each.after.rules)
+        }
+        readable = await namespaces_with(caller, READ_CONTRACTS, among=frozenset(deciding))
         return RehearsalAnswer(
             contract=str(tried),
             replaces=in_force.holds(tried),
@@ -125,7 +135,9 @@ class Rehearsing:
             not_replayed=[NotReplayed(reason=reason, runs=number) for reason, number in sorted(not_replayed.items())],
             decided_otherwise=rehearsal.decided_otherwise,
             complete=looked_at <= most,
-            changes=[_changed(each, run=runs[each.recorded.invocation_id]) for each in changes[:limit]],
+            changes=[
+                _changed(each, run=runs[each.recorded.invocation_id], readable=readable) for each in changes[:limit]
+            ],
             rules=[
                 TriedRule(id=rule.id, effect=rule.effect.value, decisions=rehearsal.matched[rule.id])
                 for rule in tried.rules
@@ -159,7 +171,7 @@ def _recorded_decision(decided: DecidedRun) -> RecordedDecision:
     )
 
 
-def _changed(comparison: Comparison, *, run: DecidedRun) -> ChangedRun:
+def _changed(comparison: Comparison, *, run: DecidedRun, readable: frozenset[str] | None) -> ChangedRun:
     assert comparison.change is not None
     return ChangedRun(
         change=comparison.change.value,
@@ -172,15 +184,23 @@ def _changed(comparison: Comparison, *, run: DecidedRun) -> ChangedRun:
         dry_run=run.dry_run,
         decided_at=moment(comparison.recorded.at),
         recorded=comparison.recorded.outcome,
-        before=_side(comparison.before),
-        after=_side(comparison.after),
+        before=_side(comparison.before, readable=readable),
+        after=_side(comparison.after, readable=readable),
     )
 
 
-def _side(decision: RunDecision) -> Decided:
+def _side(decision: RunDecision, *, readable: frozenset[str] | None) -> Decided:
+    """Without the reasons, which name rules, where one is of a contract that the caller may not read."""
+    is_readable = readable is None or readable.issuperset(_place_of(rule.contract) for rule in decision.rules)
     return Decided(
-        outcome=decision.outcome.value, why=[visible(reason) for reason in decision.why], missing=decision.missing
+        outcome=decision.outcome.value,
+        why=[visible(reason) for reason in decision.why] if is_readable else [_NOT_READABLE],
+        missing=decision.missing if is_readable else [],
     )
+
+
+def _place_of(contract: str) -> str:
+    return contract.partition("/")[0]
 
 
 def _notes(rehearsal: Rehearsal, *, tried: Contract, most: int, namespaces: frozenset[str] | None) -> Iterator[str]:

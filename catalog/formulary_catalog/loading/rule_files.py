@@ -72,6 +72,7 @@ def ignored_in_text(text: str, *, name: str) -> dict[str, str]:
     if not isinstance(items, list):
         raise InvalidInput(f"{name}: is no list; {example}", field="ignore")
     reasons: dict[str, str] = {}
+    known: set[str] = set()
     for number, item in enumerate(items, start=1):
         alert, reason = (item.get("alert"), item.get("reason")) if isinstance(item, Mapping) else (None, None)
         place = f"{name}: item {number}"
@@ -84,8 +85,9 @@ def ignored_in_text(text: str, *, name: str) -> dict[str, str]:
             )
         if unknown := sorted(map(str, set(item) - {"alert", "reason"})):
             raise InvalidInput(f"{place}: {unknown[0]!r} is unknown; give alert and reason alone", field="ignore")
-        if fold(alert) in map(fold, reasons):
+        if fold(alert) in known:
             raise InvalidInput(f"{place}: {alert!r} is there twice; keep one", field="ignore")
+        known.add(fold(alert))
         reasons[alert.strip()] = " ".join(reason.split())
     return reasons
 

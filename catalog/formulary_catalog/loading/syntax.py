@@ -4,6 +4,7 @@ Dates stay text, a key may occur once, tags are refused, and aliases may not blo
 """
 
 import json
+import re
 from typing import Any, cast
 
 import yaml
@@ -12,6 +13,9 @@ MAX_DEPTH = 100
 MAX_NODES = 100_000
 _TOO_MANY = f"expands to more than {MAX_NODES} values; split the document"
 _TOO_DEEP = f"is nested deeper than {MAX_DEPTH} levels; flatten it"
+_CHARACTERS_A_NODE = 50
+"""So many characters of a text count as one more value, since aliases repeat texts too."""
+_FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 _MERGE_TAG = "tag:yaml.org,2002:merge"
 _LEFT_AS_TEXT = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
 
@@ -34,7 +38,7 @@ def parse_yaml(text: str, *, first_line: int = 1) -> object:
         raise SyntaxProblem(f"{line}{' '.join(filter(None, (error.problem, error.context)))}") from None
     except yaml.YAMLError:
         raise SyntaxProblem("holds control characters that YAML does not allow; write the file as plain text") from None
-    except (ValueError, RecursionError) as error:
+    except (ValueError, OverflowError, RecursionError) as error:
         raise _unreadable(error) from None
     _check_value(value)
     return value
@@ -96,7 +100,7 @@ class _Loader(yaml.CSafeLoader):
     def _measure(self, node: yaml.Node) -> int:
         """How many nodes it has with its aliases written out; they are only known to the graph."""
         if isinstance(node, yaml.ScalarNode):
-            return 1
+            return 1 + len(node.value) // _CHARACTERS_A_NODE
         size = self._sizes.get(id(node))
         if size == 0:
             raise _problem("an alias refers to what contains it; write the value out", node)
@@ -181,5 +185,5 @@ def _check_value(value: object) -> None:
 
 
 def _check_text(text: str) -> None:
-    if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+    if _FORBIDDEN.search(text):
         raise SyntaxProblem("holds a NUL or an unpaired surrogate character; remove it")

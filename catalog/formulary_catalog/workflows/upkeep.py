@@ -46,6 +46,8 @@ class Upkeep:
         self._trail, self._visibility = parts.trail, parts.visibility
         self._near: LRUCache[str, NearPairs] = LRUCache(maxsize=_REMEMBERED)
         """Pairs near in meaning, by the fingerprint of what was compared."""
+        self._finding: dict[str, asyncio.Task[NearPairs]] = {}
+        self._comparing = asyncio.Semaphore(1)
         self._uses: TTLCache[Asking, dict[str, Use]] = TTLCache(maxsize=_REMEMBERED, ttl=_USES_SECONDS)
 
     async def stale(self, *, limit: int, caller: Caller) -> StaleAnswer:
@@ -85,8 +87,7 @@ class Upkeep:
                 )
             near = self._near.get(fingerprint)
             if near is None:
-                vectors = await self._reader.vectors(namespaces=scope.namespaces)
-                near = self._near[fingerprint] = await asyncio.to_thread(_nearest, vectors)
+                near = await self._found_once(fingerprint, namespaces=scope.namespaces)
             ids = {each for one, other, _ in near for each in (one, other)}
             compared = await self._reader.compared(ids, namespaces=scope.namespaces)
             led = {version_id for version_id, use in (await self._uses_for(caller)).items() if use.first}
@@ -104,6 +105,20 @@ class Upkeep:
                 days=DAYS,
                 notes=[f"the {MAX_PAIRS} nearest pairs were looked at"] if len(near) == MAX_PAIRS else [],
             )
+
+    async def _found_once(self, fingerprint: str, *, namespaces: frozenset[str] | None) -> NearPairs:
+        """Once for all who wait; it goes on where one of them gives up, so that the next call has the result."""
+        task = self._finding.get(fingerprint)
+        if task is None:
+            task = self._finding[fingerprint] = asyncio.create_task(self._find(fingerprint, namespaces=namespaces))
+            task.add_done_callback(lambda _: self._finding.pop(fingerprint, None))
+        return await asyncio.shield(task)
+
+    async def _find(self, fingerprint: str, *, namespaces: frozenset[str] | None) -> NearPairs:
+        async with self._comparing:
+            vectors = await self._reader.vectors(namespaces=namespaces)
+            near = self._near[fingerprint] = await asyncio.to_thread(_nearest, vectors)
+        return near
 
     async def _uses_for(self, caller: Caller) -> dict[str, Use]:
         """The use of versions in the searches and choices that the caller may know of."""

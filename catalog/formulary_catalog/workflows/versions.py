@@ -3,11 +3,14 @@
 The console calls it. Both are versions that the caller may see, of a workflow that is not suspended.
 """
 
+import asyncio
+from collections.abc import Sequence
+
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.browsing import DifferenceRow, VersionDifference
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.stored import HistoryLine
-from formulary_catalog.domain.workflows.difference import MAX_LINES, manifest_lines, side_by_side
+from formulary_catalog.domain.workflows.difference import MAX_LINES, Row, manifest_lines, side_by_side
 from formulary_catalog.domain.workflows.identity import parse_reference, precedence
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.lookup import FoundWorkflow
@@ -44,13 +47,13 @@ class Versions:
                 [(found.stored.version, found.parsed), other], key=lambda each: precedence(each[0])
             )
             record.result = {"version_id": found.stored.version_id}
-            lines = manifest_lines(older.workflow), manifest_lines(newer.workflow)
+            lines, compared = await asyncio.to_thread(_compared, older, newer)
             return VersionDifference(
                 workflow_id=found.workflow_id,
                 older=old,
                 newer=new,
-                rows=[DifferenceRow(kind=row.side, older=row.older, newer=row.newer) for row in side_by_side(*lines)],
-                notes=_notes(older, newer, longest=max(map(len, lines))),
+                rows=[DifferenceRow(kind=row.side, older=row.older, newer=row.newer) for row in compared],
+                notes=_notes(older, newer, longest=lines),
             )
 
     def _version(self, found: FoundWorkflow, version: str) -> tuple[str, ParsedWorkflow]:
@@ -65,6 +68,12 @@ class Versions:
                 reference=version,
             )
         return line.version, parsed
+
+
+def _compared(older: ParsedWorkflow, newer: ParsedWorkflow) -> tuple[int, Sequence[Row]]:
+    """The lines of the longer manifest, and both side by side; half a second for the worst ones."""
+    lines = manifest_lines(older.workflow), manifest_lines(newer.workflow)
+    return max(map(len, lines)), side_by_side(*lines)
 
 
 def _notes(older: ParsedWorkflow, newer: ParsedWorkflow, *, longest: int) -> list[str]:

@@ -23,7 +23,7 @@ from formulary_operator.kube.client import KubeClient
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 _NOBODY = Identity(user="formulary:nobody")
 """A user that no cluster knows, to ask about where any answer will do."""
-_OF_THE_CLUSTER = "system:"
+_OF_THE_CLUSTER = ("system:", "kubeadm:")
 """How the names of users and groups begin that the cluster alone gives, such as `system:masters`."""
 _ANYBODY_KNOWN = "system:authenticated"
 """The group that the API server adds for everybody who has proved who it is."""
@@ -76,7 +76,9 @@ class KubernetesAuthenticator:
         ):
             raise self._refusal(token)
         audiences = [] if by_provider else [self._audience]
-        identity = await self._identities.decide(question, lambda: self._identify(token, audiences), asker=address)
+        # Anybody can make one up: who does must not keep ServiceAccounts of the same address from being identified.
+        asker = f"id token, {address}" if by_provider else address
+        identity = await self._identities.decide(question, lambda: self._identify(token, audiences), asker=asker)
         if identity is None:
             raise self._refusal(token)
         return self._caller(identity)
@@ -89,8 +91,8 @@ class KubernetesAuthenticator:
         """
         if reserved := next((name for name in (user, *groups) if name.startswith(_OF_THE_CLUSTER)), None):
             raise NotAuthenticated(
-                f"the proxy names {reserved[:100]!r}, and names with {_OF_THE_CLUSTER} are the cluster's own; have the "
-                "proxy leave it out"
+                f"the proxy names {reserved[:100]!r}, and names with {' or '.join(_OF_THE_CLUSTER)} are the cluster's "
+                "own; have the proxy leave it out"
             )
         return self._caller(Identity(user=user, groups=(*groups, _ANYBODY_KNOWN)))
 

@@ -16,6 +16,8 @@ from formulary_catalog.errors import NotAuthenticated
 MAX_LENGTH = 16 * 1024
 _BEARER = re.compile(r"bearer +([A-Za-z0-9\-._~+/]+=*)", re.IGNORECASE)
 """RFC 6750, section 2.1."""
+_OF_SERVICE_ACCOUNTS = "kubernetes.io"
+"""A claim of all tokens that an API server makes."""
 
 
 def bearer_token(authorization: Sequence[str], *, audience: str) -> str:
@@ -57,8 +59,16 @@ def is_for(token: str, *, audience: str) -> bool:
 
 
 def is_id_token(token: str, *, client: OidcClient) -> bool:
-    """Whether the token is a JWT that says of itself that the issuer made it for the client."""
-    return _claims(token).get("iss") == client.issuer and client.client_id in _audiences(token)
+    """Whether the token is a JWT that says of itself that the issuer made it for the client.
+
+    A ServiceAccount's token is none, whatever the settings name: without our audience it is for somebody else.
+    """
+    claims = _claims(token)
+    return (
+        _OF_SERVICE_ACCOUNTS not in claims
+        and claims.get("iss") == client.issuer
+        and client.client_id in _audiences(token)
+    )
 
 
 def has_expired(token: str, *, now: float) -> bool:

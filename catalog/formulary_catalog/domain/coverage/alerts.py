@@ -23,7 +23,8 @@ _PORTION_BYTES = 48 * 1024
 """As JSON; a body may have 64 KiB."""
 MAX_SUMMARY = 300
 """Characters of a summary that are searched for; more words do not find more."""
-_TEMPLATE = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_READ = 4096
+"""Characters of an annotation that are looked at."""
 _EMPTY_QUOTES = re.compile(r"""(["'`(\[])\s*(["'`)\]])""")
 _MEMBERS = ("name", "severity", "summary")
 
@@ -127,8 +128,18 @@ def _alerts(groups: Iterable[Any]) -> Iterator[Alert]:
 
 def _said(annotation: Any) -> str:
     """An annotation without what Prometheus fills in."""
-    text = _EMPTY_QUOTES.sub(" ", _TEMPLATE.sub(" ", annotation)) if isinstance(annotation, str) else ""
+    text = _EMPTY_QUOTES.sub(" ", _without_templates(annotation[:_READ])) if isinstance(annotation, str) else ""
     return _text(text, limit=MAX_SUMMARY)
+
+
+def _without_templates(text: str) -> str:
+    """Split, since a pattern would look to the end of the text for each `{{` that nothing closes."""
+    first, *parts = text.split("{{")
+    kept = [first]
+    for part in parts:
+        _, closed, after = part.partition("}}")
+        kept.append(after if closed else "{{" + part)
+    return " ".join(kept)
 
 
 def _text(value: Any, *, limit: int) -> str:

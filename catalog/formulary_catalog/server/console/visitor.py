@@ -135,7 +135,7 @@ def visitor_of(request: Request) -> Visitor:
 
 
 def _visitor(request: Request) -> Visitor:
-    visit: _Visit = request.scope[_KEY]
+    visit: _Visit = request.scope.get(_KEY, _Visit())
     value = request.cookies.get(SESSION_COOKIE, "") if visit.by_session else request.cookies.get(VISIT_COOKIE, "")
     is_known = visit.by_session or _VISIT.fullmatch(value) is not None
     if not is_known:

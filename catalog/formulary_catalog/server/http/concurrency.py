@@ -27,7 +27,10 @@ _SLOW_REFUSALS = 256
 _RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
 _CATALOG_PATHS = tuple(
     f"/api/v1/{path}"
-    for path in ("workflows", "selections", "names", "stats", "coverage", "approvals", "contracts/rehearse")
+    for path in (
+        *("workflows", "selections", "names", "stats", "coverage", "approvals", "contracts", "explain"),
+        *("traces", "incidents", "invocations"),
+    )
 )
 _CONSOLE_PAGES = f"{CONSOLE_PATH}/"
 _CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out", "rules/halts"))

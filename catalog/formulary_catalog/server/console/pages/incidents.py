@@ -14,6 +14,7 @@ from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
+from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.server.console.pages.telling import moments, told
@@ -102,7 +103,7 @@ async def file(request: Request, name: str) -> Response:
     """A file of the trace, as the command writes it."""
     if (media_type := _FILES.get(name)) is None:
         raise NotFound(f"there is no file {name[:60]!r} of a trace; take one of {', '.join(_FILES)}", reference=name)
-    trace_id = request.query_params.get("trace_id", "")
+    trace_id = request.query_params.get("trace_id", "")[:MAX_LABEL_LENGTH]
     files = await services_of(request).traces.files(trace_id, caller=visitor_of(request).caller)
     saved = f"{directory_name(trace_id)}-{name}"
     return Response(
@@ -123,6 +124,8 @@ async def _demands(request: Request, trace: TraceAnswer, *, caller: Caller) -> I
     if named.startswith(OWN_TRACE):
         return None
     try:
-        return await services_of(request).incidents.incident(named, caller=caller)
+        found = await services_of(request).incidents.incident(named, caller=caller)
     except NotFound:
         return None
+    # A call may have claimed another incident than the one whose trace it is in.
+    return found if found.namespace in trace.namespaces else None
