@@ -8,6 +8,7 @@ from fastapi import FastAPI, Request, Response
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from formulary_catalog import __version__
@@ -171,6 +172,13 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         message = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
         return error_reply(path=path, status=404, code=_NOT_FOUND, message=message)
-    return error_reply(
-        path=path, status=error.status_code, code=_INVALID, message=str(error.detail), headers=error.headers
+    headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
+    return error_reply(path=path, status=error.status_code, code=_INVALID, message=str(error.detail), headers=headers)
+
+
+def _methods_of(request: Request) -> list[str]:
+    """The methods of a path; the framework names those of its first route alone."""
+    found = [route for route in request.app.routes if isinstance(route, Route)]
+    return sorted(
+        method for route in found if route.matches(request.scope)[0] is not Match.NONE for method in route.methods or ()
     )

@@ -60,7 +60,7 @@ class World:
         return str(run["invocation_id"])
 
     async def approve(self, run: str, *, by: str, decision: str, reason: str) -> None:
-        body = {"decision": decision, "reason": reason, "digest": CONTENT["digest"]}
+        body: dict[str, Any] = {"decision": decision, "reason": reason, "digest": CONTENT["digest"]}
         await self._call(by, "POST", f"/api/v1/invocations/{run}/approval", **body)
 
     async def state_of(self, run: str) -> str:
@@ -207,7 +207,8 @@ async def test_what_rest_refuses_the_form_refuses_in_words(
     run = await world.wait_for()
     async with visiting(world.url, bearer="sre") as visitor:
         form = deciding(await visitor.get(WAITING), run)
-        refused = await visitor.submit(form, **{"decision": "Approve", "reason": "fine", **fields})
+        filled = Form(form.action, {**form.fields, "decision": "Approve", "reason": "fine", **fields})
+        refused = await visitor.submit(filled)
     assert (refused.status, words in refused.text.casefold(), "<i>" in refused.source) == (status, True, False)
     assert await world.state_of(run) == "awaiting_approval"
 

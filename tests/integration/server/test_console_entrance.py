@@ -1,7 +1,7 @@
 """Who gets into the console: nobody without credentials, and everybody out again (DESIGN section 14)."""
 
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx2
@@ -31,7 +31,7 @@ class People(KnownCallers):
         self.revoked: set[str] = set()
         self.away = False
 
-    async def authenticate(self, authorization: list[str], *, address: str) -> Caller:  # type: ignore[override]  # narrower than a Sequence
+    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
         if self.away:
             raise Unavailable("the API server does not answer; retry in a few seconds")
         caller = await super().authenticate(authorization, address=address)

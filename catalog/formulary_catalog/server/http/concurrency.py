@@ -30,7 +30,8 @@ _CATALOG_PATHS = tuple(
     for path in ("workflows", "selections", "names", "stats", "coverage", "approvals", "contracts/rehearse")
 )
 _CONSOLE_PAGES = f"{CONSOLE_PATH}/"
-_CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out"))
+_CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out", "rules/halts"))
+"""Files, and what must not wait behind searches: the emergency stop, and the way in and out."""
 LANES = ("catalog", "runs", "protocol")
 _PROTOCOL_AT_ONCE = 64
 _PROTOCOL_WAITING = 256
