@@ -34,8 +34,8 @@ DAYS = 30
 SHOWN_QUERIES = 50
 MAX_SIGNALS = 500
 """So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
-_SEARCHES_AT_ONCE = 4
-"""Texts that are searched for at the same time are embedded together; more would hold up the searches of agents."""
+_SEARCHES_AT_ONCE = 2
+"""More would hold up the searches of agents, and each other: the database has a deadline for each."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
 _NO_INCIDENT = ContextReference()

@@ -140,7 +140,7 @@ async def test_rest_refuses_what_are_no_alerts_in_words(world: World) -> None:
 
 async def test_the_page_shows_signals_and_queries_and_hostile_text_is_inert(world: World) -> None:
     page = await world.page("/coverage", by="lead")
-    assert "declared by 1" in page
+    assert ">1 workflow</a>" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; bread" in page
     assert "vault" not in (await world.page("/coverage", by="shopper")).lower()
