@@ -36,7 +36,7 @@ PAGES = {
     "incidents, failed": "/console/incidents?outcome=failed",
     "incidents, without a run": "/console/incidents?outcome=none",
     "incidents of a namespace": "/console/incidents?namespace=team-003",
-    "incident": "/console/incidents/rr-bench-1001",
+    "incident": "/console/incidents/rr-bench-7",
     "incident, 3,000 events": f"/console/incidents/{LONG}",
     "search": "/console/search?query=OOMKilled%20critical",
     "catalog": "/console/catalog",

@@ -62,6 +62,19 @@ class UnknownWorkflow(NotFound):
         self.nearest = tuple(nearest)
 
 
+class UnknownDocument(NotFound):
+    """No document that the caller may read has that id; `nearest` are ids of those that it may read."""
+
+    def __init__(self, reference: str, *, nearest: Sequence[str] = ()) -> None:
+        near = f"the nearest are {', '.join(nearest)}" if nearest else "semantic_search finds ids"
+        super().__init__(
+            f"document {reference!r} is not found among those that may be read here; {near}; retrying "
+            "unchanged will fail again",
+            reference=reference,
+        )
+        self.nearest = tuple(nearest)
+
+
 class ContextError(FormularyError):
     """The incident a call belongs to is missing, unknown or contradictory: the call fails closed (DESIGN section 6)."""
 

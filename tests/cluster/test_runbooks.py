@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.knowledge.documents import RunbookWriter
-from formulary_operator.knowledge.runbooks import LABEL, Runbooks
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
+from formulary_operator.knowledge.runbooks import LABEL, MAX_NAMESPACE_BYTES, Runbooks
 from formulary_operator.kube.client import KubeClient
 from support.cluster import OperatorAccount
 from support.control_plane import Cluster
@@ -32,8 +32,10 @@ async def _stored(writing: Database) -> dict[str, str]:
     return await writing.read(read)
 
 
-def _runbooks(client: KubeClient, writing: Database, *namespaces: str) -> Runbooks:
-    return Runbooks(namespaces=namespaces, client=client, writer=RunbookWriter(writing))
+def _runbooks(
+    client: KubeClient, writing: Database, *namespaces: str, max_bytes: int = MAX_NAMESPACE_BYTES
+) -> Runbooks:
+    return Runbooks(namespaces=namespaces, client=client, writer=RunbookWriter(writing), max_bytes=max_bytes)
 
 
 async def test_labelled_config_maps_are_runbooks_as_long_as_they_are_there(
@@ -83,3 +85,33 @@ async def test_runbooks_of_a_namespace_that_is_no_longer_listed_go(
     await _runbooks(client, writing, namespace).compare()
     await _runbooks(client, writing).compare()
     assert await _stored(writing) == {}
+
+
+async def test_more_config_maps_than_one_page_are_all_runbooks(
+    cluster: Cluster, namespace: str, client: KubeClient, writing: Database
+) -> None:
+    names = [f"book-{number:02d}" for number in range(23)]
+    for name in names:
+        _apply(cluster, namespace, name, {"a.md": f"# A\n\n{name}\n"})
+    runbooks = _runbooks(client, writing, namespace)
+    await runbooks.compare()
+    assert sorted((await _stored(writing)).values()) == names
+
+    cluster.kubectl("delete", "configmap", "book-22", f"--namespace={namespace}")
+    await runbooks.compare()
+    assert sorted((await _stored(writing)).values()) == names[:-1]
+
+
+async def test_config_maps_that_together_are_too_large_leave_out_the_last_until_there_is_room(
+    cluster: Cluster, namespace: str, client: KubeClient, writing: Database
+) -> None:
+    for name in ("a", "b", "c"):
+        _apply(cluster, namespace, name, {"book.md": f"# Book\n\n{name * 90}\n"})
+    runbooks = _runbooks(client, writing, namespace, max_bytes=250)
+    for _ in range(2):
+        await runbooks.compare()
+        assert sorted((await _stored(writing)).values()) == ["a" * 90, "b" * 90]
+
+    _apply(cluster, namespace, "a", {"book.md": "# Book\n\na\n"})
+    await runbooks.compare()
+    assert sorted((await _stored(writing)).values()) == ["a", "b" * 90, "c" * 90]

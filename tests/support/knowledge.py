@@ -10,8 +10,8 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.knowledge.documents import RunbookWriter
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 
@@ -37,7 +37,7 @@ async def load_runbooks(writing: Database, files: Mapping[str, str], *, namespac
         for name, text in files.items()
         for document in runbook_documents(text.encode(), namespace=namespace, source_file=f"runbooks/{name}")
     ]
-    await RunbookWriter(writing).replace(f"test:{namespace}", documents, namespace=namespace)
+    await RunbookWriter(writing).replace(f"test:{namespace}", documents)
 
 
 async def remedied(

@@ -3,7 +3,7 @@
 `audit/traces` reads the trace and asks for the answer. The words are those of `formulary trace show`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -78,10 +78,10 @@ def trace_answer(
     trace_id: str, shown: Sequence[StoredEvent], *, part: TracePart, last: TracePart, namespaces: list[str]
 ) -> TraceAnswer:
     """The page of the events that are `shown`, of this part of the trace; `last` is the part at its end."""
-    told = _told(trace_id, part)
+    numbers = {event.seq for event in shown}
+    told = _told(trace_id, part, shown=numbers)
     end = told if last is part else _told(trace_id, last)
     began = next(story.began for story in (told, end) if story is not None)
-    numbers = {event.seq for event in shown}
     newest = shown[-1].seq if shown else part.upto
     return TraceAnswer(
         trace_id=trace_id,
@@ -92,7 +92,7 @@ def trace_answer(
             began=milliseconds(began),
             took=end.took if end else 0.0,
             analysis=next((story.analysis for story in (told, end) if story and story.analysis), ""),
-            passages=[_passage(passage) for passage in (told.passages if told else ()) if passage.seq in numbers],
+            passages=[_passage(passage) for passage in (told.passages if told else ())],
         ),
         verification=_verification(part),
         events=[_event(event) for event in shown],
@@ -105,9 +105,9 @@ def milliseconds(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _told(trace_id: str, part: TracePart) -> Story | None:
+def _told(trace_id: str, part: TracePart, *, shown: Container[int] = ()) -> Story | None:
     """The story of a part; the event before it says who was the last to speak. None where nothing is left of it."""
-    return narrate(trace_id, part.verified, began=part.began) if part.verified else None
+    return narrate(trace_id, part.verified, began=part.began, shown=shown) if part.verified else None
 
 
 def _verification(part: TracePart) -> TraceVerification:

@@ -25,6 +25,7 @@ from formulary_catalog.errors import (
     RunRefused,
     RunTimedOut,
     Unavailable,
+    UnknownDocument,
     UnknownWorkflow,
 )
 from formulary_catalog.runtime.listening import is_loopback
@@ -112,6 +113,8 @@ def _error(response: httpx2.Response, *, url: str) -> FormularyError:
     if "invocation_id" in data:
         return _run_error(response.status_code, message, data=data)
     match response.status_code:
+        case 404 if "nearest_documents" in data:
+            return UnknownDocument(str(data.get("reference", "")), nearest=list(map(str, data["nearest_documents"])))
         case 404 if "nearest" in data:
             return UnknownWorkflow(str(data.get("reference", "")), nearest=list(map(str, data["nearest"])))
         case 404:

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from formulary_catalog import __version__
-from formulary_catalog.errors import FormularyError, InvalidInput, UnknownWorkflow
+from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocument, UnknownWorkflow
 
 _JSON = "formulary.json"
 _TO_MODELS = re.compile(r"[;,] retrying unchanged will fail again")
@@ -32,7 +32,7 @@ _MODULES = {
     "query": "catalog.analytics",
     "tables": "catalog.analytics",
     "docs": "catalog.documents",
-    "runbooks": "catalog.documents",
+    "runbooks": "catalog.runbooks",
     "invoke": "runs",
     "invocation": "runs",
     "console": "console",
@@ -112,6 +112,9 @@ def _for_people(error: FormularyError) -> str:
     if isinstance(error, UnknownWorkflow):
         hint = f"did you mean {' or '.join(error.nearest)}?" if error.nearest else "`formulary list` shows all"
         return f"there is no workflow {error.reference!r} that may be used here; {hint}"
+    if isinstance(error, UnknownDocument):
+        hint = f"did you mean {' or '.join(error.nearest)}?" if error.nearest else "`formulary docs search` finds some"
+        return f"there is no document {error.reference!r} that may be read here; {hint}"
     return _TO_MODELS.sub("", str(error))
 
 

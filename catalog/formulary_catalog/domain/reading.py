@@ -175,6 +175,14 @@ class InvocationPage(Answer):
     next_cursor: str = Field(description=_NEXT)
 
 
+class DayOutcomes(Answer):
+    """How the real runs that ended on a day (UTC) ended."""
+
+    day: str
+    succeeded: int
+    failed: int = Field(description="Those that were cancelled, halted or late included.")
+
+
 class WaitingRun(PendingApproval):
     """A run that waits for a person, with what that person has to judge."""
 

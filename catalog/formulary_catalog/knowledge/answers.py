@@ -8,7 +8,7 @@ MAX_PREVIEW = 150
 
 
 class DocumentHit(Answer):
-    """One document of a search."""
+    """One document of a search, or one that resembles another."""
 
     id: str
     score: float = Field(description="0..1, orders this answer; no probability.")
@@ -27,20 +27,12 @@ class DocumentSearchAnswer(Answer):
     notes: list[str]
 
 
-class SimilarDocument(Answer):
-    """One document that resembles another."""
-
-    id: str
-    score: float = Field(description="0..1, orders this answer; no probability.")
-    source_file: str
-
-
 class SimilarDocumentsAnswer(Answer):
     """The documents that resemble one, or a draft: then `source_doc_id` is empty."""
 
     source_doc_id: str
     collection: str
-    similar_docs: list[SimilarDocument]
+    similar_docs: list[DocumentHit]
     notes: list[str]
 
 

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.answers import Answer, SearchMode
+from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
 from formulary_catalog.domain.knowledge.ranking import RankedDocument, rank_documents
 from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH, parse_query
 from formulary_catalog.domain.search.request import MAX_TOP_K, ContextReference
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.text import one_line, storable
-from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.errors import InvalidInput, UnknownDocument
 from formulary_catalog.knowledge.answers import (
     MAX_PREVIEW,
     CollectionsAnswer,
@@ -28,7 +28,6 @@ from formulary_catalog.knowledge.answers import (
     DocumentHit,
     DocumentSearchAnswer,
     DocumentText,
-    SimilarDocument,
     SimilarDocumentsAnswer,
 )
 from formulary_catalog.search.audit import Record
@@ -55,7 +54,14 @@ _LEXICAL = "ranked by words alone: there are no vectors to compare"
 _SHORTENED = "shortened to fit; give a smaller top_k or a collection"
 _DRAFT_WORDS = 600
 """Characters of a document whose words are looked for in others: those of all of it would tell little apart."""
-_H = TypeVar("_H", bound=Answer)
+_NOTHING = {
+    "": "there is no document that may be read here",
+    Collection.WORKFLOWS: "there is no workflow that is served and allowed here",
+    Collection.INCIDENTS: "there is no past incident that may be read here yet: one becomes a document 15 minutes "
+    "after its last event, if a workflow was chosen",
+    Collection.RUNBOOKS: "there is no runbook that may be read here",
+}
+"""By collection, what an answer says where nothing could have been found."""
 
 
 class _Draft(NamedTuple):
@@ -102,7 +108,7 @@ class KnowledgeService:
             question = _Draft("", within, text, await self._vectors.of(text))
             candidates, ranked = await self._ranked(question, scope=scope, record=record)
             hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
-            kept, notes = _fitting(hits, max_bytes=max_bytes, compared=candidates.compared)
+            kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=within)
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return DocumentSearchAnswer(
                 query=_preview(query),
@@ -136,11 +142,8 @@ class KnowledgeService:
             scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
             draft = await self._draft_of(doc_id, scope=scope) if doc_id.strip() else await self._draft(text)
             candidates, ranked = await self._ranked(draft, scope=scope, record=record)
-            hits = [
-                SimilarDocument(id=each.doc_id, score=each.score, source_file=candidates.shown[each.doc_id].source_file)
-                for each in ranked[:limit]
-            ]
-            kept, notes = _fitting(hits, max_bytes=max_bytes, compared=candidates.compared)
+            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
+            kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=draft.collection)
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return SimilarDocumentsAnswer(
                 source_doc_id=draft.doc_id,
@@ -241,13 +244,8 @@ class KnowledgeService:
             return stored
         ids = await self._documents.ids(beginning=doc_id.strip().partition("#")[0], scope=scope)
         nearest = get_close_matches(doc_id, ids, n=_NEAREST_IDS, cutoff=_ALIKE)
-        shown = doc_id if len(doc_id) <= _MAX_SHOWN else f"{doc_id[:_MAX_SHOWN]}…"
-        near = f"the nearest are {', '.join(nearest)}" if nearest else "semantic_search finds ids"
-        raise NotFound(
-            f"document {one_line(shown)!r} is not found among those that may be read here; {near}; retrying unchanged "
-            "will fail again",
-            reference=doc_id,
-        )
+        shown = one_line(doc_id if len(doc_id) <= _MAX_SHOWN else f"{doc_id[:_MAX_SHOWN]}…")
+        raise UnknownDocument(shown, nearest=nearest)
 
 
 def _limit(top_k: int | None) -> int:
@@ -295,12 +293,16 @@ def _preview(text: str) -> str:
     return line if len(line) <= MAX_PREVIEW else f"{line[: MAX_PREVIEW - 1].rstrip()}…"
 
 
-def _fitting(hits: Sequence[_H], *, max_bytes: int | None, compared: bool) -> tuple[list[_H], list[str]]:
+def _fitting(
+    hits: Sequence[DocumentHit], *, max_bytes: int | None, candidates: DocumentCandidates, within: str
+) -> tuple[list[DocumentHit], list[str]]:
     """The first hits that fit, at least one, and what the answer has to say about it."""
-    notes = [] if compared else [_LEXICAL]
+    if candidates.total == 0:
+        return [], [_NOTHING[within]]
+    notes = [] if candidates.compared else [_LEXICAL]
     if max_bytes is None:
         return list(hits), notes
-    kept: list[_H] = []
+    kept: list[DocumentHit] = []
     room = max_bytes - _ENVELOPE
     for hit in hits:
         room -= len(json.dumps(hit.as_json(), ensure_ascii=False).encode())

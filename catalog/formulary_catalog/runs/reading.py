@@ -6,7 +6,7 @@ may `get governancecontracts`. What is not readable is left out.
 
 import asyncio
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
@@ -14,6 +14,7 @@ from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
     ContractList,
+    DayOutcomes,
     InvocationPage,
     InvocationSummary,
     RuleUse,
@@ -84,6 +85,28 @@ class RunReading:
                 invocations=[_summary(run) for run in shown],
                 next_cursor=cursor(last, question=question) if last is not None else "",
             )
+
+    async def by_day(self, *, days: int, caller: Caller) -> list[DayOutcomes]:
+        """How the real runs of the last days ended, a day each, the oldest first.
+
+        Raises:
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+        """
+        async with self._trail.record(
+            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"days": days}
+        ) as record:
+            today = datetime.now(UTC).date()
+            first = today - timedelta(days=days - 1)
+            namespaces = await self._readable.of(caller, READ_INVOCATIONS)
+            since = datetime.combine(first, time(), UTC)
+            ended = await self._review.ended_by_day(caller=caller.name, namespaces=namespaces, since=since)
+            counts = {day: (succeeded, failed) for day, succeeded, failed in ended}
+            record.result = {"total": sum(succeeded + failed for succeeded, failed in counts.values())}
+            return [
+                DayOutcomes(day=day.isoformat(), succeeded=succeeded, failed=failed)
+                for day in (first + timedelta(days=number) for number in range(days))
+                for succeeded, failed in (counts.get(day, (0, 0)),)
+            ]
 
     async def waiting(
         self, *, namespace: str = "", limit: int, caller: Caller, known: Collection[str] | None = None

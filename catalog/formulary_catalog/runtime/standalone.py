@@ -32,7 +32,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
-from formulary_catalog.store.knowledge.documents import RunbookWriter
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -1,5 +1,6 @@
 """What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -126,6 +127,20 @@ class WorkflowFinder:
                 f"workflow_id {str(wanted)!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
             )
         return found[0]
+
+    async def versions(self, version_ids: Sequence[str], *, scope: CallScope) -> list[FoundWorkflow]:
+        """Those of these versions that the call may read, in this order, without their history: one read for all.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        constraints = self.constraints(scope)
+        stored = await self._workflows.versions(version_ids, namespaces=scope.namespaces, constraints=constraints)
+        return [
+            FoundWorkflow(stored=each, parsed=parsed, history=(), scope=scope)
+            for each in sorted(stored, key=lambda each: version_ids.index(each.version_id))
+            if (parsed := self.allowed(each, constraints)) is not None
+        ]
 
     async def nearest(self, name: str, *, scope: CallScope) -> list[str]:
         """The names nearest to one that nothing has; none for an empty one."""

@@ -1,14 +1,16 @@
 """The skills of a call: the guide to the tools, and the workflows that its incident allows and its signal asks for.
 
-`server/mcp/skills` and `formulary export skill` call it. A skill is read under the same rules as the details of its
-workflow, and leaves the same event in the trail.
+`server/mcp/reading` calls it. A skill is read under the same rules as the details of its workflow, and leaves their
+event in the trail; a listing leaves one event for all of them.
 """
+
+from collections.abc import Sequence
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.skill import GUIDE, Skill, workflow_of_skill, workflow_skill
 from formulary_catalog.errors import NotFound
-from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.lookup import details_of
 from formulary_catalog.search.service import CatalogService
 
 _MAX_SHOWN = 200
@@ -17,9 +19,15 @@ _MAX_SHOWN = 200
 class SkillService:
     """Answers callers. All methods raise what `CatalogService.search` raises."""
 
-    def __init__(self, catalog: CatalogService, *, contexts: ContextResolver) -> None:
+    def __init__(self, catalog: CatalogService) -> None:
+        parts = catalog.parts
         self._catalog = catalog
-        self._contexts = contexts
+        self._contexts, self._trail, self._visibility, self._finder = (
+            parts.contexts,
+            parts.trail,
+            parts.visibility,
+            parts.finder,
+        )
 
     async def listed(self, *, context: ContextReference, caller: Caller) -> list[Skill]:
         """The guide, then the workflows that a search for the incident's own signal and severity finds, best first.
@@ -31,7 +39,8 @@ class SkillService:
             return [GUIDE]
         query = f"{incident.signal_name} {incident.severity}".strip()
         found = await self._catalog.search(search_request(query=query, context=context), caller=caller)
-        return [GUIDE, *[await self._skill(hit.version_id, context=context, caller=caller) for hit in found.workflows]]
+        version_ids = [hit.version_id for hit in found.workflows]
+        return [GUIDE, *(await self._skills(version_ids, context=context, caller=caller) if version_ids else [])]
 
     async def read(self, uri: str, *, context: ContextReference, caller: Caller) -> Skill:
         """One skill by the address of its `SKILL.md`.
@@ -48,6 +57,14 @@ class SkillService:
         raise NotFound(
             f"there is no skill {uri[:_MAX_SHOWN]!r}; take a uri of skills/list, or {GUIDE.uri}", reference=uri
         )
+
+    async def _skills(self, version_ids: Sequence[str], *, context: ContextReference, caller: Caller) -> list[Skill]:
+        arguments = {"version_ids": version_ids}
+        async with self._trail.record("read.skills", caller=caller, reference=context, arguments=arguments) as record:
+            scope = await self._visibility.of(context, caller=caller, record=record, browsing=True)
+            found = await self._finder.versions(version_ids, scope=scope)
+            record.result = {"version_ids": [each.stored.version_id for each in found]}
+            return [workflow_skill(details_of(each)) for each in found]
 
     async def _skill(self, workflow: str, *, context: ContextReference, caller: Caller) -> Skill:
         return workflow_skill(await self._catalog.details(workflow, context=context, caller=caller, browsing=True))

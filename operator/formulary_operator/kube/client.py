@@ -26,6 +26,9 @@ _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
 PAGE_SIZE = 100
 _METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+_METADATA_OF_MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_METADATA_PAGE = 20
+"""Objects: with annotations and managed fields the metadata of one may have a few hundred kilobytes."""
 
 Json = dict[str, Any]
 
@@ -104,10 +107,25 @@ class KubeClient:
         Raises:
             KubernetesRefused: also with status 410 when reading the pages took so long that the moment is forgotten.
         """
+        async for page in self._pages(path, query={"limit": str(PAGE_SIZE)}):
+            yield page
+
+    async def metadata_pages(self, path: str, *, labels: Mapping[str, str]) -> AsyncIterator[list[Json]]:
+        """The objects of a collection that have all these labels, without what they hold, page by page.
+
+        Raises:
+            KubernetesRefused: as `pages`.
+        """
+        query = {"labelSelector": _selector(labels), "limit": str(_METADATA_PAGE)}
+        async for page in self._pages(path, query=query, accept=_METADATA_OF_MANY):
+            yield page
+
+    async def _pages(
+        self, path: str, *, query: Mapping[str, str], accept: str = _ACCEPTED
+    ) -> AsyncIterator[list[Json]]:
         after = ""
         while True:
-            query = {"limit": str(PAGE_SIZE)} | ({"continue": after} if after else {})
-            page = await self._call("GET", path, query=query)
+            page = await self._call("GET", path, query={**query, "continue": after} if after else query, accept=accept)
             yield page.get("items") or []
             after = page["metadata"].get("continue", "")
             if not after:
@@ -131,9 +149,13 @@ class KubeClient:
 
     async def selected(self, path: str, *, labels: Mapping[str, str]) -> list[Json]:
         """The objects of a collection that have all these labels; at most one page of them."""
-        selector = ",".join(f"{name}={value}" for name, value in labels.items())
-        answer = await self._call("GET", path, query={"labelSelector": selector, "limit": str(PAGE_SIZE)})
+        answer = await self._call("GET", path, query={"labelSelector": _selector(labels), "limit": str(PAGE_SIZE)})
         return answer.get("items") or []
+
+    async def listed(self, path: str, *, name: str) -> Json | None:
+        """One object of a collection, for who may list it and not get; None if it does not exist."""
+        answer = await self._call("GET", path, query={"fieldSelector": f"metadata.name={name}", "limit": "1"})
+        return next(iter(answer.get("items") or []), None)
 
     async def offers(self, resource: Resource) -> bool:
         """Whether the cluster serves a kind at all, which everybody may ask."""
@@ -239,6 +261,10 @@ class KubeClient:
             sent["authorization"] = sent["authorization"].strip()  # the file of a token may end with a newline
         response = await self._api.call_api(method, url, sent, body, _request_timeout=self._seconds)
         return response.status, await response.read()
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 async def _read_identity(configuration: Configuration, *, kubeconfig: Path) -> None:

@@ -10,7 +10,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.knowledge.documents import RunbookWriter
+from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.knowledge import embed_everything, load_runbooks
@@ -66,7 +66,7 @@ async def test_a_section_of_a_workflow_is_found_and_read_by_its_uri(filled: str,
     for doc_id in (f"{filled}#steps", "workflow://formulary/drain-node@1.0.0#steps"):
         answer = await knowledge.document(doc_id, context=NOWHERE, caller=ALICE)
         assert answer.id == f"{filled}#steps"
-        assert answer.document.text == "1. cordon: No new pods come.\n   kubectl cordon $NODE"
+        assert answer.document.text == "1. cordon: No new pods come.\n\n        kubectl cordon $NODE"
         assert answer.document.source_file == "workflow://formulary/drain-node@1.0.0"
 
 
@@ -81,7 +81,9 @@ async def test_similar_documents_are_those_of_other_sources(filled: str, knowled
     (doc_id,) = [each for each in await found(knowledge, "remove unused images", "runbooks") if each.endswith("space")]
     answer = await knowledge.similar(doc_id, context=NOWHERE, caller=ALICE)
     assert answer.collection == "runbooks"
-    assert {each.source_file for each in answer.similar_docs} <= {"runbooks/dns.md"}
+    assert [(each.source_file, each.section_title, each.text_preview) for each in answer.similar_docs] == [
+        ("runbooks/dns.md", "Lookups time out", "CoreDNS pods are throttled; raise their CPU limit.")
+    ]
     draft = await knowledge.similar(text="images fill the disk of a node", context=NOWHERE, caller=ALICE)
     assert draft.similar_docs[0].id == doc_id
     assert (draft.source_doc_id, draft.collection) == ("", "all")
@@ -94,6 +96,14 @@ async def test_without_vectors_words_find_documents_and_the_answer_says_so(
     answer = await knowledge.search("crictl images", context=NOWHERE, caller=ALICE)
     assert [hit.section_title for hit in answer.results] == ["Free space"]
     assert "words alone" in answer.notes[0]
+
+
+async def test_where_nothing_could_be_found_an_answer_says_why(knowledge: KnowledgeService) -> None:
+    for collection, said in (("incidents", "15 minutes after its last event"), ("runbooks", "no runbook")):
+        answer = await knowledge.search("disk", context=NOWHERE, caller=ALICE, collection=collection)
+        assert (answer.total_results, answer.results) == (0, [])
+        (note,) = answer.notes
+        assert said in note
 
 
 async def test_an_unknown_id_is_answered_with_the_nearest_ones(filled: str, knowledge: KnowledgeService) -> None:
@@ -178,7 +188,7 @@ async def test_origins_replace_their_own_runbooks_alone(
 ) -> None:
     writer = RunbookWriter(writing)
     assert await writer.origins("test:") == {"test:formulary"}
-    await writer.replace("test:other", [], namespace="formulary")
+    await writer.replace("test:other", [])
     assert len(await found(knowledge, "disk", "runbooks")) > 0
-    await writer.replace("test:formulary", [], namespace="formulary")
+    await writer.replace("test:formulary", [])
     assert await found(knowledge, "disk", "runbooks") == []

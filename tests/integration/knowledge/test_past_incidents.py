@@ -18,7 +18,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.access import EVERYWHERE, Rights
-from support.filling import fill
+from support.filling import entry, fill
 from support.knowledge import embed_everything, read_ended_traces, remedied
 from support.manifest import workflow
 
@@ -77,9 +77,13 @@ async def found(
     return {hit.section_title for hit in answer.results}
 
 
-async def counted(knowledge: KnowledgeService, *, caller: Caller, context: ContextReference) -> int:
+async def counted(
+    knowledge: KnowledgeService, *, caller: Caller, context: ContextReference, documents: bool = False
+) -> int:
+    """How many documents of incidents have a vector, or how many there are."""
     answer = await knowledge.collections(context=context, caller=caller, browsing=True)
-    return {each.name: each.vectors_count for each in answer.collections}["incidents"]
+    (incidents,) = (each for each in answer.collections if each.name == "incidents")
+    return incidents.documents if documents else incidents.vectors_count
 
 
 async def test_the_same_symptom_finds_what_was_chosen_and_why(ended: None, knowledge: KnowledgeService) -> None:
@@ -144,6 +148,63 @@ async def test_reasoning_that_names_an_excluded_workflow_is_not_found(
     assert await found(knowledge, caller=AGENT, context=AT_OTHERS, query=f"{query} {reasoning}") == {
         "Choice and outcome"
     }
+
+
+@pytest.mark.parametrize("stored_first", [True, False])
+@pytest.mark.parametrize(
+    "mention",
+    [
+        "web.dotted",
+        "Web.Dotted?",
+        "formulary/web.dotted",
+        "workflow://formulary/web.dotted@1.0.0#steps",
+        "plain@1.0.0",
+        "`formulary/plain`",
+        "{dotted_id}",
+        "web.dotted-or-the-other",
+    ],
+)
+async def test_reasoning_that_mentions_an_excluded_workflow_in_any_form_is_not_found(
+    ended: None,
+    workflows: CatalogWriter,
+    service: CatalogService,
+    writing: Database,
+    knowledge: KnowledgeService,
+    mention: str,
+    stored_first: bool,
+) -> None:
+    for_team = {"team": "vault-team"}
+    secret = [workflow(name, customLabels=for_team) for name in ("web.dotted", "plain", "web.dotted-or-the-other")]
+    dotted_id = entry(secret[0]).version_id
+    await fill(workflows, [workflow("restart-pods"), *(secret if stored_first else [])])
+    query, reasoning = "restart the cart pods", f"it is not {mention.format(dotted_id=dotted_id)}, that takes longer"
+    await remedied(service, context=AT_AGAIN, caller=AGENT, query=query, reasoning=reasoning, choice="restart-pods")
+    await read_ended_traces(writing)
+    if not stored_first:
+        await fill(workflows, secret)
+    assert "Queries and reasoning" in await found(knowledge, caller=AGENT, context=AT_SHOP, query=query)
+    assert await found(knowledge, caller=AGENT, context=AT_OTHERS, query=query) == {"Choice and outcome"}
+    assert await counted(knowledge, caller=AGENT, context=AT_OTHERS, documents=True) == 1
+
+
+async def test_a_title_or_a_plain_name_that_the_incident_was_shown_is_a_mention(
+    ended: None,
+    workflows: CatalogWriter,
+    service: CatalogService,
+    writing: Database,
+    knowledge: KnowledgeService,
+) -> None:
+    secret = workflow("rotate", title="Turn the keys of the cart", customLabels={"team": "vault-team"})
+    await fill(workflows, [workflow("restart-pods"), secret])
+    for number, reasoning in enumerate(("to rotate takes longer", "we need not turn the keys of the cart")):
+        context = replace(AGAIN, name=f"again-{number}", remediation_id=f"rr-again-{number}")
+        await ContextWriter(writing).save(context)
+        at = ContextReference(remediation_id=context.remediation_id)
+        query = f"restart pods or turn cart keys {number}"
+        await remedied(service, context=at, caller=AGENT, query=query, reasoning=reasoning, choice="restart-pods")
+    await read_ended_traces(writing)
+    assert await counted(knowledge, caller=AGENT, context=AT_SHOP, documents=True) == 2 + 2 * 2
+    assert await counted(knowledge, caller=AGENT, context=AT_OTHERS, documents=True) == 2
 
 
 async def test_no_document_holds_a_custom_label(ended: None, database: str) -> None:

@@ -49,6 +49,7 @@ TABLES = (
     "leadership",
     "request_context",
     "run_start",
+    "runbook_source",
     "sealed_constraints",
     "sweep_refusal",
     "tenant",

@@ -105,7 +105,6 @@ class World:
 
     url: str
     search_id: str
-    run: str
     client: httpx2.AsyncClient
 
     async def page(self, path: str, *, by: str, status: int = 200, **query: Any) -> str:
@@ -165,10 +164,14 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
         of = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shop"}
         chosen = {"workflow_id": "risky", "reasoning": HOSTILE, "search_id": searches["rr-shop"]}
         (await client.post("/api/v1/selections", json=chosen, headers=of)).raise_for_status()
-        params = {"workflow_id": "risky", "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
-        run = (await client.post("/api/v1/invoke", json=asked, headers=of)).raise_for_status().json()["result"]
-        yield World(url, searches["rr-shop"], run["invocation_id"], client)
+        states = []
+        for workflow in ("scale-out", "risky"):
+            params = {"workflow_id": workflow, "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
+            answer = await client.post("/api/v1/invoke", json=asked, headers=of)
+            states.append(answer.raise_for_status().json()["result"]["state"])
+        assert states == ["completed", "awaiting_approval"]
+        yield World(url, searches["rr-shop"], client)
 
 
 async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
@@ -197,6 +200,12 @@ async def test_the_list_says_what_each_is_about(world: World) -> None:
     assert "<small>low</small>" not in claimed
 
 
+async def test_the_list_shows_how_runs_ended_as_far_as_they_may_be_read(world: World) -> None:
+    ended = "in the last 30 days: 1 succeeded and 0 did not."
+    assert ended in await world.page("/incidents", by="sre")
+    assert "How runs ended" not in await world.page("/incidents", by="banker")
+
+
 async def test_an_empty_list_says_what_to_do_next(world: World) -> None:
     assert "X-Remediation-Id" in await world.page("/incidents", by="nobody")
     assert "Take away a filter" in await world.page("/incidents", by="sre", outcome="halted")
@@ -214,7 +223,8 @@ async def test_pages_of_the_list_follow_each_other(world: World) -> None:
 
 
 async def test_the_story_is_that_of_the_command_event_for_event(world: World, dsn: str) -> None:
-    told = _Story(await world.page("/incidents/rr-shop", by="sre")).passages
+    page = await world.page("/incidents/rr-shop", by="sre")
+    told = _Story(page).passages
     answer = (await world.client.get("/api/v1/traces/rr-shop", headers={"Authorization": "Bearer sre"})).json()
     assert [(seq, title) for seq, title, _ in told] == [
         (each["seq"], _shown(each["title"])) for each in answer["story"]["passages"]
@@ -225,7 +235,9 @@ async def test_the_story_is_that_of_the_command_event_for_event(world: World, ds
     assert [_words(title) for _, title, _ in told] == [_words(head) for head in heads]
     shown = " ".join(" ".join((title, *(part for line in lines for part in line))) for _, title, lines in told)
     left_out = set(_words(printed.partition("\n\n")[2])) - set(_words(shown))
-    assert {word for word in left_out if not word.isdigit()} <= {"by", "agent", "min", "s"}
+    callers = {each["caller"] for each in answer["story"]["passages"]} - {""}
+    assert all(f"</time> by {caller}" in page for caller in callers)
+    assert {word for word in left_out if not word.isdigit()} <= {"by", "min", "s", *_words(" ".join(callers))}
 
 
 def _words(text: str) -> list[str]:

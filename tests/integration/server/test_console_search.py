@@ -347,4 +347,4 @@ async def test_a_bad_field_is_answered_in_words_beside_the_form(world: World) ->
         assert response.status_code in (400, 403, 404), response.text
         page = page_of(response.text)
         assert words.lower() in page.one("p", role="alert").words.lower()
-        assert page.one("form", role="search").all("input")
+        assert page.one("form", action="/console/search").all("input")

@@ -111,6 +111,16 @@ async def test_rest_and_commands_answer_the_same(service: CatalogService) -> Non
         assert collections["total"] == 3
 
 
+async def test_people_read_the_nearest_ids_in_words(service: CatalogService) -> None:
+    async with serving(service) as url:
+        search = (await called(url, "semantic_search", query="memory limits"))["structuredContent"]
+        doc_id = search["results"][0]["id"]
+        done = await formulary("docs", "get", f"{doc_id}s", "--url", url)
+    assert done.code == 1
+    assert f"did you mean {doc_id}" in done.err
+    assert "retrying" not in done.err
+
+
 async def test_runbooks_are_loaded_by_a_command_and_gone_with_their_file(database: str, tmp_path: Path) -> None:
     runbooks = tmp_path / "runbooks"
     runbooks.mkdir()

@@ -1,6 +1,7 @@
 """Skills over MCP keep the rules of SEP-2640, under the constraints of the incident."""
 
 import hashlib
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -9,11 +10,14 @@ import pytest
 import yaml
 from mcp_types import TextResourceContents
 
+from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.audit.one_trace import events_of, name_trace
+from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from support.agent import ERAS, agent
+from support.agent import ERAS, agent, protocol_error
 from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving
 from support.wire import Wire
@@ -87,7 +91,28 @@ async def test_every_listed_file_has_the_bytes_that_its_entry_says(url: str) -> 
         assert file["size"] == len(content.encode())
         assert file["digest"] == f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
         assert yaml.safe_load(content.split("\n---\n")[0].removeprefix("---\n")) == skill["frontmatter"]
+        assert re.fullmatch(r"sha256:[0-9a-f]{64}", file["digest"])
         assert skill["uri"].endswith(f"/{skill['frontmatter']['name']}/SKILL.md")
+        assert {"name", "description"} <= set(skill["frontmatter"])
+        metadata = skill["frontmatter"].get("metadata", {})
+        assert not [key for key in metadata if key.startswith("io.modelcontextprotocol/")], "reserved"
+
+
+async def test_a_listing_reads_all_skills_at_once(
+    postgres: EmbeddedPostgres, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """However many skills there are: each event of the trail is one read."""
+    own = tmp_path_factory.mktemp("manifests") / "own.yaml"
+    own.write_text(manifests())
+    async with catalog([own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
+        assert len(await skills(at, headers=INCIDENT)) == 3
+        events = await service.parts.database.read(_events)
+    assert [event.kind for event in events] == ["search", "read.skills"]
+
+
+async def _events(connection: Connection) -> list[StoredEvent]:
+    await name_trace(connection, "rr-1")
+    return await events_of(connection, "rr-1")
 
 
 async def test_an_entry_is_the_same_in_the_listing_and_by_itself(url: str) -> None:
@@ -163,7 +188,35 @@ async def test_an_earlier_revision_lists_skills_too(url: str) -> None:
             json={"jsonrpc": "2.0", "id": 1, "method": "skills/list"},
         )
 
-    assert [skill["uri"] for skill in reply.json()["result"]["skills"]] == [GUIDE.uri]
+    result = reply.json()["result"]
+    assert [skill["uri"] for skill in result["skills"]] == [GUIDE.uri]
+    assert set(result) == {"skills"}, "what a client may cache is of the revision 2026-07-28"
+
+
+@pytest.mark.parametrize("file", ["theirs/SKILL.md", "ours/scripts/run.sh"])
+async def test_a_file_that_no_skill_has_is_not_found_as_any_resource(url: str, file: str) -> None:
+    uri = f"skill://workflows/formulary/{file}"
+    error = await protocol_error(url, lambda client: client.read_resource(uri), headers=INCIDENT)
+    assert error.code == -32602
+
+
+async def test_the_guide_is_listed_among_the_resources_as_its_frontmatter_says(url: str) -> None:
+    async with agent(url) as client:
+        (guide,) = [each for each in (await client.list_resources()).resources if each.uri.startswith("skill://")]
+    assert (guide.uri, guide.name, guide.mime_type) == (GUIDE.uri, GUIDE.name, "text/markdown")
+    assert guide.description == GUIDE.frontmatter["description"]
+
+
+async def test_directories_are_not_declared_and_not_read(url: str) -> None:
+    reply = await asked(url, "resources/directory/read", uri="skill://workflows/formulary/ours")
+    assert reply["error"]["code"] == -32601
+
+
+async def test_a_cursor_that_nobody_gave_out_is_refused(url: str) -> None:
+    listing = (await asked(url, "skills/list", headers=INCIDENT))["result"]
+    assert "nextCursor" not in listing
+    error = (await asked(url, "skills/list", headers=INCIDENT, cursor="abc"))["error"]
+    assert (error["code"], "without one" in error["message"]) == (-32602, True)
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -3,6 +3,7 @@
 import hashlib
 import re
 
+import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -61,6 +62,25 @@ def test_a_name_keeps_the_rules_of_skills_and_is_the_last_part_of_the_path(name:
 @given(name=OBJECT_NAMES, namespace=OBJECT_NAMES.filter(lambda text: "." not in text))
 def test_the_address_of_a_skill_leads_back_to_its_workflow(name: str, namespace: str) -> None:
     assert workflow_of_skill(workflow_skill(details(name=name, namespace=namespace)).uri) == f"{namespace}/{name}"
+
+
+@given(name=OBJECT_NAMES, namespace=OBJECT_NAMES)
+def test_an_address_is_an_authority_and_segments_of_a_path(name: str, namespace: str) -> None:
+    authority, *segments = (
+        workflow_skill(details(name=name, namespace=namespace)).uri.removeprefix("skill://").split("/")
+    )
+
+    assert re.fullmatch(r"[a-z0-9.-]+", authority)
+    assert all(re.fullmatch(r"[A-Za-z0-9._~-]+", segment) for segment in segments)
+    assert segments[-1] == "SKILL.md"
+
+
+@pytest.mark.parametrize("line", ["x\n", "\n", "## x\n", "x" * 60 + "\n"])
+def test_a_skill_of_the_largest_manifest_is_one_that_every_host_accepts(line: str) -> None:
+    text = (line * (2**20 // len(line)))[: 2**20]
+    skill = workflow_skill(details(steps=[{"name": "one", "description": "", "command": text}]))
+
+    assert len(skill.text.encode()) <= 16 * 2**20
 
 
 @given(uri=TEXTS | st.sampled_from(["skill://workflows/a/SKILL.md", "skill://workflows/a/B/SKILL.md", GUIDE.uri]))

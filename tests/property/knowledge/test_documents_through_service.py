@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference
@@ -18,6 +18,7 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
+from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -27,11 +28,12 @@ from support import manifest
 from support.access import Rights
 from support.databases import migrated_database
 from support.filling import entry
-from support.knowledge import embed_everything, load_runbooks
+from support.knowledge import embed_everything, load_runbooks, read_ended_traces
 from support.services import open_service
 
 WORDS = ["memory", "drain", "node", "limit", "restart", "reboot"]
 TEAMS = ["web", "data", "*"]
+MENTIONS = ("{0.name}", "{0.namespace}/{0.name}", "workflow://{0.namespace}/{0.name}@1.0.0#steps", "{0.version_id}")
 some_words = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4).map(" ".join)
 some_custom = st.dictionaries(
     st.sampled_from(["team", "region"]), st.lists(st.sampled_from(TEAMS), min_size=1, max_size=2), max_size=2
@@ -89,6 +91,7 @@ class World:
 
     writing: Database
     embedder: Embedder
+    catalog: CatalogService
     services: dict[bool, KnowledgeService]
     numbers: Any
 
@@ -103,18 +106,70 @@ async def world(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator
             for by_meaning in (True, False)
         }
         services = {by_meaning: KnowledgeService(each.parts) for by_meaning, each in catalogs.items()}
-        yield World(writing=writing, embedder=embedder, services=services, numbers=itertools.count())
+        yield World(
+            writing=writing, embedder=embedder, catalog=catalogs[True], services=services, numbers=itertools.count()
+        )
         for each in catalogs.values():
             await each.close()
 
 
+@dataclass(frozen=True)
+class Past:
+    """What happened earlier: which workflow was chosen, which ones the reasons mention and how, all by position; and
+    whether those mentioned were stored only after the incident had ended."""
+
+    choice: int
+    mentions: list[tuple[int, str]]
+    late: bool
+
+
+pasts = st.builds(
+    Past,
+    choice=st.integers(0, 4),
+    mentions=st.lists(st.tuples(st.integers(0, 4), st.sampled_from(MENTIONS)), max_size=2),
+    late=st.booleans(),
+)
+
+
+async def happen(world: World, past: Past, entries: list[CatalogEntry], *, number: int) -> set[str] | None:
+    """An incident in the first namespace, read when it has ended; the ids that it names, the chosen one among them.
+
+    None if the choice was not to be made there.
+    """
+    chosen = entries[past.choice % len(entries)]
+    if chosen.workflow.spec.suspend or chosen.namespace == f"c{number}":
+        return None
+    mentioned = [(entries[position % len(entries)], form) for position, form in past.mentions]
+    context = RequestContext(namespace=f"a{number}", target_namespace=f"b{number}", name="past", remediation_id="")
+    await ContextWriter(world.writing).save(replace(context, remediation_id=f"rr-past-{number}"))
+    await world.catalog.record_selection(
+        workflow_id=f"{chosen.namespace}/{chosen.name}",
+        reasoning=f"it fits, not {' nor '.join(form.format(each) for each, form in mentioned)}",
+        context=ContextReference(remediation_id=f"rr-past-{number}"),
+        caller=Caller(name="earlier", access=EVERYTHING),
+    )
+    await read_ended_traces(world.writing)
+    return {each.version_id for each, _ in mentioned} | {chosen.version_id}
+
+
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(catalog=catalogs, incident=incidents, query=some_words, see=sights, by_meaning=st.booleans())
+@given(catalog=catalogs, incident=incidents, query=some_words, see=sights, by_meaning=st.booleans(), past=pasts)
 async def test_tools_speak_only_of_what_is_allowed_and_visible(
-    world: World, catalog: list[Workflow], incident: RequestContext, query: str, see: frozenset[str], by_meaning: bool
+    world: World,
+    catalog: list[Workflow],
+    incident: RequestContext,
+    query: str,
+    see: frozenset[str],
+    by_meaning: bool,
+    past: Past,
 ) -> None:
     number = next(world.numbers)
     entries = [workflow.entry(position, number=number) for position, workflow in enumerate(catalog)]
+    chosen = entries[past.choice % len(entries)]
+    for each in entries:
+        if not past.late or each is chosen:
+            await CatalogWriter(world.writing).apply(each)
+    named = await happen(world, past, entries, number=number)
     for each in entries:
         await CatalogWriter(world.writing).apply(each)
     for namespace in "abc":
@@ -156,6 +211,13 @@ async def test_tools_speak_only_of_what_is_allowed_and_visible(
             await knowledge.document(document.doc_id, **call)
         said = str(refused.value).replace(document.doc_id, "")
         assert not [other for other in everything if other.doc_id not in readable and other.doc_id in said]
-    told = json.dumps([search.as_json(), runbooks.as_json(), *(each.model_dump() for each in counts.values())])
+    past_incidents = await knowledge.search(query, top_k=50, collection="incidents", **call)
+    found = 0
+    if named is not None and "a" in see and chosen.version_id in may:
+        found = 2 if named <= may else 1
+    assert counts["incidents"].documents == past_incidents.total_results == found
+    read = [await knowledge.document(hit.id, **call) for hit in past_incidents.results]
+    answers = [search, runbooks, past_incidents, *read]
+    told = json.dumps([*(each.as_json() for each in answers), *(each.model_dump() for each in counts.values())])
     hidden = [each for each in entries if each.version_id not in may]
     assert not [each for each in hidden if each.version_id in told or each.name in told]

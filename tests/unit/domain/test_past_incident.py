@@ -2,15 +2,14 @@
 
 import pytest
 
-from formulary_catalog.domain.knowledge.incidents import past_incident
+from formulary_catalog.domain.knowledge.incidents import PastIncident, past_incident
+from formulary_catalog.domain.knowledge.mentions import KnownWorkflow
 from support.incident import FINISHED, HAPPENED, SEARCH, SELECTION, call, recalled
 
 
 def texts(happened: list[tuple[float, str, object]]) -> dict[str, str]:
     past = past_incident("rr-1", recalled("rr-1", happened))
-    return (
-        {} if past is None else {each.doc_id.partition("#")[2]: each.text for each in past.documents(known=frozenset())}
-    )
+    return {} if past is None else {each.doc_id.partition("#")[2]: each.text for each in past.documents(known=())}
 
 
 def test_a_whole_incident_tells_choice_outcome_queries_and_reasons() -> None:
@@ -61,11 +60,27 @@ def test_facts_are_labels_and_no_free_text() -> None:
     assert found["outcome"].startswith("severity: high\nchosen")
 
 
-def test_documents_name_what_may_be_a_workflow() -> None:
-    selection = {**SELECTION, "arguments": {**SELECTION["arguments"], "reasoning": "not drain-node, not a-b"}}
+def past_with(reasoning: str) -> PastIncident:
+    selection = {**SELECTION, "arguments": {**SELECTION["arguments"], "reasoning": reasoning}}
     past = past_incident("rr-1", recalled("rr-1", [(0, "search", SEARCH), (1, "selection", selection)]))
     assert past is not None
-    outcome, reasoning = past.documents(known=frozenset({"drain-node"}))
+    return past
+
+
+def test_documents_name_what_is_a_workflow_and_keep_what_may_become_one() -> None:
+    drain = KnownWorkflow("wf_ver_0000000000000000000d", "shop", "drain-node", "")
+    outcome, reasoning = past_with("not drain-node, not a-b").documents(known=[drain])
     assert sorted(outcome.workflows) == ["formulary/oom-raise"]
     assert sorted(reasoning.workflows) == ["drain-node", "formulary/oom-raise"]
-    assert (outcome.free_text, reasoning.free_text) == (False, True)
+    assert reasoning.mentions == {"drain-node", "a-b"}
+    assert (outcome.free_text, reasoning.free_text, outcome.mentions) == (False, True, frozenset())
+
+
+@pytest.mark.parametrize("reasoning", ["restart would lose data", "Start it Again, would lose data"])
+def test_a_plain_word_or_a_title_names_a_workflow_that_the_incident_was_shown(reasoning: str) -> None:
+    shown = KnownWorkflow("wf_ver_0000000000000000000b", "formulary", "restart", "Start it again")
+    other = shown._replace(version_id="wf_ver_0000000000000000000e", namespace="bank")
+    past = past_with(reasoning)
+    assert shown.version_id in past.shown
+    _, document = past.documents(known=[shown, other])
+    assert sorted(document.workflows) == ["formulary/oom-raise", "formulary/restart"]

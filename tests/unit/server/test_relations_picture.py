@@ -47,6 +47,13 @@ def test_every_relation_is_named_on_its_arrow(relation: str) -> None:
     assert len(list(picture.iter(f"{SVG}path"))) == 2  # the head of arrows, and one arrow
 
 
+def test_what_is_connected_in_several_ways_is_drawn_once() -> None:
+    picture = drawn(
+        neighbour("other"), neighbour("other", relation="mentions"), neighbour("other", relation="mentions")
+    )
+    assert sorted(texts(picture)) == ["formulary/drain", "other", "requires, mentions"]
+
+
 def test_texts_are_escaped_and_say_what_hides_in_them() -> None:
     picture = drawn(neighbour(HOSTILE), name=HOSTILE)
     assert {each.tag.removeprefix(SVG) for each in picture.iter()} <= {

@@ -1,35 +1,31 @@
 """Answers about documents as people read them."""
 
+from collections.abc import Sequence
+
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,
+    DocumentHit,
     DocumentSearchAnswer,
     SimilarDocumentsAnswer,
 )
-from formulary_catalog.runtime.terminal import Page
+from formulary_catalog.runtime.terminal import Page, counted
 
 
 def show_documents(answer: DocumentSearchAnswer, *, page: Page) -> None:
     """Each document with the beginning of its text."""
-    for hit in answer.results:
-        page.line(f"{hit.score:.2f}  {hit.section_title}  ({hit.source_file})", style="bold cyan")
-        page.paragraph(hit.text_preview, indent=6)
-        page.line(f"      {hit.id}", style="dim")
-    if not answer.results:
-        page.line(f"Nothing fits among {answer.total_results} documents.")
-    for note in answer.notes:
-        page.line(f"note: {note}", style="yellow")
+    _show_hits(answer.results, page=page)
+    if answer.total_results and not answer.results:
+        page.line(f"Nothing fits among {counted(answer.total_results, 'document')}.")
+    _show_notes(answer.notes, page=page)
 
 
 def show_similar(answer: SimilarDocumentsAnswer, *, page: Page) -> None:
-    """One line a document."""
-    if answer.similar_docs:
-        rows = [(f"{each.score:.2f}", each.source_file, each.id) for each in answer.similar_docs]
-        page.table(("SCORE", "SOURCE", "ID"), rows)
-    else:
+    """Each document with the beginning of its text."""
+    _show_hits(answer.similar_docs, page=page)
+    if not answer.similar_docs:
         page.line("Nothing resembles it.")
-    for note in answer.notes:
-        page.line(f"note: {note}", style="yellow")
+    _show_notes(answer.notes, page=page)
 
 
 def show_document(answer: DocumentAnswer, *, page: Page) -> None:
@@ -40,6 +36,20 @@ def show_document(answer: DocumentAnswer, *, page: Page) -> None:
 
 
 def show_collections(answer: CollectionsAnswer, *, page: Page) -> None:
-    """One line a collection."""
+    """One line a collection, and what its numbers mean where they need a word."""
     rows = [(each.name, str(each.documents), str(each.vectors_count)) for each in answer.collections]
-    page.table(("COLLECTION", "DOCUMENTS", "WITH VECTOR"), rows)
+    page.table(("COLLECTION", "DOCUMENTS", "COMPARED BY MEANING"), rows)
+    if waiting := sum(each.documents - each.vectors_count for each in answer.collections):
+        page.line(f"{counted(waiting, 'document')} found by words alone until a running server has embedded them.")
+
+
+def _show_hits(hits: Sequence[DocumentHit], *, page: Page) -> None:
+    for hit in hits:
+        page.line(f"{hit.score:.2f}  {hit.section_title}  ({hit.source_file})", style="bold cyan")
+        page.paragraph(hit.text_preview, indent=6)
+        page.line(f"      {hit.id}", style="dim")
+
+
+def _show_notes(notes: Sequence[str], *, page: Page) -> None:
+    for note in notes:
+        page.line(f"note: {note}", style="yellow")

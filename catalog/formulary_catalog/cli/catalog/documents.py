@@ -1,19 +1,10 @@
-"""`formulary docs` and `runbooks`: what a person asks of documents, and loading runbooks."""
-
-import asyncio
-from pathlib import Path
-from typing import TYPE_CHECKING
+"""`formulary docs`: what a person asks of documents."""
 
 import click
 
-from formulary_catalog.cli.options import DIRECTORY, data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.cli.options import json_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 
-if TYPE_CHECKING:
-    from formulary_catalog.loading.runbooks import RunbookReport
-    from formulary_catalog.settings import Settings
-
-_WRITE_SECONDS = 60.0
 _top_k_option = click.option(
     "--top-k", type=int, default=5, metavar="N", help="Number of results, 1 to 50. Default: 5."
 )
@@ -118,7 +109,12 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
 @target_options
 @json_option
 def collections(*, target: CatalogTarget, as_json: bool) -> None:
-    """List the collections, and how much of each may be read."""
+    """List the collections, how many documents of each may be read, and how many of those are compared by meaning.
+
+    \b
+    Example:
+      formulary docs collections
+    """
     from formulary_catalog.cli.catalog.document_pages import show_collections
     from formulary_catalog.runtime.terminal import Page
 
@@ -127,59 +123,3 @@ def collections(*, target: CatalogTarget, as_json: bool) -> None:
         click.echo(answer.model_dump_json())
     else:
         show_collections(answer, page=Page())
-
-
-@click.group("runbooks")
-def runbooks_command() -> None:
-    """Load runbooks, so that searches of documents find them.
-
-    \b
-    Example:
-      formulary runbooks load runbooks
-    """
-
-
-@runbooks_command.command("load")
-@click.argument("directories", nargs=-1, required=True, type=DIRECTORY, metavar="DIR...")
-@database_option
-@data_dir_option
-@json_option
-def load(*, directories: tuple[Path, ...], database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """Load the Markdown files of directories; what an earlier load of them gave and is gone is removed.
-
-    A running server embeds them; until then they are found by their words. Exit code 1 if a file was refused.
-
-    \b
-    Examples:
-      formulary runbooks load ./runbooks
-      formulary runbooks load ./runbooks --database-url postgresql://writer@db/formulary
-    """
-    import json
-
-    from formulary_catalog.runtime.terminal import counted
-
-    settings = settings_of(database_url=database_url, data_dir=data_dir)
-    report = asyncio.run(_load(settings, directories))
-    if as_json:
-        refused = [{"source": each.source, "message": each.message} for each in report.rejections]
-        click.echo(json.dumps({"files": report.files, "documents": report.documents, "rejections": refused}))
-    else:
-        for rejection in report.rejections:
-            click.echo(f"rejected: {rejection.message}", err=True)
-        click.echo(f"{counted(report.documents, 'document')} of {counted(report.files, 'file')}")
-    if report.rejections:
-        raise SystemExit(1)
-
-
-async def _load(settings: "Settings", directories: tuple[Path, ...]) -> "RunbookReport":
-    from formulary_catalog.loading.runbooks import RunbookLoader
-    from formulary_catalog.runtime.databases import existing_database
-    from formulary_catalog.store.database.connection import Database, Role
-    from formulary_catalog.store.knowledge.documents import RunbookWriter
-
-    async with (
-        existing_database(settings, role=Role.WRITER) as dsn,
-        Database.opened(dsn, role=Role.WRITER, size=1, deadline=_WRITE_SECONDS) as database,
-    ):
-        loader = RunbookLoader(directories, writer=RunbookWriter(database), namespace=settings.catalog_namespace)
-        return await loader.load()

@@ -1,7 +1,7 @@
 """The story of a trace: from the first search to the outcome, for a person who reads it after the outage."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -15,6 +15,7 @@ _REQUESTED = "invocation.requested"
 _STARTED = "invocation.started"
 _SEARCH = "search"
 _SELECTION = "selection"
+_VERDICT = "governance.verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +41,17 @@ class Story:
     passages: tuple[Passage, ...]
 
 
-def narrate(trace_id: str, events: Iterable[StoredEvent], *, began: datetime | None = None) -> Story:
+def narrate(
+    trace_id: str,
+    events: Iterable[StoredEvent],
+    *,
+    began: datetime | None = None,
+    shown: Container[int] | None = None,
+) -> Story:
     """The story of a trace's events, in their order. What is damaged is described as far as it can be read.
 
-    `began` is when the trace began, where these are not its first events.
+    `began` is when the trace began, where these are not its first events; `shown` are the numbers of those that get a
+    passage, all of them without it.
 
     Raises:
         ValueError: there are no events.
@@ -52,14 +60,14 @@ def narrate(trace_id: str, events: Iterable[StoredEvent], *, began: datetime | N
     if not scenes:
         raise ValueError("a story needs events")
     began = began or scenes[0].at
-    passages = tuple(_passages(scenes, began=began))
+    descriptions = list(_descriptions(scenes, shown=shown))
     return Story(
         trace_id=trace_id,
-        outcomes=_outcomes(scenes, passages),
+        outcomes=_outcomes(scenes, descriptions),
         began=began,
-        took=passages[-1].elapsed,
+        took=(scenes[-1].at - began).total_seconds(),
         analysis=next((said for scene in scenes if (said := scene.payload.text("analysis"))), ""),
-        passages=passages,
+        passages=tuple(_passages(scenes, descriptions, began=began, shown=shown)),
     )
 
 
@@ -106,6 +114,11 @@ class _Reader:
         )
         return describe(scene.kind, scene.payload, known=known)
 
+    def skip(self, scene: _Scene) -> None:
+        """Know of an event without describing it."""
+        if not scene.damaged:
+            self._learn(scene)
+
     def _learn(self, scene: _Scene) -> None:
         invocation_id = scene.payload.text("invocation_id")
         if _is_search(scene):
@@ -120,19 +133,42 @@ class _Reader:
             self.started[invocation_id] = scene.at
 
 
-def _passages(scenes: Sequence[_Scene], *, began: datetime) -> Iterator[Passage]:
+def _descriptions(scenes: Sequence[_Scene], *, shown: Container[int] | None) -> Iterator[Description | None]:
+    """Each event in words; None for one that is not shown and decides nothing."""
     reader = _Reader(chosen=_chosen(scenes))
-    speaker = ""
     for scene in scenes:
+        told = shown is None or scene.seq in shown or scene is scenes[-1] or _decides(scene)
+        if told:
+            yield reader.read(scene)
+        else:
+            reader.skip(scene)
+            yield None
+
+
+def _passages(
+    scenes: Sequence[_Scene],
+    descriptions: Sequence[Description | None],
+    *,
+    began: datetime,
+    shown: Container[int] | None,
+) -> Iterator[Passage]:
+    speaker = ""
+    for scene, description in zip(scenes, descriptions, strict=True):
         caller = scene.payload.text("caller")
-        yield Passage(
-            seq=scene.seq,
-            at=scene.at,
-            elapsed=(scene.at - began).total_seconds(),
-            caller="" if caller == speaker else caller,
-            description=reader.read(scene),
-        )
+        if description is not None and (shown is None or scene.seq in shown):
+            yield Passage(
+                seq=scene.seq,
+                at=scene.at,
+                elapsed=(scene.at - began).total_seconds(),
+                caller="" if caller == speaker else caller,
+                description=description,
+            )
         speaker = caller or speaker
+
+
+def _decides(scene: _Scene) -> bool:
+    """Whether an outcome may be made of it."""
+    return scene.kind.startswith(_RUN) or scene.kind in (_SELECTION, _VERDICT)
 
 
 def _chosen(scenes: Sequence[_Scene]) -> Mapping[int, frozenset[str]]:
@@ -183,29 +219,32 @@ def _is_dry(scene: _Scene) -> bool:
     return scene.payload.flag("dry_run") or scene.payload.inner("arguments").flag("dry_run")
 
 
-def _outcomes(scenes: Sequence[_Scene], passages: tuple[Passage, ...]) -> tuple[Description, ...]:
+def _outcomes(scenes: Sequence[_Scene], descriptions: Sequence[Description | None]) -> tuple[Description, ...]:
     """The newest of each run, after the choice where all were dry; without a run, how far it went."""
     runs: dict[str, Description] = {}
     dry: set[str] = set()
-    last: dict[str, Description] = {}
+    verdict: Description | None = None
     choices: dict[bool, Description] = {}
-    for scene, passage in zip(scenes, passages, strict=True):
-        last[scene.kind] = passage.description
+    for scene, description in zip(scenes, descriptions, strict=True):
+        if description is None:
+            continue
         if scene.kind.startswith(_RUN):
             invocation_id = scene.payload.text("invocation_id")
-            runs[invocation_id] = passage.description
+            runs[invocation_id] = description
             if _is_dry(scene):
                 dry.add(invocation_id)
         elif scene.kind == _SELECTION and is_ok(scene.payload):
-            choices[is_supported(scene.payload)] = passage.description
+            choices[is_supported(scene.payload)] = description
+        elif scene.kind == _VERDICT:
+            verdict = description
     if runs.keys() - dry or (runs and not choices):
         return tuple(runs.values())
     if choices:
         choice = choices.get(True) or choices[False]
         nothing = "nothing was run for real" if runs else "nothing was run"
         return (Description(title=f"{choice.title}; {nothing}"), *runs.values())
-    if "governance.verdict" in last:
-        return (last["governance.verdict"],)
-    return (
-        Description(title="nothing was chosen and nothing was run") if _SEARCH in last else passages[-1].description,
-    )
+    if verdict is not None:
+        return (verdict,)
+    if any(scene.kind == _SEARCH for scene in scenes):
+        return (Description(title="nothing was chosen and nothing was run"),)
+    return tuple(description for description in descriptions[-1:] if description is not None)

@@ -197,6 +197,7 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.statistics": _counting,
     "read.approvals": _looking_for_approvals,
     "read.explain": _explaining,
+    "read.skills": _looking_into("the skills for the incident"),
     "read.traces": _looking_into("the list of traces"),
     "read.trace": _looking_into("a trace"),
     "read.incidents": _looking_into("the list of incidents"),

@@ -15,7 +15,7 @@ from formulary_catalog.domain.text import WordPlace, with_split_words, words
 from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
 from formulary_catalog.domain.workflows.visible import visible
 
-DOCUMENTS_REVISION = 1
+DOCUMENTS_REVISION = 2
 """Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them again at every look
 at a workflow would cost more than the look."""
 MAX_PART = 3000
@@ -46,7 +46,8 @@ class Document:
     """One document, ready to be stored.
 
     `title` is that of its source, headings above it included; it ranks. `workflows` are the workflows that it names,
-    `name` or `namespace/name`: who may not see all of those may not see it. `free_text`: it holds what somebody wrote
+    `name` or `namespace/name`: who may not see all of those may not see it. `mentions` are words that would name a
+    workflow that is stored later; the store then adds it to `workflows`. `free_text`: it holds what somebody wrote
     under an incident, which takes the right to that incident.
     """
 
@@ -59,6 +60,7 @@ class Document:
     text: str = field(repr=False)
     free_text: bool = False
     workflows: frozenset[str] = frozenset()
+    mentions: frozenset[str] = frozenset()
 
     @property
     def embedding_text(self) -> str:

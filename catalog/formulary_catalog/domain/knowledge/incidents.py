@@ -14,13 +14,13 @@ from formulary_catalog.domain.audit.passages import is_ok, is_supported
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents, source_id
+from formulary_catalog.domain.knowledge.mentions import KnownWorkflow, named_workflows, possible_names
 
 INCIDENT_ID = "inc_"
 OUTCOME, REASONING = "outcome", "reasoning"
 """The names of the two sections."""
 _MAX_SAID = 20
 """Queries of one incident that are kept, and reasons of one choice: the first ones, repetitions once."""
-_NAME = re.compile(r"[a-z0-9]+(?:[-.][a-z0-9]+)+")
 _LABEL = re.compile(r"[\w./-]{1,63}")
 """What a label of the caller may say: more would be free text."""
 _ENDS = ("invocation.finished", "invocation.cancelled")
@@ -28,28 +28,40 @@ _ENDS = ("invocation.finished", "invocation.cancelled")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastIncident:
-    """An incident whose trace has ended. `mentioned` are words of its free text that may be names of workflows."""
+    """An incident whose trace has ended. `said` is its free text, `shown` the ids of the versions in its answers."""
 
     outcome: tuple[Document, ...]
     reasoning: tuple[Document, ...]
-    mentioned: frozenset[str]
+    said: str = field(repr=False)
+    shown: frozenset[str]
 
-    def documents(self, *, known: frozenset[str]) -> list[Document]:
-        """Its documents, where of the mentioned names these are names of workflows."""
-        named = self.mentioned & known
+    @property
+    def possible_names(self) -> frozenset[str]:
+        """What its free text may name a workflow by, now or later."""
+        return possible_names(self.said)
+
+    def documents(self, *, known: Sequence[KnownWorkflow]) -> list[Document]:
+        """Its documents. `known` are the workflows with one of the possible names or of those that were shown."""
+        named = named_workflows(self.said, known=known, shown=self.shown)
+        possible = self.possible_names
         return [
             *self.outcome,
-            *(replace(each, workflows=each.workflows | named, free_text=True) for each in self.reasoning),
+            *(
+                replace(each, workflows=each.workflows | named, mentions=possible, free_text=True)
+                for each in self.reasoning
+            ),
         ]
 
 
 @dataclass(slots=True)
 class _Learned:
-    """What the events of a trace say. `chosen` has for each workflow why it was chosen, `runs` which workflow a run is
+    """What the events of a trace say. `shown` are the ids of versions that answers held, `names` the names of those
+    that searches found. `chosen` has for each workflow why it was chosen, `runs` which workflow a run is
     of, `ends` how runs ended, by what they ran."""
 
     namespace: str = ""
     names: dict[str, str] = field(default_factory=dict)
+    shown: set[str] = field(default_factory=set)
     facts: dict[str, str] = field(default_factory=dict)
     queries: list[str] = field(default_factory=list)
     chosen: dict[str, list[str]] = field(default_factory=dict)
@@ -82,16 +94,18 @@ def past_incident(trace_id: str, events: Sequence[StoredEvent]) -> PastIncident 
         )
         return tuple(replace(each, workflows=named) for each in made)
 
-    said = " ".join([*learned.queries, *(reason for reasons in learned.chosen.values() for reason in reasons)])
     return PastIncident(
         outcome=document(OUTCOME, "Choice and outcome", _outcome(learned), source=source_id(INCIDENT_ID, trace_id)),
         reasoning=document(REASONING, "Queries and reasoning", _reasoning(learned), source=trace_id),
-        mentioned=frozenset(_NAME.findall(said.casefold())),
+        said="\n".join([*learned.queries, *(reason for reasons in learned.chosen.values() for reason in reasons)]),
+        shown=frozenset([*learned.names, *learned.shown]),
     )
 
 
 def _learn(learned: _Learned, *, kind: str, payload: Recorded) -> None:
     invocation_id = payload.text("invocation_id")
+    if is_ok(payload) and (version_id := payload.inner("result").text("version_id")):
+        learned.shown.add(version_id)
     if kind == "invocation.requested" and not payload.flag("dry_run"):
         learned.runs[invocation_id] = _bare(payload.text("workflow_id"), "")
     elif kind in _ENDS and invocation_id in learned.runs:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents
 from formulary_catalog.domain.search.results import workflow_uri
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, Step, title_of
+from formulary_catalog.domain.workflows.steps import written_steps
 
 
 def workflow_documents(workflow: RemediationWorkflow, *, namespace: str, version_id: str) -> list[Document]:
@@ -29,16 +30,12 @@ def _sections(workflow: RemediationWorkflow) -> Iterator[Section]:
     yield Section("when_to_use", "When to use", described.when_to_use)
     yield Section("when_not_to_use", "When not to use", described.when_not_to_use)
     yield Section("preconditions", "Preconditions", "\n".join([described.preconditions, *_listed(spec.prerequisites)]))
-    yield Section("steps", "Steps", _numbered(spec.steps))
-    yield Section("rollback_steps", "Rollback steps", _numbered(spec.rollback_steps))
+    yield Section("steps", "Steps", _written(spec.steps))
+    yield Section("rollback_steps", "Rollback steps", _written(spec.rollback_steps))
 
 
-def _numbered(steps: Iterable[Step]) -> str:
-    lines = []
-    for number, step in enumerate(steps, start=1):
-        lines.append(f"{number}. {step.name}: {step.description}".rstrip(": "))
-        lines += [f"   {line}" for line in step.command.splitlines()]
-    return "\n".join(lines)
+def _written(steps: Iterable[Step]) -> str:
+    return written_steps(step.model_dump(include={"name", "description", "command"}) for step in steps)
 
 
 def _listed(items: Iterable[str]) -> list[str]:

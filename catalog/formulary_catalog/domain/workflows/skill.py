@@ -14,6 +14,7 @@ import yaml
 
 from formulary_catalog.domain.answers import WorkflowDetails
 from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.workflows.steps import written_steps
 
 SCHEME = "skill://"
 FILE = "SKILL.md"
@@ -21,8 +22,6 @@ WORKFLOWS = "workflows"
 """First segment of the path of every workflow's skill; its namespace and name follow."""
 _MAX_NAME = 64
 _MAX_DESCRIPTION = 1024
-_CODE = " " * 8
-"""Makes a line of a numbered step code, whatever marks it holds."""
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -146,19 +145,13 @@ def _parts(details: WorkflowDetails, *, title: str) -> Iterator[str]:
     for heading, steps in (("Steps", details.steps), ("Rollback", details.rollback_steps)):
         if steps:
             yield f"## {heading}"
-            yield _quoted("\n".join(_step(number, step) for number, step in enumerate(steps, start=1)))
+            yield _quoted(written_steps(steps))
     if details.parameters:
         yield "## Parameters"
         yield _quoted("\n".join(_parameter(parameter) for parameter in details.parameters))
     if details.related:
         yield "## Related"
         yield _quoted("\n".join(f"- {link['relation']}: {one_line(link['name'])}" for link in details.related))
-
-
-def _step(number: int, step: Mapping[str, str]) -> str:
-    texts = [one_line(step[part]) for part in ("name", "description") if step.get(part)]
-    command = "".join(f"\n{_CODE}{line}" for line in step.get("command", "").splitlines())
-    return f"{number}. {': '.join(texts)}{command and chr(10) + command}"
 
 
 def _parameter(parameter: Mapping[str, object]) -> str:

@@ -16,6 +16,7 @@ from formulary_catalog.errors import (
     RateLimited,
     RunFailed,
     RunRefused,
+    UnknownDocument,
     UnknownWorkflow,
 )
 
@@ -99,6 +100,8 @@ def _details(error: FormularyError) -> dict[str, Any]:
             return {"retry_after_seconds": error.retry_after}
         case UnknownWorkflow():
             return {"reference": error.reference, "nearest": list(error.nearest)}
+        case UnknownDocument():
+            return {"reference": error.reference, "nearest_documents": list(error.nearest)}
         case NotFound():
             return {"reference": error.reference}
     return {}

@@ -95,7 +95,7 @@ class Services:
             runs=RunReading(parts),
             relations=Relations(parts),
             versions=Versions(parts),
-            skills=SkillService(catalog, contexts=parts.contexts),
+            skills=SkillService(catalog),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,

@@ -24,6 +24,7 @@ from formulary_catalog.server.mcp.size import Json
 from formulary_catalog.server.mcp.skills import (
     GetSkillParams,
     ListSkillsParams,
+    check_cursor,
     entry,
     is_skill,
     listing,
@@ -59,7 +60,7 @@ class Reading:
 
     async def list_skills(self, ctx: RequestContext, params: ListSkillsParams) -> Json:
         """One page: a listing holds the best few, any other skill can be read by its address."""
-        return await _answered("skills/list", self._skills(ctx))
+        return await _answered("skills/list", self._skills(ctx, cursor=params.cursor or ""))
 
     async def get_skill(self, ctx: RequestContext, params: GetSkillParams) -> Json:
         return await _answered(params.uri, self._skill(ctx, uri=params.uri))
@@ -87,13 +88,17 @@ class Reading:
         wanted = await self._requests.checked(ctx, lambda: named(uri), action=_DETAILS, given=lambda: {"uri": uri})
         return resource(uri, await _named(wanted))
 
-    async def _skills(self, ctx: RequestContext) -> Json:
-        request = await self._checked(ctx, None, action=_LIST)
-        return listing(await request.services.skills.listed(context=request.context, caller=request.caller))
+    async def _skills(self, ctx: RequestContext, *, cursor: str) -> Json:
+        request = await self._requests.checked(
+            ctx, lambda: check_cursor(cursor), action=_LIST, given=lambda: {"cursor": cursor}
+        )
+        skills = await request.services.skills.listed(context=request.context, caller=request.caller)
+        return listing(skills, protocol_version=ctx.protocol_version)
 
     async def _skill(self, ctx: RequestContext, *, uri: str) -> Json:
         request = await self._checked(ctx, uri, action=_DETAILS, uri=uri)
-        return entry(await request.services.skills.read(uri, context=request.context, caller=request.caller))
+        skill = await request.services.skills.read(uri, context=request.context, caller=request.caller)
+        return entry(skill, protocol_version=ctx.protocol_version)
 
     async def _checked(self, ctx: RequestContext, arguments: _T, *, action: str, **given: str) -> CheckedRequest[_T]:
         """A request whose arguments need no reading."""

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from mcp_types import (
     PaginatedRequestParams,
@@ -13,14 +13,18 @@ from mcp_types import (
     Resource,
     TextResourceContents,
 )
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.workflows.skill import SCHEME, Skill
+from formulary_catalog.errors import InvalidInput
 
 EXTENSION = "io.modelcontextprotocol/skills"
 MIME_TYPE = "text/markdown"
-TTL_MS = 60_000
+_CACHING = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "private"}
+"""What a client may keep, from the revision on that knows it: for itself alone, every answer depends on caller and
+incident."""
 
 
 class ListSkillsParams(PaginatedRequestParams):
@@ -54,34 +58,32 @@ class SkillEntry(_Wire):
     resources: list[SkillResource]
 
 
-class _Cacheable(_Wire):
-    """What a client may keep: for itself alone, since every answer depends on caller and incident."""
-
-    result_type: Literal["complete"] = "complete"
-    ttl_ms: int = TTL_MS
-    cache_scope: Literal["private"] = "private"
-
-
-class ListSkillsResult(_Cacheable):
+class ListSkillsResult(_Wire):
     """Answer to `skills/list`."""
 
     skills: list[SkillEntry]
 
 
-class GetSkillResult(_Cacheable):
+class GetSkillResult(_Wire):
     """Answer to `skills/get`."""
 
     skill: SkillEntry
 
 
-def listing(skills: Sequence[Skill]) -> dict[str, Any]:
+def listing(skills: Sequence[Skill], *, protocol_version: str) -> dict[str, Any]:
     """The answer to `skills/list`."""
-    return ListSkillsResult(skills=[_entry(skill) for skill in skills]).model_dump(mode="json", by_alias=True)
+    return _result(ListSkillsResult(skills=[_entry(skill) for skill in skills]), protocol_version=protocol_version)
 
 
-def entry(skill: Skill) -> dict[str, Any]:
+def entry(skill: Skill, *, protocol_version: str) -> dict[str, Any]:
     """The answer to `skills/get`."""
-    return GetSkillResult(skill=_entry(skill)).model_dump(mode="json", by_alias=True)
+    return _result(GetSkillResult(skill=_entry(skill)), protocol_version=protocol_version)
+
+
+def check_cursor(cursor: str) -> None:
+    """Raises InvalidInput for a cursor: a listing is one page, so none was given out."""
+    if cursor:
+        raise InvalidInput("skills/list is one page and gave out no cursor; call it without one", field="cursor")
 
 
 def is_skill(uri: str) -> bool:
@@ -103,6 +105,11 @@ def skill_resource(skill: Skill) -> Resource:
 def skill_contents(skill: Skill) -> ReadResourceResult:
     """The `SKILL.md` as `resources/read` answers it."""
     return ReadResourceResult(contents=[TextResourceContents(uri=skill.uri, mime_type=MIME_TYPE, text=skill.text)])
+
+
+def _result(result: _Wire, *, protocol_version: str) -> dict[str, Any]:
+    caching = _CACHING if protocol_version in MODERN_PROTOCOL_VERSIONS else {}
+    return {**result.model_dump(mode="json", by_alias=True), **caching}
 
 
 def _entry(skill: Skill) -> SkillEntry:

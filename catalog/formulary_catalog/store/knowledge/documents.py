@@ -1,17 +1,14 @@
-"""Writes documents in the transaction of their source: of a workflow, of an incident, of a file.
+"""Writes documents in the transaction of their source: of a workflow, of an incident, of a runbook.
 
 A document that says the same as before keeps its vector. One that is new gets the vector of its text if there is one;
 `vectors` fills in the others beside the serving.
 """
 
-from collections.abc import Collection as AnyOf
 from collections.abc import Sequence
 
-from formulary_catalog.domain.knowledge.documents import Collection, Document
-from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.domain.knowledge.documents import Document
+from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.search.lexemes import WEIGHTS
-from formulary_catalog.store.workflows.models import keep_serving_model
 
 _COLUMNS = {
     "doc_id": "text",
@@ -22,6 +19,7 @@ _COLUMNS = {
     "text": "text",
     "free_text": "boolean",
     "named": "text",
+    "mentioned": "text",
     "text_hash": "text",
     **{f"words_{place.name.lower()}": "text" for place in WEIGHTS},
 }
@@ -31,10 +29,10 @@ _LEXEMES = " || ".join(
 _SAVE = f"""
 insert into knowledge_document as kept (
     doc_id, tenant_id, namespace, collection, position, source_file, title, section_title, text, free_text, workflows,
-    version_id, trace_id, origin, text_hash, lexemes, model_id, emb)
+    mentions, version_id, trace_id, origin, text_hash, lexemes, model_id, emb)
 select doc_id, $1, $2, $3, position, source_file, title, section_title, text, free_text,
-       string_to_array(named, ' '), $4, $5, $6, given.text_hash, {_LEXEMES}, embedding.model_id,
-       embedding.vector
+       string_to_array(named, ' '), string_to_array(mentioned, ' '), $4, $5, $6, given.text_hash, {_LEXEMES},
+       embedding.model_id, embedding.vector
 from unnest({", ".join(f"${number}::{kind}[]" for number, kind in enumerate(_COLUMNS.values(), start=7))})
     as given ({", ".join(_COLUMNS)})
 left join embedding on embedding.text_hash = given.text_hash
@@ -42,8 +40,8 @@ left join embedding on embedding.text_hash = given.text_hash
 on conflict (doc_id) do update
 set position = excluded.position, source_file = excluded.source_file, title = excluded.title,
     section_title = excluded.section_title, text = excluded.text, free_text = excluded.free_text,
-    workflows = excluded.workflows, origin = excluded.origin, text_hash = excluded.text_hash,
-    lexemes = excluded.lexemes, model_id = excluded.model_id, emb = excluded.emb
+    workflows = excluded.workflows, mentions = excluded.mentions, origin = excluded.origin,
+    text_hash = excluded.text_hash, lexemes = excluded.lexemes, model_id = excluded.model_id, emb = excluded.emb
 """
 
 
@@ -72,6 +70,7 @@ async def save_documents(
             each.text,
             each.free_text,
             " ".join(sorted(each.workflows)),
+            " ".join(sorted(each.mentions)),
             each.text_hash,
             *(each.lexical_texts.get(place, "") for place in WEIGHTS),
         )
@@ -82,61 +81,3 @@ async def save_documents(
     await connection.execute(
         _SAVE, tenant_id, first.namespace, first.collection, version_id, trace_id, origin, *columns
     )
-
-
-class RunbookWriter:
-    """Keeps the runbooks of each origin: a directory, or a ConfigMap."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def replace(
-        self,
-        origin: str,
-        documents: Sequence[Document],
-        *,
-        namespace: str,
-        keep: AnyOf[str] = (),
-        remove: bool = True,
-    ) -> None:
-        """Make the runbooks of an origin what these documents say, all of one namespace.
-
-        `keep` are source files that could not be read: what they gave before stays. Without `remove` all does.
-
-        Raises:
-            Unavailable: the database does not answer; nothing was changed.
-        """
-
-        async def write(connection: Connection) -> None:
-            await keep_serving_model(connection)
-            await connection.execute("select pg_advisory_xact_lock(hashtextextended($1, 22))", origin)
-            await connection.execute(
-                """
-                delete from knowledge_document
-                where $5 and origin = $1 and collection = $2 and doc_id <> all ($3) and source_file <> all ($4)
-                """,
-                origin,
-                Collection.RUNBOOKS,
-                [each.doc_id for each in documents],
-                list(keep),
-                remove,
-            )
-            tenant_id = await tenant_of(connection, namespace=namespace)
-            await save_documents(connection, documents, tenant_id=tenant_id, origin=origin)
-
-        await self._database.write(write)
-
-    async def origins(self, prefix: str) -> set[str]:
-        """The origins of runbooks that begin with this.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
-
-        async def read(connection: Connection) -> set[str]:
-            rows = await connection.fetch(
-                "select distinct origin from knowledge_document where origin <> '' and starts_with(origin, $1)", prefix
-            )
-            return {row["origin"] for row in rows}
-
-        return await self._database.read(read)

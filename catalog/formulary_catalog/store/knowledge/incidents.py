@@ -4,7 +4,8 @@
 something is later, its documents are written again. They go with the trace.
 """
 
-from formulary_catalog.domain.knowledge.incidents import past_incident
+from formulary_catalog.domain.knowledge.incidents import PastIncident, past_incident
+from formulary_catalog.domain.knowledge.mentions import KnownWorkflow
 from formulary_catalog.store.audit.one_trace import events_of, name_trace
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
@@ -14,6 +15,8 @@ from formulary_catalog.store.workflows.models import keep_serving_model
 QUIET_SECONDS = 900.0
 """After so long without an event a trace counts as ended."""
 _AT_ONCE = 50
+_MENTIONS = 7_204_113_628
+"""The lock that keeps a document and a workflow that it names from being stored without seeing each other."""
 
 
 class IncidentDocuments:
@@ -56,13 +59,7 @@ class IncidentDocuments:
 async def _write(connection: Connection, trace_id: str) -> None:
     await name_trace(connection, trace_id)
     past = past_incident(trace_id, await events_of(connection, trace_id))
-    documents = []
-    if past is not None:
-        rows = await connection.fetch(
-            "select distinct name from workflow_version where name = any ($1) and status <> 'Deleted'",
-            sorted(past.mentioned),
-        )
-        documents = past.documents(known=frozenset(row["name"] for row in rows))
+    documents = past.documents(known=await _known(connection, past)) if past is not None else []
     await connection.execute(
         "delete from knowledge_document where trace_id = $1 and doc_id <> all ($2)",
         trace_id,
@@ -71,3 +68,22 @@ async def _write(connection: Connection, trace_id: str) -> None:
     if documents:
         tenant_id = await tenant_of(connection, namespace=documents[0].namespace)
         await save_documents(connection, documents, tenant_id=tenant_id, trace_id=trace_id)
+
+
+async def _known(connection: Connection, past: PastIncident) -> list[KnownWorkflow]:
+    """The workflows that its free text may name, whatever became of them.
+
+    Versions that are stored from now on wait until the documents are there, and add themselves to those that name
+    them (migration 0028).
+    """
+    await connection.execute("select pg_advisory_xact_lock($1)", _MENTIONS)
+    possible = past.possible_names
+    rows = await connection.fetch(
+        """
+        select version_id, namespace, name, coalesce(document -> 'spec' ->> 'title', '') as title
+        from workflow_version where name = any ($1) or version_id = any ($2)
+        """,
+        sorted({name.rpartition("/")[2] for name in possible}),
+        sorted(possible | past.shown),
+    )
+    return [KnownWorkflow(**row) for row in rows]

@@ -212,11 +212,12 @@ def _readable(scope: DocumentScope, arguments: Arguments) -> str:
 allowed as materialized (
     select version_id, namespace, name from workflow_search where {conditions}
 ), names as materialized (
-    select array(select name from allowed union select namespace || '/' || name from allowed) as known
+    select name as known from allowed union select namespace || '/' || name from allowed
 ), readable as (
     select document.* from knowledge_document as document
     where (version_id is null or version_id in (select version_id from allowed))
-      and (workflows = '{{}}' or workflows <@ (select known from names)) {of_collection}
+      and (workflows = '{{}}' or not exists (
+          select from unnest(workflows) as named where named not in (select known from names))) {of_collection}
 )"""
 
 

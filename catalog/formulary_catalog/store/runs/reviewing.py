@@ -1,7 +1,7 @@
 """Runs that are not over, contracts and halts, as somebody reads them who may read those of some namespaces."""
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import date, datetime
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.halting import Halt
@@ -118,6 +118,32 @@ class ReviewReader:
                 remediation_id,
             )
             return at
+
+        return await self._database.read(read)
+
+    async def ended_by_day(
+        self, *, caller: str, namespaces: frozenset[str] | None, since: datetime
+    ) -> list[tuple[date, int, int]]:
+        """Each day (UTC) on which real runs ended since then, oldest first: how many succeeded, and how many did not.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[tuple[date, int, int]]:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch(
+                """
+                select (finished_at at time zone 'UTC')::date as day,
+                       count(*) filter (where phase = 'Succeeded') as succeeded,
+                       count(*) filter (where phase <> 'Succeeded') as failed
+                from invocation
+                where finished_at >= $1 and started_at is not null and not dry_run and not degraded
+                group by 1 order by 1
+                """,
+                since,
+            )
+            return [(row["day"], row["succeeded"], row["failed"]) for row in rows]
 
         return await self._database.read(read)
 

@@ -71,6 +71,28 @@ class WorkflowReader:
 
         return await self._database.read(read)
 
+    async def versions(
+        self, version_ids: Collection[str], *, namespaces: frozenset[str] | None, constraints: Constraints
+    ) -> list[StoredVersion]:
+        """Those of these versions that `find` would find, in no particular order, by one statement.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        named = f"version_id = any ({arguments.add(list(version_ids), 'text[]')})"
+        columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
+        statement = f"""
+            select {_COLUMNS}, {columns}, false as suspended from workflow_version
+            where {named} and {_READABLE} and not {_SUSPENDED}
+        """
+
+        async def read(connection: Connection) -> list[StoredVersion]:
+            await enter(connection, namespaces=namespaces)
+            return [_stored(row) for row in await connection.fetch(statement, *arguments.values)]
+
+        return await self._database.read(read)
+
     async def readable(self, version_ids: Collection[str], *, namespaces: frozenset[str] | None) -> frozenset[str]:
         """Those of these versions that `find` would find: visible, not deleted, of a workflow that is not suspended.
 

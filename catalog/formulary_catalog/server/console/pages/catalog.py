@@ -144,7 +144,7 @@ async def workflow(request: Request, workflow_id: str) -> Response:
         outcomes=Outcomes.of(impact),
         related=[_neighbour(each) for each in related.related],
         related_total=related.total,
-        picture=relations_picture(name, related.related),
+        picture=relations_picture(name.rpartition("/")[2], related.related),
         difference=difference,
         problem=problem,
         against=wanted.against,

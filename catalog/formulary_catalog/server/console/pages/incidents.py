@@ -17,6 +17,7 @@ from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.server.console.pages.telling import moments, told
+from formulary_catalog.server.console.pictures.outcomes import described, outcomes
 from formulary_catalog.server.console.pictures.timeline import timeline
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
@@ -28,6 +29,9 @@ router = APIRouter(route_class=ConsoleRoute)
 
 SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
 _TONES = {"completed": "good", "failed": "bad", "timed_out": "bad", "cancelled": "bad", "halted": "bad"}
+_DAYS = 30
+_EVENTS = 50
+"""Events on one page."""
 _FILES = {
     "verdict.md": "text/markdown; charset=utf-8",
     "verdict.json": "application/json",
@@ -51,16 +55,21 @@ async def incidents(request: Request) -> Response:
         after=asked.cursor,
         caller=visitor_of(request).caller,
     )
+    filtered = bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome)
+    is_first = not (filtered or asked.cursor)
+    days = await services_of(request).runs.by_day(days=_DAYS, caller=visitor_of(request).caller) if is_first else []
     return render(
         request,
         "incidents.html",
         title="Incidents",
         page=page,
         asked=asked,
-        outcomes=list(OUTCOMES),
+        choices=list(OUTCOMES),
         tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
-        filtered=bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome),
+        filtered=filtered,
+        picture=outcomes(days) if any(day.succeeded or day.failed for day in days) else None,
+        ended=described(days),
         href=incident_href,
     )
 
@@ -71,7 +80,7 @@ async def incident(request: Request, trace_id: str) -> Response:
     _, asked = await checked_call(request, "read.trace", TraceArguments)
     caller = visitor_of(request).caller
     trace = await services_of(request).traces.story(
-        asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller
+        asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
     )
     passages = told(trace)
     return render(

@@ -24,16 +24,18 @@ RELATION_WORDS = {
 }
 MAX_SHOWN = 12
 """Neighbours on each side."""
-_SHOWN_CHARACTERS = 30
-_WIDTH, _BOX, _HEIGHT, _STEP, _EDGE = 900, 240, 34, 52, 8
+_SHOWN_CHARACTERS = 24
+_WIDTH, _BOX, _HEIGHT, _STEP = 1080, 224, 34, 52
+_BESIDE, _OFF = 8, 10
+"""Where the words of an arrow are: beside the box of the neighbour, and off the line."""
 _LEFT, _MIDDLE, _RIGHT = 0, (_WIDTH - _BOX) // 2, _WIDTH - _BOX
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The neighbours of one side, and how many more there are."""
+    """The neighbours of one side with what connects them, in words, and how many more there are."""
 
-    shown: Sequence[RelatedEntity]
+    shown: Sequence[tuple[str, str]]
     more: int
 
     @property
@@ -42,8 +44,12 @@ class _Side:
 
     @classmethod
     def of(cls, related: Sequence[RelatedEntity], direction: Direction) -> "_Side":
-        those = [each for each in related if each.direction == direction]
-        return cls(those[:MAX_SHOWN], len(those) - len(those[:MAX_SHOWN]))
+        words: dict[str, list[str]] = {}
+        for each in related:
+            if each.direction == direction:
+                words.setdefault(each.name, []).append(RELATION_WORDS[Relation(each.relation)])
+        named = [(name, ", ".join(dict.fromkeys(said))) for name, said in words.items()]
+        return cls(named[:MAX_SHOWN], max(len(named) - MAX_SHOWN, 0))
 
 
 def relations_picture(name: str, related: Sequence[RelatedEntity]) -> Markup:
@@ -55,36 +61,39 @@ def relations_picture(name: str, related: Sequence[RelatedEntity]) -> Markup:
     height = max(left.rows, right.rows, 1) * _STEP
     middle = height // 2
     parts = [
-        _box(name, x=_MIDDLE, y=middle, is_bold=True),
-        *_side(left, x=_LEFT, height=height, middle=middle),
-        *_side(right, x=_RIGHT, height=height, middle=middle),
+        _box(name, x=_MIDDLE, y=middle, is_middle=True),
+        *_drawn(left, is_left=True, height=height, middle=middle),
+        *_drawn(right, is_left=False, height=height, middle=middle),
     ]
     return Markup(
-        '<svg role="img" aria-labelledby="relations-title" viewBox="{box}" width="100%" '
-        'preserveAspectRatio="xMidYMid meet" font-size="14" fill="currentColor">'
+        '<svg role="img" aria-labelledby="relations-title" viewBox="{box}" width="{width}" height="{height}" '
+        'font-size="14" fill="currentColor">'
         '<title id="relations-title">{title}</title>'
         '<defs><marker id="arrow" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" '
         'orient="auto-start-reverse"><path d="M0 0 10 5 0 10z" fill="currentColor"/></marker></defs>{parts}</svg>'
     ).format(
         box=f"0 0 {_WIDTH} {height}",
+        width=_WIDTH,
+        height=height,
         title=f"{len(left.shown) + left.more} lead to {visible(name)}, which leads to {len(right.shown) + right.more}",
         parts=Markup("").join(parts),
     )
 
 
-def _side(side: _Side, *, x: int, height: int, middle: int) -> list[Markup]:
+def _drawn(side: _Side, *, is_left: bool, height: int, middle: int) -> list[Markup]:
+    x = _LEFT if is_left else _RIGHT
     above = (height - side.rows * _STEP) // 2 + _STEP // 2
     places = [above + number * _STEP for number in range(side.rows)]
     parts = []
-    for each, y in zip(side.shown, places, strict=False):
-        parts.append(_box(each.name, x=x, y=y))
-        parts.append(_arrow(each, x=x, y=y, middle=middle))
+    for (name, words), y in zip(side.shown, places, strict=False):
+        parts.append(_box(name, x=x, y=y))
+        parts.append(_arrow(words, is_left=is_left, y=y, middle=middle))
     if side.more:
         parts.append(_text(f"and {side.more} more, in the list", x=x + _BOX // 2, y=places[-1]))
     return parts
 
 
-def _box(name: str, *, x: int, y: int, is_bold: bool = False) -> Markup:
+def _box(name: str, *, x: int, y: int, is_middle: bool = False) -> Markup:
     shown = visible(name)
     cut = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[: _SHOWN_CHARACTERS - 1]}…"
     return Markup(
@@ -96,17 +105,19 @@ def _box(name: str, *, x: int, y: int, is_bold: bool = False) -> Markup:
         y=y - _HEIGHT // 2,
         width=_BOX - 2,
         height=_HEIGHT,
-        stroke="2" if is_bold else "1",
-        text=_text(cut, x=x + _BOX // 2, y=y, weight="bold" if is_bold else "normal"),
+        stroke="2" if is_middle else "1",
+        text=_text(cut, x=x + _BOX // 2, y=y),
     )
 
 
-def _arrow(each: RelatedEntity, *, x: int, y: int, middle: int) -> Markup:
-    """From the neighbour to the workflow, or the other way; where several meet they come from different heights."""
-    incoming = each.direction == Direction.INCOMING
+def _arrow(words: str, *, is_left: bool, y: int, middle: int) -> Markup:
+    """From the neighbour to the workflow, or the other way; at the workflow they end at different heights.
+
+    The words are near the neighbour, on the side from which the line leads away.
+    """
     near = middle + max(min((y - middle) // 4, _HEIGHT // 2 - 3), 3 - _HEIGHT // 2)
-    start, end = ((x + _BOX, y), (_MIDDLE, near)) if incoming else ((_MIDDLE + _BOX, near), (x, y))
-    at = ((start[0] + end[0]) // 2, (start[1] + end[1]) // 2 - _EDGE)
+    start, end = ((_LEFT + _BOX, y), (_MIDDLE, near)) if is_left else ((_MIDDLE + _BOX, near), (_RIGHT, y))
+    at = _LEFT + _BOX + _BESIDE if is_left else _RIGHT - _BESIDE
     return Markup(
         '<path d="M{x1} {y1} {x2} {y2}" stroke="currentColor" fill="none" marker-end="url(#arrow)"/>{text}'
     ).format(
@@ -114,12 +125,11 @@ def _arrow(each: RelatedEntity, *, x: int, y: int, middle: int) -> Markup:
         y1=start[1],
         x2=end[0],
         y2=end[1],
-        text=_text(RELATION_WORDS[Relation(each.relation)], x=at[0], y=at[1], size="12"),
+        text=_text(words, x=at, y=y + (_OFF if y > middle else -_OFF), size="11", anchor="start" if is_left else "end"),
     )
 
 
-def _text(text: str, *, x: int, y: int, weight: str = "normal", size: str = "14") -> Markup:
+def _text(text: str, *, x: int, y: int, size: str = "14", anchor: str = "middle") -> Markup:
     return Markup(
-        '<text x="{x}" y="{y}" text-anchor="middle" dominant-baseline="central" font-weight="{weight}" '
-        'font-size="{size}">{text}</text>'
-    ).format(x=x, y=y, weight=weight, size=size, text=text)
+        '<text x="{x}" y="{y}" text-anchor="{anchor}" dominant-baseline="central" font-size="{size}">{text}</text>'
+    ).format(x=x, y=y, anchor=anchor, size=size, text=text)

@@ -8,6 +8,8 @@ from markupsafe import Markup
 
 from formulary_catalog.domain.workflows.visible import MARK, visible
 
+FAINT = 'stroke="currentColor" stroke-opacity="0.35"'
+"""Lines behind what matters. Presentation attributes, because the policy of the console allows no styles in place."""
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -27,7 +29,7 @@ def picture(parts: Iterable[str], *, name: str, title: str, description: str, wi
     return Markup(
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" class="{text(name)}" '
         f'aria-labelledby="{text(name)}-title {text(name)}-desc" viewBox="0 0 {width:g} {height:g}" '
-        f'width="{width:g}" height="{height:g}">'
+        f'width="{width:g}" height="{height:g}" fill="currentColor" font-size="13">'
         f'<title id="{text(name)}-title">{text(title)}</title><desc id="{text(name)}-desc">{text(description)}</desc>'
         f"{''.join(parts)}</svg>"
     )

@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from formulary_catalog.domain.audit.stages import Stage
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
-from formulary_catalog.server.console.pictures.svg import cut, picture, text
+from formulary_catalog.server.console.pictures.svg import FAINT, cut, picture, text
 
 MOST_MARKS = 80
-_LEFT, _RIGHT, _TOP, _ROW = 96.0, 24.0, 12.0, 34.0
+_LEFT, _RIGHT, _TOP, _ROW = 96.0, 24.0, 14.0, 38.0
 _RADIUS = 7.0
 _NEAR, _FAR = 20.0, 150.0
 """Between two marks, at least and at most."""
@@ -96,8 +96,8 @@ def _lanes(rows: Sequence[Stage], *, width: float) -> list[str]:
     parts = []
     for place, stage in enumerate(rows):
         y = _TOP + place * _ROW + _ROW / 2
-        parts.append(f'<text class="lane" x="4" y="{y + 4:g}">{text(stage.value)}</text>')
-        parts.append(f'<line class="lane" x1="{_LEFT:g}" x2="{width:g}" y1="{y:g}" y2="{y:g}"/>')
+        parts.append(f'<text x="4" y="{y + 4:g}">{text(stage.value)}</text>')
+        parts.append(f'<line x1="{_LEFT:g}" x2="{width:g}" y1="{y:g}" y2="{y:g}" {FAINT}/>')
     return parts
 
 
@@ -105,7 +105,7 @@ def _path(marks: Sequence[_Mark], places: Sequence[float], rows: Sequence[Stage]
     if len(marks) < 2:
         return []
     points = " ".join(f"{x:.1f},{_height_of(mark, rows):.1f}" for mark, x in zip(marks, places, strict=True))
-    return [f'<polyline class="way" points="{points}"/>']
+    return [f'<polyline points="{points}" fill="none" {FAINT}/>']
 
 
 def _gaps(marks: Sequence[_Mark], places: Sequence[float], *, height: float) -> list[str]:
@@ -113,7 +113,9 @@ def _gaps(marks: Sequence[_Mark], places: Sequence[float], *, height: float) -> 
     for one, other, start, end in zip(marks, marks[1:], places, places[1:], strict=False):
         if end - start >= _WORTH_SAYING:
             said = f"+{spell_duration(_between(one, other))}"
-            parts.append(f'<text class="gap" x="{(start + end) / 2:.1f}" y="{height - 10:g}">{text(said)}</text>')
+            parts.append(
+                f'<text text-anchor="middle" x="{(start + end) / 2:.1f}" y="{height - 10:g}">{text(said)}</text>'
+            )
     return parts
 
 
@@ -121,11 +123,10 @@ def _drawn(mark: _Mark, *, x: float, y: float) -> str:
     more = f" and {mark.count - 1} more" if mark.count > 1 else ""
     at = mark.first.at.astimezone(UTC)
     said = text(f"{at:%Y-%m-%d %H:%M:%S} UTC: {cut(mark.first.title, longest=_LONGEST_TITLE)}{more}")
-    number = f'<text class="count" x="{x:.1f}" y="{y + 4:.1f}">{mark.count}</text>' if mark.count > 1 else ""
-    radius = _RADIUS + (3 if mark.count > 1 else 0)
-    shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}"/>'
+    number = f'<text text-anchor="middle" x="{x:.1f}" y="{y - 10:.1f}">{mark.count}</text>' if mark.count > 1 else ""
+    shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS:g}"/>'
     if mark.first.tone is Tone.BAD:  # not by colour alone
-        shape = f'<rect x="{x - radius:.1f}" y="{y - radius:.1f}" width="{2 * radius:g}" height="{2 * radius:g}"/>'
+        shape = f'<rect x="{x - _RADIUS:.1f}" y="{y - _RADIUS:.1f}" width="{2 * _RADIUS:g}" height="{2 * _RADIUS:g}"/>'
     return f'<g class="{mark.first.tone.value}"><title>{said}</title>{shape}{number}</g>'
 
 
