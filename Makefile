@@ -23,6 +23,7 @@ demo: setup control-plane ## Show two incidents and one question in a cluster of
 
 test: setup check control-plane ## Run all checks and all tests
 	@bash scripts/system.sh npm
+	@bash scripts/system.sh chromium
 	@bash scripts/test.sh
 
 unit: setup ## Run the unit and property tests that need no database: a minute

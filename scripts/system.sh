@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that the few programs which do not come from PyPI are there: installs them on Debian as root, else says
-# what is missing. Usage: system.sh PYTHON | npm
+# what is missing. Usage: system.sh PYTHON | npm | chromium
 set -euo pipefail
 
 install() {
@@ -13,9 +13,13 @@ install() {
     exit 1
 }
 
-case "${1:?usage: system.sh PYTHON|npm}" in
+case "${1:?usage: system.sh PYTHON|npm|chromium}" in
 npm)
     command -v npm >/dev/null || install npm
+    ;;
+chromium)
+    # The names that tests/support/browser.py looks for.
+    [ -x "${FORMULARY_TEST_CHROMIUM:-}" ] || command -v chromium chromium-browser google-chrome >/dev/null || install chromium
     ;;
 *)
     command -v "$1" >/dev/null || install python3 python3-venv

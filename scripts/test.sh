@@ -12,7 +12,7 @@ FAULTS_FILE=$(mktemp)
 chmod 666 "$FAULTS_FILE" # root's tests start programs under other accounts, too
 export FAULTS_FILE PYTHONPATH="$PWD/tests/faults${PYTHONPATH:+:$PYTHONPATH}"
 
-"${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster tests/packaging tests/security >"$printed" 2>&1 &
+"${pytest[@]}" -o cache_dir=.pytest_cache/cluster tests/chart tests/clients tests/cluster tests/console tests/packaging tests/security >"$printed" 2>&1 &
 cluster=$!
 trap 'kill $cluster 2>/dev/null || true; wait; cat "$printed" "$FAULTS_FILE"; rm -f "$printed" "$FAULTS_FILE"' EXIT
 
