@@ -1,0 +1,182 @@
+"""Texts of others are hostile: as titles, queries, reasons and names of files they stay texts."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+from playwright.async_api import Browser, FilePayload, Page
+
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support.browser import Window
+from support.console import SHARED, Agent, Console
+from support.console_pages import PAGES, injected, seen_by
+from support.filling import fill
+from support.hostile import HOSTILE
+from support.runnable import runnable
+
+INCIDENT = "rr-hostile"
+each_text = pytest.mark.parametrize("number", range(len(HOSTILE)))
+
+
+def attacking(number: int, text: str) -> dict[str, Any]:
+    """A workflow that says this wherever it may say anything."""
+    return runnable(
+        name_of(number),
+        title=text,
+        description={"what": text, "whenToUse": text, "whenNotToUse": text, "preconditions": text},
+        keywords=[text],
+        prerequisites=[text],
+        riskLevel="high",
+        estimatedDuration=text,
+        maintainers=[{"name": text, "email": "a@example.org"}],
+        steps=[{"name": text, "description": text, "command": text}],
+        rollbackSteps=[{"name": text, "description": text, "command": text}],
+        parameters=[{"name": "SAY", "type": "string", "required": True, "description": text}],
+    )
+
+
+def name_of(number: int) -> str:
+    """The name of the workflow that says the text with this number."""
+    return f"hostile-{number:02}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def _attacked(console: Console) -> None:
+    async with Database.opened(console.dsn, role=Role.WRITER, deadline=30) as writing:
+        await fill(CatalogWriter(writing), map(attacking, range(len(HOSTILE)), HOSTILE), namespace=SHARED)
+        await ContextWriter(writing).save(
+            RequestContext(
+                namespace="shop",
+                name="hostile",
+                remediation_id=INCIDENT,
+                environment="production",
+                severity=HOSTILE[11],
+                signal_name=HOSTILE[0],
+                target_namespace="shop",
+                target_api_version="apps/v1",
+                target_kind="Deployment",
+                target_name="checkout",
+                custom_labels={text: (text,) for text in HOSTILE[:20]},
+                detected_labels={"gitOpsTool": HOSTILE[33]},
+            )
+        )
+        rules = [
+            {"id": text[:253], "effect": "DENY", "match": {"callers": ["nobody"]}, "rationale": text}
+            for text in HOSTILE
+        ]
+        contracts = ContractWriter(writing, shared_namespace=SHARED)
+        await contracts.save({"rules": rules}, namespace="shop", name="hostile", uid="hostile")
+
+
+@pytest.fixture(scope="module")
+async def opened(console: Console, browser: Browser) -> AsyncIterator[Window]:
+    """One window in which all of it is read, so that what one page leaves behind is seen on another."""
+    async with seen_by("lead", console=console, browser=browser) as window:
+        yield window
+
+
+async def is_inert(opened: Window) -> None:
+    """Nothing has become of any text but a text."""
+    assert await injected(opened.page) == []
+    assert (opened.seen.violations, opened.seen.dialogs, opened.seen.foreign) == ([], [], [])
+
+
+async def shows(page: Page, text: str) -> bool:
+    """Whether the page shows a text as it was written, with marks for what hides."""
+    return _words(visible(text)) in _words(await page.locator("main").text_content() or "")
+
+
+def _words(text: str) -> str:
+    return "".join(text.split())
+
+
+@each_text
+async def test_a_workflow_is_shown_as_it_was_written(opened: Window, number: int) -> None:
+    page = await opened.open(f"/console/catalog/{SHARED}/{name_of(number)}")
+    assert _words(await page.locator("h1").text_content() or "") == _words(visible(HOSTILE[number]))
+    assert await shows(page, HOSTILE[number])
+    await is_inert(opened)
+
+
+@each_text
+async def test_a_query_is_shown_as_it_was_typed(opened: Window, number: int) -> None:
+    text = HOSTILE[number]
+    await opened.page.goto(f"{opened.seen.origin}/console/search?query={quote(text)}&workflow={quote(text)}")
+    assert await opened.page.locator("[name=query]").input_value() == visible(text)
+    await is_inert(opened)
+    await opened.page.goto(f"{opened.seen.origin}/console/catalog?text={quote(text)}&namespace={quote(text)}")
+    await is_inert(opened)
+
+
+async def test_reasons_are_told_as_they_were_given(console: Console, opened: Window) -> None:
+    page, agent = opened.page, console.agent
+    for number, text in enumerate(HOSTILE):
+        run = await asked_for(agent, number)
+        await opened.open("/console/waiting")
+        await is_inert(opened)
+        await page.locator(f"#reason-{run}").fill(text)
+        async with page.expect_event("load"):
+            await page.locator(f"[id='{run}'] button[value=Reject]").click()
+        await is_inert(opened)
+    await opened.open(f"/console/incidents/{INCIDENT}")
+    await is_inert(opened)
+    missing = set(HOSTILE)
+    while missing:
+        missing -= {text for text in missing if await shows(page, text)}
+        later = page.locator("a[rel=next]")
+        if not await later.count():
+            break
+        async with page.expect_event("load"):
+            await later.click()
+        await is_inert(opened)
+    assert missing == set()
+
+
+async def asked_for(agent: Agent, number: int) -> str:
+    """A run of the hostile workflow for the hostile incident, after a hostile search and a hostile choice."""
+    text, workflow = HOSTILE[number], f"{SHARED}/{name_of(number)}"
+    search_id = await agent.search(INCIDENT, text)
+    await agent.select(INCIDENT, workflow, search_id=search_id, reasoning=text)
+    return await agent.invoke(INCIDENT, workflow, {"SAY": text}, search_id=search_id)
+
+
+@pytest.mark.parametrize("path", ["/console/coverage", "/console/rules"])
+async def test_a_file_may_have_any_name_and_say_anything(opened: Window, path: str) -> None:
+    page = await opened.open(path)
+    for text in HOSTILE:
+        alert = {"alert": text, "expr": "up == 0", "labels": {"severity": text}, "annotations": {"summary": text}}
+        content = yaml.safe_dump({"groups": [{"name": text, "rules": [alert]}]})
+        field = page.locator("input[type=file]").first
+        await field.set_input_files(FilePayload(name=text, mimeType="text/yaml", buffer=content.encode()))
+        async with page.expect_event("load"):
+            await page.locator("form").filter(has=field).locator("button").last.click()
+        await is_inert(opened)
+
+
+async def test_no_page_is_misled_by_what_it_lists(console: Console, opened: Window) -> None:
+    for page in PAGES:
+        await opened.open(page.url)
+        await is_inert(opened)
+    for text in HOSTILE:
+        for path in ("incidents", "catalog", "waiting"):
+            await opened.page.goto(f"{opened.seen.origin}/console/{path}/{quote(text, safe='')}")
+            await is_inert(opened)
+
+
+async def test_a_halt_is_shown_on_every_page_as_its_reason_was_written(console: Console, opened: Window) -> None:
+    async with Database.opened(console.dsn, role=Role.WRITER, deadline=30) as writing:
+        contracts = ContractWriter(writing, shared_namespace=SHARED)
+        for text in HOSTILE:
+            rules = [{"id": "stop", "effect": "HALT", "rationale": text}]
+            await contracts.save({"rules": rules}, namespace=SHARED, name="stop", uid="stop")
+            page = await opened.open("/console/health")
+            assert _words(visible(text)) in _words(await page.locator("#halts").text_content() or "")
+            await is_inert(opened)
+        await contracts.remove(namespace=SHARED, name="stop")

@@ -1,0 +1,93 @@
+"""Each page, as different people meet it: bright or dark, wide or narrow, with and without JavaScript.
+
+With UPDATE_SCREENSHOTS=1 the pictures of the documentation are taken on the way.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.async_api import Browser, Page
+
+from support.browser import DESKTOP, PHONE, Window, window
+from support.console import Console
+from support.console_pages import PAGES, SIGN_IN, WAITING, ConsolePage, findings, overflow, seen_by
+
+PICTURES = Path(__file__).parents[2] / "docs" / "images" / "console"
+TAKES_PICTURES = os.environ.get("UPDATE_SCREENSHOTS") == "1"
+PICTURED = {
+    *((page.name, "light", DESKTOP) for page in (SIGN_IN, *PAGES)),
+    ("incident", "dark", DESKTOP),
+    ("waiting", "light", PHONE),
+}
+Scheme = Literal["light", "dark"]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+each_scheme = pytest.mark.parametrize("scheme", ["light", "dark"])
+each_size = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+
+
+async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tuple[int, int]) -> None:
+    """Look at one page that is open."""
+    shown = opened.page
+    assert await shown.locator("h1").all_inner_texts() == [page.heading]
+    if TAKES_PICTURES and (page.name, scheme, size) in PICTURED:
+        suffix = ("-dark" if scheme == "dark" else "") + ("-phone" if size == PHONE else "")
+        await shown.screenshot(path=PICTURES / f"{page.name}{suffix}.png")
+    assert await overflow(shown) <= 0, "the page scrolls sideways"
+    assert await findings(shown) == []
+    assert opened.seen.nothing, opened.seen
+
+
+@each_page
+@each_scheme
+@each_size
+async def test_a_page_has_no_barrier_and_breaks_no_rule_of_its_own(
+    console: Console, browser: Browser, page: ConsolePage, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
+        await opened.open(page.url)
+        await is_good(opened, page, scheme=scheme, size=size)
+
+
+@each_scheme
+@each_size
+async def test_who_is_not_known_gets_a_sign_in_page_without_barriers(
+    console: Console, browser: Browser, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    async with window(browser, console.url, size=size, color_scheme=scheme) as opened:
+        await opened.open(SIGN_IN.url)
+        await is_good(opened, SIGN_IN, scheme=scheme, size=size)
+
+
+@pytest.fixture(scope="module")
+async def plain(console: Console, browser: Browser) -> AsyncIterator[Window]:
+    """A window without JavaScript."""
+    async with seen_by("lead", console=console, browser=browser, scripts=False) as opened:
+        yield opened
+
+
+async def outline(page: Page) -> list[str]:
+    """The headings of a page, its navigation, and the columns of its tables."""
+    return await page.locator("h1, h2, h3, nav a, th").all_text_contents()
+
+
+@each_page
+async def test_a_page_says_the_same_without_javascript(
+    console: Console, browser: Browser, plain: Window, page: ConsolePage
+) -> None:
+    without = await plain.open(page.url)
+    async with seen_by("lead", console=console, browser=browser) as opened:
+        assert await outline(without) == await outline(await opened.open(page.url))
+    assert await without.locator("h1").inner_text() == page.heading
+
+
+async def test_the_navigation_reaches_every_page_without_javascript(plain: Window) -> None:
+    start = await plain.open(WAITING.url)
+    names = await start.get_by_role("navigation").first.get_by_role("link").all_inner_texts()
+    reached = []
+    for name in names:
+        await start.get_by_role("navigation").first.get_by_role("link", name=name, exact=True).click()
+        reached.append(await start.locator("h1").inner_text())
+    assert [page.heading for page in PAGES if page.is_in_navigation] == reached

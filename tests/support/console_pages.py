@@ -1,0 +1,104 @@
+"""The pages of the console, and how a person looks at them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.async_api import Browser, Page
+
+from support.browser import DESKTOP, Window, window
+from support.console import QUERY, SHARED, SHOP, Console
+
+_EVERYTHING_OPEN = "document.querySelectorAll('details').forEach(each => each.open = true)"
+_FINDINGS = """async () => (await axe.run({resultTypes: ['violations']})).violations
+    .filter(each => ['serious', 'critical'].includes(each.impact))
+    .flatMap(each => each.nodes.map(node => `${each.id}: ${node.html.slice(0, 200)} ${node.failureSummary}`))"""
+_INJECTED = """() => [...document.querySelectorAll('*')].filter(element =>
+    element.id === 'hacked'
+    || element.matches('iframe, object, embed, base, meta[http-equiv=refresh], foreignObject, style')
+    || (element.matches('script') && (!element.src.startsWith(location.origin) || element.textContent))
+    || [...element.attributes].some(({name, value}) =>
+        /^(data-)?(on|hx-on|hx-vals$)/i.test(name)
+        || (/^(data-)?hx-/i.test(name) && /^[a-z]*:?\\/\\//i.test(value))
+        || (/(href|src|action|data)$/i.test(name) && /^\\s*(javascript|vbscript|data):/i.test(value))))
+    .map(element => element.outerHTML.slice(0, 200))
+    .concat(window.__hacked === undefined ? [] : ['__hacked is set'])"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsolePage:
+    """A page: the name of its picture, its path below `/console`, its main heading."""
+
+    name: str
+    path: str
+    heading: str
+
+    @property
+    def url(self) -> str:
+        """Its path on the server."""
+        return f"/console{self.path}"
+
+    @property
+    def is_in_navigation(self) -> bool:
+        """Whether it is reached from every page."""
+        return self.path.count("/") == 1
+
+
+SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
+TITLE = "Raise the memory limit of an OOM-killed workload"
+WAITING = ConsolePage("waiting", "/waiting", "Waiting")
+PAGES = (
+    WAITING,
+    ConsolePage("incidents", "/incidents", "Incidents"),
+    ConsolePage("incident", f"/incidents/{SHOP}", SHOP),
+    ConsolePage("search", f"/search?query={quote(QUERY)}&incident={SHOP}", "Try a search"),
+    ConsolePage("catalog", "/catalog", "Catalog"),
+    ConsolePage("workflow", f"/catalog/{SHARED}/oom-raise-memory-limit", TITLE),
+    ConsolePage("coverage", "/coverage", "Coverage"),
+    ConsolePage("stale", "/coverage/stale", "Stale workflows"),
+    ConsolePage("duplicates", "/coverage/duplicates", "Duplicates"),
+    ConsolePage("rules", "/rules", "Rules"),
+    ConsolePage("health", "/health", "Health"),
+)
+"""All that need a person, in the order of the navigation."""
+
+
+@asynccontextmanager
+async def seen_by(
+    token: str, *, console: Console, browser: Browser, size: tuple[int, int] = DESKTOP, **options: Any
+) -> AsyncIterator[Window]:
+    """A window of the person with this token, who has signed in."""
+    async with window(browser, console.url, size=size, **options) as opened:
+        await sign_in(opened, token)
+        yield opened
+
+
+async def sign_in(opened: Window, token: str) -> None:
+    """Sign in as a person does."""
+    page = await opened.open(SIGN_IN.url)
+    await page.get_by_label("Token").fill(token)
+    async with page.expect_event("load"):
+        await page.get_by_role("button", name="Sign in").click()
+
+
+async def findings(page: Page) -> list[str]:
+    """What axe takes for a serious or critical barrier, with all details open."""
+    await page.evaluate(_EVERYTHING_OPEN)
+    await page.evaluate(AXE_SCRIPT)
+    found: list[str] = await page.evaluate(_FINDINGS)
+    return found
+
+
+async def overflow(page: Page) -> int:
+    """How many pixels the page is wider than its window, with all details open."""
+    await page.evaluate(_EVERYTHING_OPEN)
+    return int(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+async def injected(page: Page) -> list[str]:
+    """Elements that no template of ours has."""
+    found: list[str] = await page.evaluate(_INJECTED)
+    return found
