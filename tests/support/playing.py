@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from support.runs import KEYS
 
 SHARED = "formulary"
 _POLL = 0.02
+_ANNOUNCED_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("jo
     """An operator that is there as long as the block runs."""
     async with run_writer(dsn) as runs:
         await runs.announce(name="played", engines=engines)
-        working = asyncio.create_task(_work(runs, ends))
+        working = asyncio.create_task(_work(runs, ends, engines=engines))
         try:
             yield runs
         finally:
@@ -63,8 +65,12 @@ async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("jo
                 await working
 
 
-async def _work(runs: RunWriter, ends: Ends) -> None:
+async def _work(runs: RunWriter, ends: Ends, *, engines: Sequence[str]) -> None:
+    announced = time.monotonic()
     while True:
+        if time.monotonic() - announced > _ANNOUNCED_SECONDS:
+            await runs.announce(name="played", engines=engines)
+            announced = time.monotonic()
         for run in await runs.active():
             await _step(runs, run.id, ends)
         await asyncio.sleep(_POLL)
