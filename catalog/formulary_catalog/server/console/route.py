@@ -53,6 +53,8 @@ class ConsoleRoute(APIRoute):
                 failure = failure_of(error)
                 _log.info("console_call", page=self.name, outcome=failure.outcome)
                 return _failed(request, failure)
+            finally:
+                await request.close()  # files of a form, of a refused one too
             return protect(response, request=request)
 
         return guarded
