@@ -115,6 +115,7 @@ def main() -> None:
     """Measure once and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write all numbers there")
+    parser.add_argument("--scale", action="store_true", help="measure how long searches take among many documents")
     parser.add_argument("--misses", action="store_true", help="print the queries that hybrid does not answer first")
     given = parser.parse_args()
     judged = read_queries()
@@ -123,6 +124,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="formulary-bench-") as directory:
         Path(directory).chmod(0o711)
         with EmbeddedPostgres(data_dir=Path(directory) / "knowledge") as postgres:
+            if given.scale:
+                _report_scale(asyncio.run(measure_scale(queries, embedder=embedder, postgres=postgres)))
+                return
             rankings = asyncio.run(measure(queries, runbooks=HERE / "runbooks", embedder=embedder, postgres=postgres))
     summary = summarise(rankings, best=best)
     table = Table(f"{len(queries)} queries on runbooks", *next(iter(summary.values())))
@@ -136,6 +140,15 @@ def main() -> None:
     if given.json:
         numbers = {system: {name: asdict(each) for name, each in of.items()} for system, of in summary.items()}
         given.json.write_text(json.dumps(numbers, indent=1), encoding="utf-8")
+
+
+def _report_scale(seconds: Mapping[str, Sequence[float]]) -> None:
+    table = Table("searched", "p50 ms", "p95 ms", "p50 of a workflow search")
+    base = milliseconds(seconds[WORKFLOWS])[0]
+    for name, each in seconds.items():
+        p50, p95 = milliseconds(each)
+        table.add_row(name, f"{p50:.1f}", f"{p95:.1f}", f"{p50 / base:.1f}x")
+    Console(width=100).print(table)
 
 
 if __name__ == "__main__":

@@ -223,7 +223,8 @@ async def test_pages_of_the_list_follow_each_other(world: World) -> None:
 
 
 async def test_the_story_is_that_of_the_command_event_for_event(world: World, dsn: str) -> None:
-    told = _Story(await world.page("/incidents/rr-shop", by="sre")).passages
+    page = await world.page("/incidents/rr-shop", by="sre")
+    told = _Story(page).passages
     answer = (await world.client.get("/api/v1/traces/rr-shop", headers={"Authorization": "Bearer sre"})).json()
     assert [(seq, title) for seq, title, _ in told] == [
         (each["seq"], _shown(each["title"])) for each in answer["story"]["passages"]
@@ -234,7 +235,9 @@ async def test_the_story_is_that_of_the_command_event_for_event(world: World, ds
     assert [_words(title) for _, title, _ in told] == [_words(head) for head in heads]
     shown = " ".join(" ".join((title, *(part for line in lines for part in line))) for _, title, lines in told)
     left_out = set(_words(printed.partition("\n\n")[2])) - set(_words(shown))
-    assert {word for word in left_out if not word.isdigit()} <= {"by", "agent", "min", "s"}
+    callers = {each["caller"] for each in answer["story"]["passages"]} - {""}
+    assert all(f"</time> by {caller}" in page for caller in callers)
+    assert {word for word in left_out if not word.isdigit()} <= {"by", "min", "s", *_words(" ".join(callers))}
 
 
 def _words(text: str) -> list[str]:

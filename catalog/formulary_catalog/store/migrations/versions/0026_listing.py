@@ -21,7 +21,6 @@ HEADS = [
     "drop index formulary.trace_head_changed",
     "create index invocation_phase on formulary.invocation (phase, created_at, id)",
     "create index invocation_namespace on formulary.invocation (namespace, created_at, id)",
-    "create index invocation_finished on formulary.invocation (finished_at) where finished_at is not null",
     "create index request_context_changed on formulary.request_context (changed_at, (namespace || '/' || name))",
 ]
 
