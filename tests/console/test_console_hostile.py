@@ -179,4 +179,4 @@ async def test_a_halt_is_shown_on_every_page_as_its_reason_was_written(console: 
             page = await opened.open("/console/health")
             assert _words(visible(text)) in _words(await page.locator("#halts").text_content() or "")
             await is_inert(opened)
-        await contracts.remove(namespace=SHARED, name="stop")
+            await contracts.remove(namespace=SHARED, name="stop")
