@@ -196,7 +196,7 @@ class Agent:
         params = {"workflow_id": workflow_id, "input": values, "search_id": search_id}
         asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
         answered = await self.http.post("/api/v1/invoke", json=asked, headers=_of(incident))
-        answer = answered.raise_for_status().json()
+        answer = answered.json()
         assert "result" in answer, answer
         return str(answer["result"]["invocation_id"])
 
