@@ -119,13 +119,17 @@ async def test_an_id_token_for_another_client_or_of_another_issuer_is_refused(
             other.id_token("ann", client_id=CLIENT, groups=[]),
             other.id_token("ann", client_id=CLIENT, groups=[], iss=issuer.url),  # signed with another key
             issuer.id_token("ann", client_id=CLIENT, groups=[], exp=1),
+            issuer.id_token("ann", client_id=CLIENT, groups=[], **{"kubernetes.io": {"namespace": "shop"}}),
         ]
     for token in refused:
         with pytest.raises(NotAuthenticated):
             await by_token(authenticator, token)
 
 
-@pytest.mark.parametrize(("user", "groups"), [("system:admin", []), ("ann", ["oncall", "system:masters"])])
+@pytest.mark.parametrize(
+    ("user", "groups"),
+    [("system:admin", []), ("ann", ["oncall", "system:masters"]), ("ann", ["kubeadm:cluster-admins"])],
+)
 async def test_no_proxy_vouches_for_names_of_the_cluster(
     authenticator: KubernetesAuthenticator, user: str, groups: list[str]
 ) -> None:

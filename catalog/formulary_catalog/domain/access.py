@@ -61,11 +61,16 @@ EVERYTHING: Access = _Everything()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks, and what it may do. `may_set_context`: also say itself which custom labels constrain a search."""
+    """Who asks, and what it may do.
+
+    `may_set_context`: also say itself which custom labels constrain a search. `sees_widely`: a person who looks through
+    the catalog without an incident, and sees each namespace in which it may list workflows, not the shared one alone.
+    """
 
     name: str
     access: Access
     may_set_context: bool = False
+    sees_widely: bool = False
 
     async def require(self, right: Right, *, namespace: str | None) -> None:
         """Check one right; in all namespaces where the namespace is None.

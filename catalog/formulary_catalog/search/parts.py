@@ -14,6 +14,7 @@ from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -49,7 +50,9 @@ class CatalogParts:
             wait_seconds=settings.context_wait_seconds,
             metrics=metrics,
         )
-        visibility = Visibility(contexts=contexts, shared_namespace=settings.catalog_namespace)
+        visibility = Visibility(
+            contexts=contexts, shared_namespace=settings.catalog_namespace, readable=ReadableNamespaces(database)
+        )
         parsed = ParsedWorkflows(metrics=metrics)
         return cls(
             database=database,

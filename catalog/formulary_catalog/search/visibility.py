@@ -13,6 +13,7 @@ from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotAllowed
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.readable import ReadableNamespaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +36,10 @@ class CallScope:
 class Visibility:
     """Finds the scope of each call."""
 
-    def __init__(self, *, contexts: ContextResolver, shared_namespace: str) -> None:
+    def __init__(self, *, contexts: ContextResolver, shared_namespace: str, readable: ReadableNamespaces) -> None:
         self._contexts = contexts
         self._shared_namespace = shared_namespace
+        self._readable = readable
 
     async def of(
         self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False
@@ -58,11 +60,13 @@ class Visibility:
 
         Raises:
             NotAllowed: the caller may see none of the namespaces that it could.
-            Unavailable: the rights cannot be checked.
+            Unavailable: the rights cannot be checked, or the database does not answer.
         """
         relevant = {self._shared_namespace}
         if context is not None:
             relevant |= {context.namespace, context.target_namespace}
+        elif caller.sees_widely:
+            relevant |= await self._readable.of(caller, SEE_WORKFLOWS) or frozenset()
         concerned = frozenset(relevant - {""})
         namespaces = await visible_namespaces(caller, among=concerned)
         return CallScope(context=context, namespaces=namespaces, concerned=concerned)

@@ -10,7 +10,7 @@ class NamespaceReader:
         self._database = database
 
     async def known(self, *, at_most: int) -> list[str]:
-        """The namespaces of incidents, traces, runs and contracts, in name order.
+        """The namespaces of workflows, incidents, traces, runs and contracts, in name order.
 
         Raises:
             Unavailable: the database does not answer.

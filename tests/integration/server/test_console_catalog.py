@@ -27,6 +27,7 @@ KEY, VALUE = "k3y-team", "v4lue-payments"
 CALLERS = KnownCallers(
     person=Rights(see={"formulary"}),
     auditor=Rights(see={EVERYWHERE}, read={EVERYWHERE}, use={EVERYWHERE}, contracts={EVERYWHERE}),
+    banker=Rights(see={"bank"}),
     nobody=Rights(),
 )
 SIGNALS = ("OOMKilled", "Evicted", "DiskAlert")
@@ -201,6 +202,18 @@ async def test_workflows_of_others_are_in_no_list_count_or_picture(world: World)
     assert "leads-here" in seen
     await world.page("/bank/theirs", by="person", code=404)
     await world.page("", by="nobody", code=403)
+
+
+async def test_who_may_list_in_one_namespace_sees_its_workflows_and_no_others(world: World) -> None:
+    page = await world.page("", by="banker")
+    rows = page.all("tr")
+    text = (await world.get("/console/catalog", by="banker")).text
+
+    assert len(rows) == 1 + 2
+    assert "bank/theirs" in text
+    assert "formulary/" not in text
+    await world.page("/bank/theirs", by="banker")
+    await world.page("/formulary/lower-limit", by="banker", code=404)
 
 
 async def test_a_workflow_is_shown_as_rest_has_it(world: World) -> None:

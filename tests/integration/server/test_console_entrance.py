@@ -89,6 +89,12 @@ async def test_a_browser_that_asks_for_the_server_gets_to_the_console(url: str) 
     assert (page.status, "<h1>Waiting</h1>" in page.source) == (200, True)
 
 
+async def test_a_program_that_asks_for_the_server_gets_there_too(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}) as program:
+        answer = await program.get("/", headers={"Accept": "application/json"})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/console/waiting")
+
+
 async def test_who_pastes_a_token_gets_to_the_page_that_it_wanted(url: str) -> None:
     async with visiting(url) as visitor:
         page = await visitor.sign_in(TOKEN, path="/console/health?x=1")

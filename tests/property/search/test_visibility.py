@@ -13,6 +13,7 @@ from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
@@ -52,6 +53,16 @@ class Stored(ContextReader):
         ]
 
 
+class Nowhere(ReadableNamespaces):
+    """Namespaces of people who look through the catalog, which agents never do."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def of(self, caller: Caller, right: Right, *, namespace: str = "") -> frozenset[str] | None:
+        raise AssertionError("an agent sees what its call concerns")
+
+
 def path(incident: RequestContext) -> str:
     return f"{incident.namespace}/{incident.name}"
 
@@ -60,7 +71,7 @@ def scoping(*incidents: RequestContext) -> Visibility:
     resolver = ContextResolver(
         reader=Stored(list(incidents)), policy=ContextPolicy.OPTIONAL, wait_seconds=0, metrics=Metrics()
     )
-    return Visibility(contexts=resolver, shared_namespace=SHARED)
+    return Visibility(contexts=resolver, shared_namespace=SHARED, readable=Nowhere())
 
 
 def outcome(asked: Awaitable[CallScope]) -> CallScope | NotAllowed | ContextError:

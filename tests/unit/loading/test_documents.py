@@ -239,3 +239,13 @@ _plain = st.recursive(
 def test_plain_data_survives_both_syntaxes(value: object) -> None:
     assert parse_json(json.dumps(value)) == value
     assert parse_yaml(yaml.safe_dump(value, allow_unicode=True)) == value
+
+
+def test_a_long_text_counts_for_more_where_aliases_repeat_it() -> None:
+    with pytest.raises(SyntaxProblem, match="expands to more than 100000 values"):
+        parse_yaml(f"a: [&s '{'A' * 10_000}'{', *s' * 600}]")
+
+
+def test_a_number_that_no_machine_holds_is_a_problem_of_its_document() -> None:
+    with pytest.raises(SyntaxProblem, match="number that cannot be read"):
+        parse_yaml(f"a: {'1:' * 400}1.5")

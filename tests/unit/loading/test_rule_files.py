@@ -1,5 +1,6 @@
 """Rule files as people have them: what is read of them, and one clear error for each that is broken."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,23 @@ def test_long_lists_are_sent_in_parts_that_fit_and_lose_nothing() -> None:
     assert [each for part in parts for each in part] == alerts
     assert max(map(len, parts)) <= AT_ONCE
     assert all(sum(len(str(each.as_json())) for each in part) < 64 * 1024 for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "summary"),
+    [
+        ("{{ $labels.pod }} in {{ $labels.namespace }} fails", "in fails"),
+        ("a {{ b", "a {{ b"),
+        ("a }} b", "a }} b"),
+    ],
+)
+def test_what_prometheus_fills_in_is_left_out(annotation: str, summary: str) -> None:
+    rules = {"groups": [{"name": "a", "rules": [{"alert": "A", "expr": "1", "annotations": {"summary": annotation}}]}]}
+    (alert,) = alerts_in_text(json.dumps(rules), name="rules")
+    assert alert.summary == summary
+
+
+def test_braces_without_an_end_are_text() -> None:
+    rules = f"groups: [{{name: a, rules: [{{alert: A, expr: '1', annotations: {{summary: '{'{' * 60_000}'}}}}]}}]"
+    (alert,) = alerts_in_text(rules, name="rules")
+    assert set(alert.summary) == {"{", " "}

@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from starlette.datastructures import Headers
 from starlette.requests import Request, cookie_parser
@@ -61,6 +61,11 @@ class Visitor:
     def name(self) -> str:
         """What it is called."""
         return self.caller.name
+
+    @property
+    def browsing(self) -> Caller:
+        """The caller where it looks through the catalog, which for people is all that they may see."""
+        return replace(self.caller, sees_widely=True)
 
     @property
     def is_stranger(self) -> bool:

@@ -85,7 +85,7 @@ class Outcomes:
 async def catalog(request: Request) -> Response:
     """The visible workflows in name order, with what narrows the list and how many remain then."""
     wanted = await asked(request, "list", CatalogArguments)
-    found = await services_of(request).listing.faceted(wanted.request, caller=visitor_of(request).caller)
+    found = await services_of(request).listing.faceted(wanted.request, caller=visitor_of(request).browsing)
     given = filled(request)
     return render(
         request,
@@ -119,7 +119,7 @@ async def details_file(request: Request, workflow_id: str) -> Response:
 async def workflow(request: Request, workflow_id: str) -> Response:
     """One workflow: when to use it, what it does, what came of it, and what it is connected with."""
     wanted = await asked(request, "details", WorkflowArguments)
-    services, caller = services_of(request), visitor_of(request).caller
+    services, caller = services_of(request), visitor_of(request).browsing
     details = await _details(request, wanted)
     impact = await services.relations.impact(details.version_id, context=_NO_INCIDENT, caller=caller, browsing=True)
     around = related_request(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
@@ -176,7 +176,7 @@ async def _details(request: Request, wanted: DetailsArguments) -> WorkflowDetail
         wanted.workflow_id,
         version=wanted.version,
         context=_NO_INCIDENT,
-        caller=visitor_of(request).caller,
+        caller=visitor_of(request).browsing,
         browsing=True,
     )
 

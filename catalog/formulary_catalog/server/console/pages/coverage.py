@@ -34,7 +34,7 @@ router = APIRouter(route_class=ConsoleRoute)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, and the form to compare alerts of one's own."""
     await asked(request, "read.coverage", NoArguments)
-    answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).caller)
+    answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).browsing)
     return _page(request, answer=answer, of_rules=False)
 
 
@@ -48,7 +48,7 @@ async def compare(request: Request) -> Response:
         ignored = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
     except InvalidInput as error:
         return _page(request, answer=None, of_rules=True, rules=rules, ignore=ignore, problem=str(error), status=400)
-    caller = visitor_of(request).caller
+    caller = visitor_of(request).browsing
     service = services_of(request).coverage
     answer = joined([await service.of_alerts(some, caller=caller) for some in portions(alerts)])
     answer = with_ignored(answer, ignored) if ignored else answer
@@ -59,7 +59,7 @@ async def compare(request: Request) -> Response:
 async def stale(request: Request) -> Response:
     """Workflows that may be of no use."""
     wanted = await asked(request, "read.stale", UpkeepArguments)
-    answer = await services_of(request).upkeep.stale(limit=wanted.limit, caller=visitor_of(request).caller)
+    answer = await services_of(request).upkeep.stale(limit=wanted.limit, caller=visitor_of(request).browsing)
     return render(
         request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS, address_of=_address
     )
@@ -69,7 +69,7 @@ async def stale(request: Request) -> Response:
 async def duplicates(request: Request) -> Response:
     """Pairs of workflows that say nearly the same."""
     wanted = await asked(request, "read.duplicates", UpkeepArguments)
-    answer = await services_of(request).upkeep.duplicates(limit=wanted.limit, caller=visitor_of(request).caller)
+    answer = await services_of(request).upkeep.duplicates(limit=wanted.limit, caller=visitor_of(request).browsing)
     return render(
         request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS, address_of=_address
     )

@@ -33,6 +33,7 @@ READING = [
             union select namespace from sealed_constraints
             union select namespace from invocation
             union select namespace from governance_contract
+            union select namespace from tenant
         ) as known where namespace <> '' order by namespace limit at_most
     $$
     """,
