@@ -41,8 +41,8 @@ def console_command(*, namespace: str, service: str, service_account: str, audie
         click.echo(f"console: http://127.0.0.1:{port}/console")
         if token:
             click.echo(f"\nsign in as {service_account} with this token, which is valid for an hour:\n\n{token}\n")
-        click.echo("Ctrl-C closes it")
         try:
+            click.echo("Ctrl-C closes it")
             code = forwarding.wait()
         except KeyboardInterrupt:
             return
