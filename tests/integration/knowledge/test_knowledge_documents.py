@@ -81,11 +81,11 @@ async def test_similar_documents_are_those_of_other_sources(filled: str, knowled
     (doc_id,) = [each for each in await found(knowledge, "remove unused images", "runbooks") if each.endswith("space")]
     answer = await knowledge.similar(doc_id, context=NOWHERE, caller=ALICE)
     assert answer.collection == "runbooks"
-    assert [(each.source_file, each.section_title, each.text_preview) for each in answer.similar_docs] == [
-        ("runbooks/dns.md", "Lookups time out", "CoreDNS pods are throttled; raise their CPU limit.")
-    ]
+    assert {each.source_file for each in answer.similar_docs} <= {"runbooks/dns.md"}
     draft = await knowledge.similar(text="images fill the disk of a node", context=NOWHERE, caller=ALICE)
-    assert draft.similar_docs[0].id == doc_id
+    nearest = draft.similar_docs[0]
+    assert (nearest.id, nearest.source_file, nearest.section_title) == (doc_id, "runbooks/disk.md", "Free space")
+    assert nearest.text_preview == "Remove unused images with crictl."
     assert (draft.source_doc_id, draft.collection) == ("", "all")
 
 

@@ -49,7 +49,7 @@ async def test_a_halt_is_on_every_page_with_the_way_out(service: CatalogService,
             page = await visitor.get(path)
             assert "HALT runs are halted everywhere" in page.text
             assert "fire <b>drill</b>" in page.text
-            assert "/console/health#halted" in page.source
+            assert '<a href="/console/rules/halts">Lift it, or see how</a>' in page.source
         assert "`formulary resume`" in (await visitor.get(HEALTH)).text
 
 
