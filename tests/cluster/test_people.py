@@ -1,6 +1,7 @@
 """People who sign in by a provider or through a proxy have the rights that RBAC gives (DESIGN section 14)."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from support.cluster import install_kinds
 from support.control_plane import AUDIENCE, Cluster, KubectlFailed, control_plane
 from support.oidc_issuer import OidcIssuer, oidc_issuer
 from support.serving import catalog, serving
+from support.waiting import wait_until
 
 CLIENT = "formulary-console"
 SECRET = "a secret of the proxy that has more than 32 bytes"
@@ -64,6 +66,9 @@ def trusting(issuer: OidcIssuer) -> Iterator[Cluster]:
             cluster.apply(_rbac("ClusterRole", name, rules=rules))
         _bind(cluster, "reads", {"kind": "Group", "name": f"{PREFIX}oncall"}, namespace="shop")
         _bind(cluster, "approves", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="shop")
+        # It reads the keys of the issuer in its own time, and refuses ID tokens until then.
+        token = issuer.id_token("probe", client_id=CLIENT, groups=[])
+        wait_until(lambda: _knows(cluster, token), what="the API server to know the issuer")
         yield cluster
 
 
@@ -154,6 +159,12 @@ async def test_the_console_and_the_api_take_an_id_token(
 
     assert [page.status_code for page in (by_bearer, by_proxy, api)] == [200, 200, 200]
     assert all("corp:ann" in page.text for page in (by_bearer, by_proxy))
+
+
+def _knows(cluster: Cluster, token: str) -> bool:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+    answer = json.loads(cluster.kubectl("create", "--filename=-", "--output=json", input=json.dumps(review)))
+    return answer["status"].get("authenticated") is True
 
 
 def _can(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: list[str]) -> bool:
