@@ -40,6 +40,8 @@ from formulary_catalog.store.search.statement import CandidateQuery, CandidateRe
 
 _LOOKED_AT = 20
 """So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
+_LONGEST = 9999
+"""Milliseconds that a search takes at most, with as many digits."""
 _READS = 2
 """Once more if the catalog changed between two statements."""
 _tracer = trace.get_tracer("formulary")
@@ -145,11 +147,13 @@ class Searcher:
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),
-            time_ms=round((time.perf_counter() - started) * 1000),
+            time_ms=_LONGEST,
             **({"inferred": dict(ranked.inferred)} if ranked.inferred else {}),
         )
         if request.max_bytes is not None:
             answer = within(answer, limit=request.max_bytes)
+        # Put in last: what fits into an answer must not depend on how long it took.
+        answer = answer.model_copy(update={"time_ms": round((time.perf_counter() - started) * 1000)})
         record.mode = ranked.mode
         record.constraints = applied_constraints(
             request,

@@ -46,6 +46,19 @@ from formulary_catalog.store.runs.input_keys import input_keys
 
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
 _UNCHANGED = "The answer is that whose ETag the call names in If-None-Match."
+_ROUTERS = (
+    knowledge.router,
+    browsing.router,  # before what takes any path of workflows
+    workflows.router,
+    reading.router,
+    coverage.router,
+    ruling.router,
+    analytics.router,
+    invocations.router,
+    invocations.rpc_router,
+    probes.router,
+    console.router,
+)
 _NOT_FOUND = -32001
 _INVALID = -32002
 
@@ -150,17 +163,8 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
         lifespan=lifespan,
         exception_handlers={HTTPException: _http_error},
     )
-    app.include_router(knowledge.router)
-    app.include_router(browsing.router)  # before what takes any path of workflows
-    app.include_router(workflows.router)
-    app.include_router(reading.router)
-    app.include_router(coverage.router)
-    app.include_router(ruling.router)
-    app.include_router(analytics.router)
-    app.include_router(invocations.router)
-    app.include_router(invocations.rpc_router)
-    app.include_router(probes.router)
-    app.include_router(console.router)
+    for router in _ROUTERS:
+        app.include_router(router)
     return app
 
 
@@ -178,7 +182,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 def _methods_of(request: Request) -> list[str]:
     """The methods of a path; the framework names those of its first route alone."""
-    found = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route for router in _ROUTERS for route in router.routes if isinstance(route, Route)]
     return sorted(
         method for route in found if route.matches(request.scope)[0] is not Match.NONE for method in route.methods or ()
     )
