@@ -55,6 +55,7 @@ async def test_who_signs_out_is_not_let_back_in_by_the_back_button_or_the_old_co
         page = await opened.open(WAITING.url)
         before = await page.context.cookies()
         await page.get_by_role("button", name="Sign out").click()
+        await page.wait_for_url(f"**{SIGN_IN.url}*")
         await page.go_back()
         assert await page.locator("h1").inner_text() == SIGN_IN.heading
         await page.context.add_cookies([{"url": console.url, "name": c["name"], "value": c["value"]} for c in before])
