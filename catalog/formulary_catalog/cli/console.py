@@ -43,6 +43,8 @@ def console_command(*, namespace: str, service: str, service_account: str, audie
             click.echo(f"\nsign in as {service_account} with this token, which is valid for an hour:\n\n{token}\n")
         try:
             click.echo("Ctrl-C closes it")
+            for _ in forwarding.stdout or ():
+                pass  # a line for each connection, which kubectl would wait with once nobody reads them
             code = forwarding.wait()
         except KeyboardInterrupt:
             return
@@ -68,7 +70,7 @@ def _token(kubectl: Sequence[str], account: str, *, audience: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise Unavailable(f"kubectl made no token: {done.stderr.strip()}")
+        raise Unavailable(f"kubectl made no token: {_last_line(done.stderr)}")
     return done.stdout.strip()
 
 
@@ -78,13 +80,22 @@ def _forwarded(
 ) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
     """A free port of loopback that leads to the Service, and the program that forwards it."""
     program = [*kubectl, "port-forward", f"--namespace={namespace}", "--address=127.0.0.1", f"service/{service}"]
-    with subprocess.Popen([*program, ":http"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with subprocess.Popen([*program, ":http"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
-            matched = _FORWARDING.match(process.stdout.readline())
-            if matched is None:
-                raise Unavailable(f"kubectl forwards no port: {process.stderr.read().strip()}")
-            yield matched[1], process
+            yield _port(process), process
         finally:
             process.terminate()
+
+
+def _port(forwarding: "subprocess.Popen[str]") -> str:
+    printed = ""
+    for line in forwarding.stdout or ():
+        if (matched := _FORWARDING.match(line)) is not None:
+            return matched[1]
+        printed += line
+    raise Unavailable(f"kubectl forwards no port: {_last_line(printed)}; check --context, --namespace and --service")
+
+
+def _last_line(printed: str) -> str:
+    """The error of kubectl, without the log of its libraries before."""
+    return (printed.strip().splitlines() or ["it does not say why"])[-1]

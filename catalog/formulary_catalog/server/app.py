@@ -176,8 +176,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         message = f"there is nothing at this path; the API is described at {OPENAPI_PATH}"
         return error_reply(path=path, status=404, code=_NOT_FOUND, message=message)
-    headers = {"Allow": ", ".join(_methods_of(request))} if error.status_code == 405 else error.headers
-    return error_reply(path=path, status=error.status_code, code=_INVALID, message=str(error.detail), headers=headers)
+    message, headers = str(error.detail), error.headers
+    if error.status_code == 405:
+        allowed = ", ".join(_methods_of(request))
+        message, headers = f"{path} takes {allowed} only", {"Allow": allowed}
+    return error_reply(path=path, status=error.status_code, code=_INVALID, message=message, headers=headers)
 
 
 def _methods_of(request: Request) -> list[str]:

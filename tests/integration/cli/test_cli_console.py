@@ -15,7 +15,12 @@ echo "$@" >> "{log}"
 case "$*" in
 *"create token nobody"*) echo 'error: failed to create token: serviceaccounts "nobody" not found' >&2; exit 1;;
 *"create token"*) echo a.token.of-it;;
-*service/absent*) echo 'Error from server (NotFound): services "absent" not found' >&2; exit 1;;
+*service/absent*)
+  echo 'E1126 memcache.go:265] "Unhandled Error"' >&2
+  echo 'Error from server (NotFound): services "absent" not found' >&2; exit 1;;
+*service/busy*)
+  echo "Forwarding from 127.0.0.1:40123 -> 8080"
+  yes 'Handling connection for 40123' | head -n 20000;;
 *port-forward*) echo "Forwarding from 127.0.0.1:40123 -> 8080"; exec sleep 60;;
 esac
 """
@@ -68,6 +73,15 @@ def test_what_kubectl_refuses_is_repeated(log: Path, arguments: list[str], said:
 
     assert process.returncode in (2, 3)
     assert said in error
+    assert "memcache" not in error
+
+
+def test_what_kubectl_prints_of_connections_never_blocks_it(log: Path) -> None:
+    with console(log, "--service", "busy") as process:
+        _, error = process.communicate(timeout=30)
+
+    assert process.returncode == 3
+    assert "kubectl port-forward ended with 0" in error
 
 
 def test_without_kubectl_it_says_so(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ async def recorded_call(
     """
 
     def read_all(context: ContextReference) -> _T:
-        _check_query(request.query_params, known=query, several=several)
+        _check_query(request, known=query, several=several)
         return read(context)
 
     return await checked(
@@ -183,10 +183,11 @@ def _from_query(given: QueryParams, model: type[Arguments]) -> dict[str, Any]:
     return {name: given.getlist(name) if name in several else value for name, value in given.items()}
 
 
-def _check_query(given: QueryParams, *, known: Mapping[str, str], several: Container[str]) -> None:
-    for name, count in Counter(name for name, _ in given.multi_items()).items():
+def _check_query(request: Request, *, known: Mapping[str, str], several: Container[str]) -> None:
+    for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
         if not known:
-            raise InvalidInput(f"unknown query parameter {shown(name)}; send everything in the body", field=name)
+            way_out = "this path takes none" if request.method == "GET" else "send everything in the body"
+            raise InvalidInput(f"unknown query parameter {shown(name)}; {way_out}", field=name)
         if count > 1 and name not in several:
             raise InvalidInput(f"query parameter {shown(name)} is given twice; give it once", field=name)
         if name not in known:
