@@ -15,7 +15,10 @@ echo "$@" >> "{log}"
 case "$*" in
 *"create token nobody"*) echo 'error: failed to create token: serviceaccounts "nobody" not found' >&2; exit 1;;
 *"create token"*) echo a.token.of-it;;
+*"get service secured"*) printf https;;
+*"get service"*) ;;
 *service/absent*) echo 'Error from server (NotFound): services "absent" not found' >&2; exit 1;;
+*service/busy*) echo "Forwarding from 127.0.0.1:40123 -> 8080"; yes "Handling connection for 40123" | head -n 9999;;
 *port-forward*) echo "Forwarding from 127.0.0.1:40123 -> 8080"; exec sleep 60;;
 esac
 """
@@ -49,9 +52,24 @@ def test_it_says_where_the_console_is_and_hands_a_token_over(log: Path) -> None:
 
     assert (said[0], code) == ("console: http://127.0.0.1:40123/console", 0)
     assert "a.token.of-it" in said
-    made, forwarded = log.read_text().splitlines()
+    made, _, forwarded = log.read_text().splitlines()
     assert made == "--context=prod create token oncall --namespace=shop --audience=formulary --duration=1h"
     assert forwarded.endswith("port-forward --namespace=formulary --address=127.0.0.1 service/formulary :http")
+
+
+def test_a_server_with_a_certificate_is_reached_by_https(log: Path) -> None:
+    with console(log, "--service", "secured") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "console: https://127.0.0.1:40123/console\n"
+        process.send_signal(signal.SIGINT)
+
+
+def test_kubectl_may_report_any_number_of_connections(log: Path) -> None:
+    with console(log, "--service", "busy") as process:
+        _, error = process.communicate(timeout=30)
+
+    assert process.returncode == 3
+    assert "kubectl forwards the port no more" in error
 
 
 @pytest.mark.parametrize(
