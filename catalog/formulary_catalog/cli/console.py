@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import IO
 
 import click
 
@@ -12,6 +13,8 @@ from formulary_catalog.errors import StartupError, Unavailable
 
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
 _ACCOUNT = re.compile(r"([a-z0-9-]+)/([a-z0-9.-]+)")
+_PROTOCOL = """jsonpath={.spec.ports[?(@.name=="http")].appProtocol}"""
+"""`https` where the server has a certificate; the chart says so."""
 
 
 @click.command("console")
@@ -37,18 +40,18 @@ def console_command(*, namespace: str, service: str, service_account: str, audie
     """
     kubectl = [_kubectl(), *([f"--context={context}"] if context else [])]
     token = _token(kubectl, service_account, audience=audience) if service_account else ""
-    with _forwarded(kubectl, namespace=namespace, service=service) as (port, forwarding):
-        click.echo(f"console: http://127.0.0.1:{port}/console")
+    protocol = _output([*kubectl, "get", "service", service, f"--namespace={namespace}", "--output", _PROTOCOL])
+    with _forwarded(kubectl, namespace=namespace, service=service) as (port, output):
+        click.echo(f"console: {protocol or 'http'}://127.0.0.1:{port}/console")
         if token:
             click.echo(f"\nsign in as {service_account} with this token, which is valid for an hour:\n\n{token}\n")
         try:
             click.echo("Ctrl-C closes it")
-            for _ in forwarding.stdout or ():
-                pass  # a line for each connection, which kubectl would wait with once nobody reads them
-            code = forwarding.wait()
+            for _ in output:  # a line for each connection: nobody's, but they must not fill the pipe
+                pass
         except KeyboardInterrupt:
             return
-    raise Unavailable(f"kubectl port-forward ended with {code}; run the command again")
+    raise Unavailable("kubectl forwards the port no more; run the command again")
 
 
 def _kubectl() -> str:
@@ -63,39 +66,33 @@ def _token(kubectl: Sequence[str], account: str, *, audience: str) -> str:
     if named is None:
         raise click.BadParameter(f"{account!r} is not NAMESPACE/NAME", param_hint="--service-account")
     namespace, name = named.groups()
-    done = subprocess.run(
-        [*kubectl, "create", "token", name, f"--namespace={namespace}", f"--audience={audience}", "--duration=1h"],
-        capture_output=True,
-        text=True,
-        check=False,
+    return _output(
+        [*kubectl, "create", "token", name, f"--namespace={namespace}", f"--audience={audience}", "--duration=1h"]
     )
+
+
+def _output(program: Sequence[str]) -> str:
+    """What kubectl prints. Its errors go to the terminal, where it may also ask a person to sign in.
+
+    Raises:
+        Unavailable: it failed.
+    """
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
-        raise Unavailable(f"kubectl made no token: {_last_line(done.stderr)}")
+        raise Unavailable("kubectl failed; its message is above. Check --context, --namespace and --service")
     return done.stdout.strip()
 
 
 @contextmanager
-def _forwarded(
-    kubectl: Sequence[str], *, namespace: str, service: str
-) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    """A free port of loopback that leads to the Service, and the program that forwards it."""
+def _forwarded(kubectl: Sequence[str], *, namespace: str, service: str) -> Iterator[tuple[str, IO[str]]]:
+    """A free port of loopback that leads to the Service, and what kubectl prints while it forwards it."""
     program = [*kubectl, "port-forward", f"--namespace={namespace}", "--address=127.0.0.1", f"service/{service}"]
-    with subprocess.Popen([*program, ":http"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen([*program, ":http"], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            yield _port(process), process
+            matched = _FORWARDING.match(process.stdout.readline())
+            if matched is None:
+                raise Unavailable("kubectl forwards no port; its message is above. Check --namespace and --service")
+            yield matched[1], process.stdout
         finally:
             process.terminate()
-
-
-def _port(forwarding: "subprocess.Popen[str]") -> str:
-    printed = ""
-    for line in forwarding.stdout or ():
-        if (matched := _FORWARDING.match(line)) is not None:
-            return matched[1]
-        printed += line
-    raise Unavailable(f"kubectl forwards no port: {_last_line(printed)}; check --context, --namespace and --service")
-
-
-def _last_line(printed: str) -> str:
-    """The error of kubectl, without the log of its libraries before."""
-    return (printed.strip().splitlines() or ["it does not say why"])[-1]

@@ -118,7 +118,10 @@ class Halts:
         """One for each caller: halts take a connection of their own and wait for starts, of everybody in turn."""
         with self._places.place(caller.name) as is_free:
             if not is_free:
-                raise Overloaded("you are halting or lifting a halt already; retry in a second", retry_after=1.0)
+                raise Overloaded(
+                    "halts are being begun or lifted already, by you or by many others; retry in a second",
+                    retry_after=1.0,
+                )
             yield
 
     def deciding(self, namespace: str) -> str:

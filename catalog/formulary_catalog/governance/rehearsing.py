@@ -9,6 +9,7 @@ may read are counted. `domain/runs/rehearsal` decides.
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, Caller
@@ -83,11 +84,20 @@ class Rehearsing:
         ) as record:
             await caller.require(READ_CONTRACTS, namespace=entry.namespace)
             start = moment_said(since, now=datetime.now(UTC), name="since")
-            with self._places.place(caller.name) as is_free:
-                if not is_free:
-                    raise Overloaded("you are trying a contract already; retry when that is over", retry_after=2.0)
-                async with self._turn:
-                    return await self._rehearsed(tried, start=start, limit=limit, caller=caller, record=record)
+            async with self._turn_of(caller):
+                return await self._rehearsed(tried, start=start, limit=limit, caller=caller, record=record)
+
+    @asynccontextmanager
+    async def _turn_of(self, caller: Caller) -> AsyncIterator[None]:
+        """The turn of a caller, who may wait for one at a time."""
+        with self._places.place(caller.name) as is_free:
+            if not is_free:
+                raise Overloaded(
+                    "contracts are being tried already, by you or by many others; retry when that is over",
+                    retry_after=2.0,
+                )
+            async with self._turn:
+                yield
 
     async def _rehearsed(
         self, tried: Contract, *, start: datetime, limit: int, caller: Caller, record: Record

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulary_catalog.loading.syntax import SyntaxProblem, parse_json, parse_yaml
+from formulary_catalog.loading.syntax import SyntaxProblem, line_of, parse_json, parse_yaml
 
 MAX_FILE_BYTES = 64 * 1024**2
 MAX_DOCUMENT_BYTES = 1024**2
@@ -62,6 +62,12 @@ def documents_in(text: str, *, name: str) -> list[Document | Rejection]:
     ]
 
 
+def line_in(text: str, field: str) -> int:
+    """The line of a field in a YAML text that holds one document, beside others that are empty; as `line_of`."""
+    ((first_line, chunk),) = _chunks(text)
+    return first_line - 1 + line_of(chunk, field)
+
+
 def rejected(problem: str, *, file: str, place: str = "") -> Rejection:
     """A rejection in which no field is to blame."""
     source = _source(file, place)
@@ -84,10 +90,9 @@ def read_text(path: Path, *, name: str) -> str | Rejection:
     if b"\0" in data:
         return rejected("is a binary file; manifests are YAML or JSON text", file=name)
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         return rejected(f"is not UTF-8 text (byte {error.start}); save it as UTF-8", file=name)
-    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
@@ -97,6 +102,7 @@ def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """
     lines: list[str] = []
     first_line = 1
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     for number, line in enumerate(text.split("\n"), start=1):
         if _START.match(line) or _END.match(line):
             if _holds_something(lines):

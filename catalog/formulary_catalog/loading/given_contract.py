@@ -6,9 +6,8 @@ REST, the console and the `governance` commands read it here, so that all name t
 from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.contract import KIND
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.loading.documents import Rejection, documents_in
+from formulary_catalog.loading.documents import Rejection, documents_in, line_in
 from formulary_catalog.loading.manifests import sort_out
-from formulary_catalog.loading.syntax import line_of
 
 MAX_CHARACTERS = 60_000
 """Of a text that is sent to a server, whose requests have at most 64 KiB."""
@@ -20,13 +19,9 @@ def given_contract(text: str, *, name: str, default_namespace: str) -> ContractE
     Raises:
         InvalidInput: it is broken, or holds none or several; the message names line, field and rule.
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    documents = documents_in(text, name=name)
-    manifests = sort_out(documents, default_namespace=default_namespace)
+    manifests = sort_out(documents_in(text, name=name), default_namespace=default_namespace)
     if manifests.rejections:
-        raise InvalidInput(
-            _placed(manifests.rejections[0], text=text, alone=len(documents) == 1, name=name), field="manifest"
-        )
+        raise InvalidInput(_placed(manifests.rejections[0], text=text, name=name), field="manifest")
     if len(manifests.contracts) != 1:
         found = f"{len(manifests.contracts)} of them" if manifests.contracts else "none"
         raise InvalidInput(
@@ -36,8 +31,8 @@ def given_contract(text: str, *, name: str, default_namespace: str) -> ContractE
     return manifests.contracts[0].contract
 
 
-def _placed(rejection: Rejection, *, text: str, alone: bool, name: str) -> str:
-    """The message, with the line where the field is; what is no YAML says its line itself."""
-    if not (alone and rejection.field):
+def _placed(rejection: Rejection, *, text: str, name: str) -> str:
+    """The message, with the line where the field is; what is no YAML says its line, one of several its number."""
+    if rejection.source != name or not rejection.field:
         return rejection.message
-    return f"{name}: line {line_of(text, rejection.field)}: {rejection.message.removeprefix(f'{name}: ')}"
+    return f"{name}: line {line_in(text, rejection.field)}: {rejection.message.removeprefix(f'{name}: ')}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, RULE_KIND, Alert, alerts_of, distinct
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput, StartupError
-from formulary_catalog.loading.documents import Document, Rejection, documents_in, read_documents
+from formulary_catalog.loading.documents import Document, Rejection, documents_in, read_documents, read_text
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
 
@@ -46,15 +46,11 @@ def ignored_in_file(place: Path) -> dict[str, str]:
     """The alerts to ignore, each with its reason: a YAML list of objects with `alert` and `reason`.
 
     Raises:
-        StartupError: it cannot be read.
-        InvalidInput: it is no such list, or one has no reason.
+        InvalidInput: it cannot be read, is no such list, or one has no reason.
     """
-    try:
-        text = place.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise StartupError(f"--ignore {place} cannot be read: {error.strerror}; correct the path") from error
-    except UnicodeDecodeError:
-        raise InvalidInput(f"--ignore {place} is no UTF-8 text; write it as UTF-8", field="ignore") from None
+    text = read_text(place, name=str(place))
+    if isinstance(text, Rejection):
+        raise InvalidInput(text.message, field="ignore")
     return ignored_in_text(text, name=str(place))
 
 

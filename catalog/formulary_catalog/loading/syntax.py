@@ -61,8 +61,10 @@ def parse_json(text: str) -> object:
 
 
 def line_of(text: str, field: str) -> int:
-    """The line in one valid YAML document where a field is, steps separated by dots; where it ought to be, if it is
-    missing. Lines count from 1."""
+    """The line in one valid YAML document where a field is, steps separated by dots.
+
+    Where it ought to be, if it is missing. Lines count from 1.
+    """
     node = yaml.compose(text, Loader=_Loader)
     line = 1
     for step in field.split(".") if node is not None else ():

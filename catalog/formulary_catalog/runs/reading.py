@@ -119,6 +119,7 @@ class RunReading:
         Raises:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
+        answer = None
         if known is not None:
             answer = await self._waiting(namespace=namespace, limit=limit, caller=caller)
             if all(run.state in known for run in answer.approvals):
@@ -127,7 +128,7 @@ class RunReading:
         async with self._trail.record(
             "read.approvals", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            answer = await self._waiting(namespace=namespace, limit=limit, caller=caller)
+            answer = answer or await self._waiting(namespace=namespace, limit=limit, caller=caller)
             record.result = {"total": answer.total}
             return answer
 

@@ -68,6 +68,11 @@ class Page:
         if value:
             self._hanging(" " * indent + plain(label).ljust(_LABEL_WIDTH), plain(value), style=style)
 
+    def notes(self, notes: Iterable[str]) -> None:
+        """A pair for each note."""
+        for note in notes:
+            self.pair("note", note, style="yellow")
+
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Aligned columns; cut to the width of a terminal, whole where a program reads them."""
         cells = [[one_line(plain(cell)) for cell in row] for row in (header, *rows)]

@@ -89,7 +89,7 @@ class Runbooks:
             seen.add(origin)
             known = self._read.get(origin)
             if known is None or not known.stands(metadata["resourceVersion"], room=room):
-                known = await self._read_anew(origin, metadata, room=room)
+                known = await self._read_again(origin, metadata, room=room)
             if known is not None and known.written:
                 room -= known.size
         return seen
@@ -100,7 +100,7 @@ class Runbooks:
             for each in page:
                 yield each["metadata"]
 
-    async def _read_anew(self, origin: str, metadata: Json, *, room: int) -> _Read | None:
+    async def _read_again(self, origin: str, metadata: Json, *, room: int) -> _Read | None:
         """Read a ConfigMap and write what it says if there is room for it; None if it has gone meanwhile."""
         namespace = metadata["namespace"]
         document = await self._client.listed(CONFIG_MAPS.path(namespace=namespace), name=metadata["name"])

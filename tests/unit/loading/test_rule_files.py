@@ -7,7 +7,7 @@ import pytest
 
 from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_ALERTS, Alert, alerts_given, portions
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError
-from formulary_catalog.loading.rule_files import alerts_in_files, alerts_in_text, ignored_in_text
+from formulary_catalog.loading.rule_files import alerts_in_files, alerts_in_text, ignored_in_file, ignored_in_text
 
 PLAIN = """
 groups:
@@ -165,3 +165,15 @@ def test_braces_without_an_end_are_text() -> None:
     rules = f"groups: [{{name: a, rules: [{{alert: A, expr: '1', annotations: {{summary: '{'{' * 60_000}'}}}}]}}]"
     (alert,) = alerts_in_text(rules, name="rules")
     assert set(alert.summary) == {"{", " "}
+
+
+def test_what_is_ignored_is_read_from_a_file_as_manifests_are(tmp_path: Path) -> None:
+    file = tmp_path / "ignore.yaml"
+    file.write_bytes(b"\xef\xbb\xbf- {alert: Watchdog,\r\n   reason: always fires}\r\n")
+    assert ignored_in_file(file) == {"Watchdog": "always fires"}
+
+    file.write_bytes(b"\xff")
+    with pytest.raises(InvalidInput, match="is not UTF-8 text"):
+        ignored_in_file(file)
+    with pytest.raises(InvalidInput, match=r"absent\.yaml: cannot be read: No such file"):
+        ignored_in_file(tmp_path / "absent.yaml")

@@ -13,7 +13,7 @@ def show_related(answer: RelatedAnswer, *, page: Page) -> None:
         return
     rows = [(each.relation, each.direction, each.type, each.name, str(each.depth)) for each in answer.related]
     page.table(("RELATION", "DIRECTION", "TYPE", "NAME", "STEPS"), rows)
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def show_names(answer: NamesAnswer, *, page: Page) -> None:
@@ -21,7 +21,7 @@ def show_names(answer: NamesAnswer, *, page: Page) -> None:
     if answer.workflows:
         rows = [(each.workflow_id, each.version, each.matched, each.title) for each in answer.workflows]
         page.table(("NAME", "VERSION", "MATCHES BY", "TITLE"), rows)
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
@@ -52,7 +52,7 @@ def show_impact(answer: ImpactAnswer, *, page: Page) -> None:
         ("success", rate, f"of {counted(answer.runs_counted, 'run')}"),
     ]
     page.table(("WHAT", "WHICH", "HOW"), rows)
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def show_statistics(answer: StatisticsAnswer, *, page: Page) -> None:
@@ -71,13 +71,8 @@ def show_statistics(answer: StatisticsAnswer, *, page: Page) -> None:
         page.pair("weak", f"{searches.weak_share:.0%} of searches; {searches.unanswered} without any hit")
     for each in searches.unanswered_queries:
         page.pair("unanswered", f"{each.times} times: {each.query}")
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number}" for name, number in counts.items())
-
-
-def _notes(notes: list[str], *, page: Page) -> None:
-    for note in notes:
-        page.pair("note", note, style="yellow")

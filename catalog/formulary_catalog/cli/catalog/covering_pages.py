@@ -28,7 +28,7 @@ def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
     for query in answer.queries:
         best = "nothing" if query.best_confidence is None else f"at best {query.best_confidence:.2f}"
         page.pair("weak query", f"{counted(query.times, 'time')}, {best}: {query.query}", style="yellow")
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def show_stale(answer: StaleAnswer, *, page: Page) -> None:
@@ -40,7 +40,7 @@ def show_stale(answer: StaleAnswer, *, page: Page) -> None:
         page.line(f"No workflow is stale, of {answer.compared}.")
     if answer.total > len(answer.workflows):
         page.pair("more", f"{answer.total - len(answer.workflows)}; raise --limit")
-    _notes(answer.notes, page=page)
+    page.notes(answer.notes)
 
 
 def show_duplicates(answer: DuplicatesAnswer, *, page: Page) -> None:
@@ -61,9 +61,4 @@ def show_duplicates(answer: DuplicatesAnswer, *, page: Page) -> None:
         page.line(f"No two workflows say nearly the same, of {answer.compared}.")
     if answer.total > len(answer.pairs):
         page.pair("more", f"{answer.total - len(answer.pairs)}; raise --limit")
-    _notes(answer.notes, page=page)
-
-
-def _notes(notes: list[str], *, page: Page) -> None:
-    for note in notes:
-        page.pair("note", note, style="yellow")
+    page.notes(answer.notes)

@@ -63,8 +63,7 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
     page.pair("status", f"{details.status}, {details.version_id}")
     others = [f"{line.version} ({line.status})" for line in details.versions if line.version_id != details.version_id]
     page.pair("versions", ", ".join(others))
-    for note in details.notes:
-        page.pair("note", note, style="yellow")
+    page.notes(details.notes)
     _show_parameters(details.parameters, page=page)
     _show_steps("Steps", details.steps, page=page)
     _show_steps("Rollback", details.rollback_steps, page=page)
@@ -81,16 +80,14 @@ def show_section(section: SectionAnswer, *, page: Page) -> None:
                 page.verbatim(text, indent=2, style="green")
             else:
                 page.pair(name, text)
-    for note in section.notes:
-        page.pair("note", note, style="yellow")
+    page.notes(section.notes)
 
 
 def show_list(listing: WorkflowList, *, page: Page) -> None:
     """One line a workflow; cut to the width of a terminal, whole where a program reads it."""
     if not listing.workflows:
         page.line("No workflow matches. `formulary list` shows all that you may see.")
-        for note in listing.notes:
-            page.pair("note", note, style="yellow")
+        page.notes(listing.notes)
         return
     ambiguous = _repeated([workflow.workflow_id for workflow in listing.workflows])
     header = ("NAME", "VERSION", "RISK", "TITLE", "SIGNALS")
@@ -110,8 +107,7 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
     shown = len(listing.workflows)
     if shown < listing.total:
         page.pair("shown", f"{shown} of {counted(listing.total, 'workflow')}; without --limit all are listed")
-    for note in listing.notes:
-        page.pair("note", note, style="yellow")
+    page.notes(listing.notes)
 
 
 def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> None:
