@@ -174,9 +174,7 @@ class Metrics:
 
     def calls(self, lane: str) -> tuple[int, int]:
         """How many calls of a lane are worked on, and how many wait."""
-        gauges = ("formulary_calls_in_work", "formulary_calls_waiting")
-        in_work, waiting = (self.registry.get_sample_value(gauge, {"lane": lane}) or 0 for gauge in gauges)
-        return int(in_work), int(waiting)
+        return _of_lane(self._in_work, lane), _of_lane(self._waiting, lane)
 
     def count_refusal(self, lane: str, reason: str) -> None:
         """Count one call that was rejected and may be retried later."""
@@ -196,3 +194,8 @@ class Metrics:
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def _of_lane(gauge: Gauge, lane: str) -> int:
+    """The value of a gauge for one lane; 0 until it is set. The registry would collect all metrics for it."""
+    return int(sum(each.value for metric in gauge.collect() for each in metric.samples if each.labels["lane"] == lane))

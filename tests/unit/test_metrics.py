@@ -83,6 +83,12 @@ def test_what_is_observed_is_scraped() -> None:
     assert scraped["formulary_build_info", frozenset({("version", __version__)})] == 1
 
 
+def test_calls_of_a_lane_are_read_back() -> None:
+    metrics = observed()
+    metrics.set_calls("runs", in_work=1, waiting=0)
+    assert [metrics.calls(lane) for lane in ("catalog", "runs", "protocol")] == [(16, 3), (1, 0), (0, 0)]
+
+
 def test_a_status_that_is_gone_from_the_catalog_is_gone_from_the_metric() -> None:
     metrics = observed()
     metrics.set_workflows({"Active": 50})

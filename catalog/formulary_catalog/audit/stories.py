@@ -79,9 +79,9 @@ def trace_answer(
 ) -> TraceAnswer:
     """The page of the events that are `shown`, of this part of the trace; `last` is the part at its end."""
     numbers = {event.seq for event in shown}
-    told = _told(trace_id, part, shown=numbers)
-    end = told if last is part else _told(trace_id, last)
-    began = next(story.began for story in (told, end) if story is not None)
+    here = _story(trace_id, part, shown=numbers)
+    end = here if last is part else _story(trace_id, last)
+    began = next(story.began for story in (here, end) if story is not None)
     newest = shown[-1].seq if shown else part.upto
     return TraceAnswer(
         trace_id=trace_id,
@@ -91,8 +91,8 @@ def trace_answer(
             outcomes=[_title(outcome) for outcome in end.outcomes] if end else [],
             began=milliseconds(began),
             took=end.took if end else 0.0,
-            analysis=next((story.analysis for story in (told, end) if story and story.analysis), ""),
-            passages=[_passage(passage) for passage in (told.passages if told else ())],
+            analysis=next((story.analysis for story in (here, end) if story and story.analysis), ""),
+            passages=[_passage(passage) for passage in (here.passages if here else ())],
         ),
         verification=_verification(part),
         events=[_event(event) for event in shown],
@@ -105,7 +105,7 @@ def milliseconds(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _told(trace_id: str, part: TracePart, *, shown: Container[int] = ()) -> Story | None:
+def _story(trace_id: str, part: TracePart, *, shown: Container[int] = ()) -> Story | None:
     """The story of a part; the event before it says who was the last to speak. None where nothing is left of it."""
     return narrate(trace_id, part.verified, began=part.began, shown=shown) if part.verified else None
 

@@ -26,7 +26,7 @@ from formulary_catalog.store.audit.listing import TraceFilter, TraceLister
 from formulary_catalog.store.incidents import IncidentReader
 
 PIECE = 500
-"""A trace up to so many events is told and verified whole; a longer one in pieces of this size."""
+"""A trace up to so many events is narrated and verified whole; a longer one in pieces of this size."""
 EXPORTED = 2000
 OUTCOMES = {**{phase.state: phase.value for phase in Phase}, NO_RUN: ""}
 """What a trace may have come to, and the phase of its newest run."""

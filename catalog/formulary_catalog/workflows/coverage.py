@@ -27,7 +27,7 @@ from formulary_catalog.search.pipeline import Hit, Ranked, Searcher
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import CallScope
-from formulary_catalog.store.workflows.demand import Asking, Declared, Demand, DemandReader
+from formulary_catalog.store.workflows.demand import Asking, DeclaredSignal, Demand, DemandReader
 
 DAYS = 30
 """Searches of so many days count."""
@@ -120,7 +120,7 @@ class Coverage:
         self,
         alerts: Sequence[Alert],
         *,
-        declared: Mapping[str, Declared],
+        declared: Mapping[str, DeclaredSignal],
         asking: Asking,
         scope: CallScope,
         searched: Collection[str],
@@ -151,7 +151,9 @@ class Coverage:
         return await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
 
 
-def _covered_signal(alert: Alert, *, hits: Sequence[Hit], declared: Declared | None, demand: Demand) -> CoveredSignal:
+def _covered_signal(
+    alert: Alert, *, hits: Sequence[Hit], declared: DeclaredSignal | None, demand: Demand
+) -> CoveredSignal:
     best = hits[0] if hits else None
     confidence = best.scored.confidence if best is not None else None
     declared_by = declared.workflows if declared is not None else 0

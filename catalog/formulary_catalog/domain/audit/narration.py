@@ -137,8 +137,7 @@ def _descriptions(scenes: Sequence[_Scene], *, shown: Container[int] | None) -> 
     """Each event in words; None for one that is not shown and decides nothing."""
     reader = _Reader(chosen=_chosen(scenes))
     for scene in scenes:
-        told = shown is None or scene.seq in shown or scene is scenes[-1] or _decides(scene)
-        if told:
+        if shown is None or scene.seq in shown or scene is scenes[-1] or _decides(scene):
             yield reader.read(scene)
         else:
             reader.skip(scene)

@@ -70,9 +70,9 @@ def overlap(one: WorkflowLabels, other: WorkflowLabels) -> bool:
 def replaces(one: WorkflowLabels, other: WorkflowLabels) -> bool:
     """Whether `one` is allowed wherever `other` is, and declares at least as much of what is asked for there."""
     return (
-        all(_covers(one.values.get(name, _EMPTY), by=declared) for name, declared in other.values.items())
+        all(one.values.get(name, _EMPTY) >= declared for name, declared in other.values.items())
         and all(name in other.values or WILDCARD in declared for name, declared in one.values.items())
-        and all(_covers(one.custom.get(key, _EMPTY), by=declared) for key, declared in other.custom.items())
+        and all(one.custom.get(key, _EMPTY) >= declared for key, declared in other.custom.items())
         and all(key in other.custom or WILDCARD in declared for key, declared in one.custom.items())
         and dict(one.detected) == dict(other.detected)
     )
@@ -82,7 +82,3 @@ def _meet(one: frozenset[str], other: frozenset[str], *, strict: bool = False) -
     if not one or not other:
         return not strict or one == other
     return WILDCARD in one or WILDCARD in other or not one.isdisjoint(other)
-
-
-def _covers(declared: frozenset[str], *, by: frozenset[str]) -> bool:
-    return declared >= by

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,13 +35,11 @@ class DecisionBasis:
             "format": FORMAT,
             "facts": dict(self.facts),
             "now": situation.now.astimezone(UTC).isoformat(),
-            "selection": None
-            if selection is None
-            else {"reasoned": selection.reasoned, "confidence": selection.confidence},
+            "selection": asdict(selection) if selection is not None else None,
             "recent_failures": situation.recent_failures,
-            "approvals": [_approval_json(approval) for approval in situation.approvals],
+            "approvals": [_recorded(approval) for approval in situation.approvals],
             "approved_other_content": situation.approved_other_content,
-            "halts": [_halt_json(halt) for halt in situation.halts if not halt.contract],
+            "halts": [_recorded(halt) for halt in situation.halts if not halt.contract],
         }
 
     @classmethod
@@ -70,13 +68,8 @@ class DecisionBasis:
         return cls(facts=stored["facts"], situation=situation)
 
 
-def _approval_json(approval: Approval) -> dict[str, Any]:
-    return {
-        "decision": approval.decision.value,
-        "approver": approval.approver,
-        "reason": approval.reason,
-        "at": approval.at.astimezone(UTC).isoformat() if approval.at is not None else None,
-    }
+def _recorded(said: Approval | Halt) -> dict[str, Any]:
+    return {**asdict(said), "at": said.at.astimezone(UTC).isoformat() if said.at is not None else None}
 
 
 def _approval_of(stored: Mapping[str, Any]) -> Approval:
@@ -87,15 +80,3 @@ def _approval_of(stored: Mapping[str, Any]) -> Approval:
         reason=stored["reason"],
         at=datetime.fromisoformat(at) if at is not None else None,
     )
-
-
-def _halt_json(halt: Halt) -> dict[str, Any]:
-    return {
-        "namespace": halt.namespace,
-        "contract": halt.contract,
-        "reason": halt.reason,
-        "by": halt.by,
-        "at": halt.at.astimezone(UTC).isoformat(),
-        "trace_id": halt.trace_id,
-        "source": halt.source,
-    }

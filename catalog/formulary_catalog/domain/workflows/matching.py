@@ -1,7 +1,7 @@
 """What may be returned: the label rules of DESIGN section 4 as pure functions.
 
-The SQL of `store.search.filters` states the same rules; a property test holds the two equal. `search/exclusion` says in
-words which of them excludes a workflow.
+The SQL of `store.search.filters` states the same rules; a property test holds the two equal. `exclusion` says in words
+which of them excludes a workflow.
 """
 
 from formulary_catalog.domain.workflows.labels import (

@@ -1,14 +1,20 @@
-"""The sections of a workflow: what can be read by itself where the whole is too much."""
+"""The sections of a workflow: what can be read by itself where the whole is too much; steps as text.
 
-from collections.abc import Mapping
+The edges read sections by it, skills and documents write their steps with it.
+"""
+
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from formulary_catalog.domain.answers import WorkflowDetails
+from formulary_catalog.domain.text import one_line
 
 _TEXTS = ("description", "when_to_use", "when_not_to_use", "preconditions")
 _LISTS = ("steps", "rollback_steps", "parameters", "versions")
 _MAPS = ("labels", "execution")
 SECTIONS = (*_TEXTS, *_LISTS, *_MAPS)
+_CODE = " " * 8
+"""Makes a line below a numbered step code, whatever marks it holds."""
 
 
 def section_of(details: WorkflowDetails, section: str) -> tuple[str, list[dict[str, Any]]]:
@@ -17,6 +23,20 @@ def section_of(details: WorkflowDetails, section: str) -> tuple[str, list[dict[s
     if section in _TEXTS:
         return value, []
     return "", _members(value) if section in _MAPS else value
+
+
+def written_steps(steps: Iterable[Mapping[str, str]]) -> str:
+    """Steps as numbered lines of Markdown, the command of each below it.
+
+    They have `name`, `description` and `command` as far as those are known; a line says one step.
+    """
+    return "\n".join(_step(number, step) for number, step in enumerate(steps, start=1))
+
+
+def _step(number: int, step: Mapping[str, str]) -> str:
+    said = ": ".join(one_line(step[part]) for part in ("name", "description") if step.get(part))
+    command = "\n".join(f"{_CODE}{line}" for line in step.get("command", "").splitlines())
+    return f"{number}. {said}\n\n{command}" if command else f"{number}. {said}"
 
 
 def _members(value: Mapping[str, Any]) -> list[dict[str, Any]]:

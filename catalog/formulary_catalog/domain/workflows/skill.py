@@ -14,7 +14,7 @@ import yaml
 
 from formulary_catalog.domain.answers import WorkflowDetails
 from formulary_catalog.domain.text import one_line
-from formulary_catalog.domain.workflows.steps import written_steps
+from formulary_catalog.domain.workflows.sections import written_steps
 
 SCHEME = "skill://"
 FILE = "SKILL.md"

@@ -1,7 +1,7 @@
 """Runbooks by their source: a directory that somebody loaded, or a ConfigMap.
 
 `loading/runbooks` and the operator write them, `formulary runbooks` lists and removes them. A source is known by its
-name; the place it was read from tells when another directory comes with the same name.
+name; the place it was read from shows that another directory comes with the same name.
 """
 
 from collections.abc import Collection as AnyOf
@@ -127,7 +127,7 @@ class RunbookWriter:
 
 
 async def _files(connection: Connection, origin: str) -> dict[str, list[str]]:
-    """The files of an origin, each with what tells whether it says the same."""
+    """The files of an origin, each with what differs once it says something else."""
     rows = await connection.fetch(
         """
         select source_file, array_agg(doc_id || ' ' || text_hash order by doc_id) as said

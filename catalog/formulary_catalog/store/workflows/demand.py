@@ -35,7 +35,7 @@ class Demand(NamedTuple):
     fired: int = 0
 
 
-class Declared(NamedTuple):
+class DeclaredSignal(NamedTuple):
     """A signal as a workflow spells it, and how many workflows declare it."""
 
     name: str
@@ -50,10 +50,10 @@ class DemandReader:
 
     async def declared(
         self, signals: Collection[str] | None, *, namespaces: frozenset[str] | None, at_most: int
-    ) -> dict[str, Declared]:
+    ) -> dict[str, DeclaredSignal]:
         """Those of these folded signals that visible workflows declare, by the folded one; None asks for all."""
 
-        async def read(connection: Connection) -> dict[str, Declared]:
+        async def read(connection: Connection) -> dict[str, DeclaredSignal]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 """
@@ -65,7 +65,7 @@ class DemandReader:
                 None if signals is None else sorted(signals),
                 at_most,
             )
-            return {row["signal_type"]: Declared(row["name"], row["workflows"]) for row in rows}
+            return {row["signal_type"]: DeclaredSignal(row["name"], row["workflows"]) for row in rows}
 
         return await self._database.read(read)
 
