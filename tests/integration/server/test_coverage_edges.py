@@ -161,13 +161,19 @@ async def test_rules_are_pasted_without_a_script_and_problems_are_said_in_place(
     assert "holds no alerting rules; give a PrometheusRule" in empty.text
 
 
-async def test_rules_are_uploaded(world: World) -> None:
+@pytest.mark.parametrize(
+    ("content", "status", "said"),
+    [(RULES.encode(), 200, "2 covered"), (RULES.encode() + b" # \xff", 400, "The file is not UTF-8 text")],
+)
+async def test_rules_are_uploaded_and_what_is_no_text_is_refused(
+    world: World, content: bytes, status: int, said: str
+) -> None:
     found = re.search(r'name="(\w+)" value="([^"]+)"', await world.page("/coverage", by="lead"))
     assert found is not None
     uploaded = await world.client.post(
         "/console/coverage",
         data={found[1]: found[2], "rules": "", "ignore": ""},
-        files={"file": ("rules.yaml", RULES.encode())},
+        files={"file": ("rules.yaml", content)},
         headers={"Authorization": "Bearer lead", "Sec-Fetch-Site": "same-origin"},
     )
-    assert (uploaded.status_code, "2 covered" in uploaded.text) == (200, True)
+    assert (uploaded.status_code, said in uploaded.text) == (status, True)

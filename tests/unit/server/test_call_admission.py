@@ -236,6 +236,11 @@ CATALOG = [
     ("/api/v1/workflows", {}),
     ("/api/v1/workflows/restart", {}),
     ("/api/v1/selections", {}),
+    ("/api/v1/documents", {}),
+    ("/api/v1/documents/similar", {}),
+    ("/api/v1/collections", {}),
+    ("/api/v1/analytics/query", {}),
+    ("/console/search", {}),
 ]
 RUNS = [
     ("/mcp", message("tools/call", name="invoke_workflow")),
@@ -253,6 +258,10 @@ PROTOCOL = [
     ("/mcp", message("tools/call", name=["not", "a", "name"])),
     ("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": None}),
     ("/api/v1/openapi.json", {}),
+    ("/api/v1/halts", {}),
+    ("/api/v1/halts/lift", {}),
+    ("/console/rules/halts", {}),
+    ("/console/sign-in", {}),
     ("/nothing", {}),
 ]
 

@@ -1,4 +1,4 @@
-"""What a page is asked for: the fields of its address, checked as the arguments of a tool or an endpoint are.
+"""What a page is asked for: the fields of its address, checked as arguments of an endpoint are, and files of forms.
 
 Pages belong to no incident; one that is looked at is a field like any other.
 """
@@ -6,7 +6,9 @@ Pages belong to no incident; one that is looked at is a field like any other.
 from typing import Any, TypeVar
 
 from fastapi import Request
+from starlette.datastructures import FormData, UploadFile
 
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.audited_call import checked
 from formulary_catalog.server.console.visitor import visitor_of
@@ -40,3 +42,18 @@ async def asked(request: Request, action: str, model: type[A]) -> A:
         caller=visitor_of(request).caller,
     )
     return arguments
+
+
+async def file_text(form: FormData) -> str:
+    """The text of the file in the form; empty without one.
+
+    Raises:
+        InvalidInput: it is not UTF-8.
+    """
+    file = form.get("file")
+    if not isinstance(file, UploadFile):
+        return ""
+    try:
+        return (await file.read()).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8", field="file") from None

@@ -19,6 +19,7 @@ from starlette.responses import HTMLResponse
 
 from formulary_catalog import __version__
 from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.server.console.addresses import incident_address, workflow_address
 from formulary_catalog.server.console.assets import HTMX, PICO, asset_url
 from formulary_catalog.server.console.moments import exact, instant, relative
 from formulary_catalog.server.console.security import FORM_TOKEN
@@ -76,6 +77,8 @@ _environment.globals.update(
     navigation=NAVIGATION,
     version=__version__,
     style_sheets=[asset_url(PICO), asset_url("console.css")],
+    incident_address=incident_address,
+    workflow_address=workflow_address,
     icon=asset_url("icon.svg"),
     script=asset_url(HTMX),
     htmx_config=_HTMX_CONFIG,
@@ -94,7 +97,6 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
         "visitor": visitor_of(request),
         "halts": getattr(request.state, "halts", ()),
         "path": request.url.path,
-        "now": now,
         "relative": lambda when: relative(when, now=now),
         "here": lambda **changes: _address(request.url.path, request.query_params, changes),
     }

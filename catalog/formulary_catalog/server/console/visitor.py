@@ -13,8 +13,7 @@ import re
 import secrets
 from dataclasses import dataclass, field, replace
 
-from starlette.datastructures import Headers
-from starlette.requests import Request, cookie_parser
+from starlette.requests import HTTPConnection, Request
 from starlette.types import Scope
 
 from formulary_catalog.domain.access import Access, Caller, Right
@@ -101,34 +100,31 @@ class Door:
 
     async def of(self, scope: Scope) -> Caller:
         """The caller, by its credentials; the visit is noted in the scope."""
-        headers = Headers(scope=scope)
-        if self.asks and self._proxy is not None and self._proxy.sent(headers):
-            return self._noted(await self._identification.by_proxy(self._proxy, scope=scope), scope=scope)
-        authorization = headers.getlist("authorization")
-        session = None
+        connection = HTTPConnection(scope)
+        if self.asks and self._proxy is not None and self._proxy.sent(connection.headers):
+            return _noted(await self._identification.by_proxy(self._proxy, scope=scope), scope=scope)
+        authorization, by_session = connection.headers.getlist("authorization"), False
         if self.asks and not authorization:
-            session = self.sessions.open(cookies_of(scope).get(SESSION_COOKIE, ""))
-        scope[_KEY] = _Visit(by_session=session is not None)
-        if self.asks and scope["path"].startswith(OPEN_PATHS):
+            session = self.sessions.open(connection.cookies.get(SESSION_COOKIE, ""))
+            if session is not None:
+                authorization, by_session = [session.authorization], True
+        if self.asks and (not authorization or scope["path"].startswith(OPEN_PATHS)):
+            scope[_KEY] = _Visit(by_session=by_session)
             return STRANGER
-        if session is not None:
-            return await self._identified([session.authorization], scope=scope, by_session=True)
-        return await self._identified(authorization, scope=scope) if authorization or not self.asks else STRANGER
+        caller = await self._identification.by(authorization, scope=scope)
+        return _noted(caller, scope=scope, by_session=by_session)
 
     async def admit(self, token: str, *, scope: Scope) -> Caller | Refusal:
         """The caller whose token this is, or why it is nobody's."""
         return await self._identification.by([f"Bearer {token}"], scope=scope)
 
-    async def _identified(self, authorization: list[str], *, scope: Scope, by_session: bool = False) -> Caller:
-        caller = await self._identification.by(authorization, scope=scope)
-        return self._noted(caller, scope=scope, by_session=by_session)
 
-    def _noted(self, caller: Caller | Refusal, *, scope: Scope, by_session: bool = False) -> Caller:
-        if isinstance(caller, Refusal):
-            scope[_KEY] = _Visit(by_session=by_session, failure=caller.failure)
-            return STRANGER
-        scope[_KEY] = _Visit(by_session=by_session)
-        return caller
+def _noted(caller: Caller | Refusal, *, scope: Scope, by_session: bool = False) -> Caller:
+    if isinstance(caller, Refusal):
+        scope[_KEY] = _Visit(by_session=by_session, failure=caller.failure)
+        return STRANGER
+    scope[_KEY] = _Visit(by_session=by_session)
+    return caller
 
 
 def visitor_of(request: Request) -> Visitor:
@@ -152,11 +148,6 @@ def _visitor(request: Request) -> Visitor:
         failure=visit.failure,
         new_visit="" if is_known else value,
     )
-
-
-def cookies_of(scope: Scope) -> dict[str, str]:
-    """The cookies of a request."""
-    return cookie_parser(Headers(scope=scope).get("cookie", ""))
 
 
 def _form_token(cookie: str) -> str:

@@ -25,15 +25,12 @@ _REFUSAL_SECONDS = 0.2
 """What a refusal takes: who does not heed it and calls again at once would keep the process busy with refusing."""
 _SLOW_REFUSALS = 256
 _RUN_PATHS = (INVOKE_PATH, "/api/v1/invocations/", "/api/workflow/status/")
-_CATALOG_PATHS = tuple(
-    f"/api/v1/{path}"
-    for path in (
-        *("workflows", "selections", "names", "stats", "coverage", "approvals", "contracts", "explain"),
-        *("traces", "incidents", "invocations"),
-    )
+_PREFIX = "/api/v1/"
+_WORK_PATHS = (_PREFIX, f"{CONSOLE_PATH}/")
+_PROMPT_PATHS = (
+    *(f"{_PREFIX}{path}" for path in ("openapi.json", "halts")),
+    *(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out", "rules/halts")),
 )
-_CONSOLE_PAGES = f"{CONSOLE_PATH}/"
-_CONSOLE_FILES = tuple(f"{CONSOLE_PATH}/{path}" for path in ("static/", "sign-in", "sign-out", "rules/halts"))
 """Files, and what must not wait behind searches: the emergency stop, and the way in and out."""
 LANES = ("catalog", "runs", "protocol")
 _PROTOCOL_AT_ONCE = 64
@@ -182,8 +179,8 @@ class Admission:
             return self._lane_of_message(message)
         if path.startswith(_RUN_PATHS):
             return self._runs
-        is_page = path.startswith(_CONSOLE_PAGES) and not path.startswith(_CONSOLE_FILES)
-        return self._catalog if is_page or path.startswith(_CATALOG_PATHS) else self._protocol
+        is_work = path.startswith(_WORK_PATHS) and not path.startswith(_PROMPT_PATHS)
+        return self._catalog if is_work else self._protocol
 
     def _lane_of_message(self, message: Mapping[str, Any]) -> Lane:
         if message["method"] == "resources/read":

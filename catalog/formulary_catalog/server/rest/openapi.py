@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SelectionArguments
-from formulary_catalog.server.calls.arguments.input_schema import Schema, input_schema, listed_name, model_in
+from formulary_catalog.server.calls.arguments.input_schema import NOT_BLANK, Schema, input_schema, listed_name, model_in
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
 from formulary_catalog.server.rest.search import REFERENCE, SearchBody
 from formulary_catalog.settings import LabelSpelling
@@ -27,8 +27,6 @@ class ErrorAnswer(BaseModel):
     error: ErrorDetail
 
 
-_NOT_BLANK = r"[^\s\u001c-\u001f\u0085]"
-"""The last five are blank to Python and not to ECMA 262, whose patterns JSON Schema has."""
 _ALWAYS = (400, 401, 403, 408, 421, 431, 500, 503)
 _MEANINGS = {
     400: "Input invalid, or the incident of the call is missing, unknown or contradictory.",
@@ -93,7 +91,7 @@ def body_schema(model: type[BaseModel]) -> Schema:
 
 
 def _mandatory(member: Schema) -> Schema:
-    return member | {"pattern": _NOT_BLANK} if member["type"] == "string" and "enum" not in member else member
+    return member | {"pattern": NOT_BLANK} if member["type"] == "string" and "enum" not in member else member
 
 
 def _nullable(member: Schema) -> Schema:

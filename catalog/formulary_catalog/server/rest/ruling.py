@@ -2,9 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, LiftedAnswer, RehearsalAnswer
-from formulary_catalog.loading.given_contract import given_contract
 from formulary_catalog.server.calls.arguments.ruling import (
     MANIFEST_EXAMPLE,
     HaltArguments,
@@ -99,14 +97,11 @@ async def rehearse_contract(request: Request) -> Response:
     """Which decisions it would have changed; nothing is put in force."""
     body = await object_body(request)
     rehearsing = services_of(request).rehearsing
-
-    def read(_: object) -> tuple[RehearseArguments, ContractEntry]:
-        asked = RehearseArguments.read(body)
-        namespace = asked.namespace or rehearsing.shared_namespace
-        return asked, given_contract(asked.manifest, name="manifest", default_namespace=namespace)
-
     _, (asked, entry) = await recorded_call(
-        request, "read.rehearsal", given=lambda: RehearseArguments.recordable(body), read=read
+        request,
+        "read.rehearsal",
+        given=lambda: RehearseArguments.recordable(body),
+        read=lambda _: RehearseArguments.with_contract(body, shared_namespace=rehearsing.shared_namespace),
     )
     answer = await rehearsing.rehearse(entry, since=asked.since, limit=asked.limit, caller=caller_of(request))
     return answered(answer)

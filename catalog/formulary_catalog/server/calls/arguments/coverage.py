@@ -1,20 +1,19 @@
 """Arguments of the endpoints about coverage; `domain/coverage/alerts` checks the alerts that a caller sends."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Any
 
 from pydantic import Field
 
 from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_SUMMARY, Alert, alerts_given
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.server.calls.arguments.base import Arguments, Items
-from formulary_catalog.settings import LabelSpelling
+from formulary_catalog.server.calls.arguments.browsing import BrowsingArguments
+from formulary_catalog.server.calls.arguments.input_schema import NOT_BLANK
 
 MAX_LINES = 1000
 DEFAULT_LINES = 100
 
-Lines = Annotated[int, Field(ge=1, le=MAX_LINES, description=f"At most so many; {DEFAULT_LINES} without it.")]
-_NAME = {"type": "string", "minLength": 1, "maxLength": MAX_LABEL_LENGTH, "pattern": r"[^\s\u001c-\u001f\u0085]"}
+_NAME = {"type": "string", "minLength": 1, "maxLength": MAX_LABEL_LENGTH, "pattern": NOT_BLANK}
 _ALERTS: dict[str, Any] = {
     "minItems": 1,
     "maxItems": AT_ONCE,
@@ -31,7 +30,7 @@ _ALERTS: dict[str, Any] = {
 }
 
 
-class AlertsArguments(Arguments):
+class AlertsArguments(BrowsingArguments):
     """The alerts whose remedies are looked for."""
 
     alerts: Items = Field(
@@ -40,12 +39,6 @@ class AlertsArguments(Arguments):
         examples=[[{"name": "KubePodCrashLooping", "severity": "warning", "summary": "Pod is crash looping."}]],
         json_schema_extra=_ALERTS,
     )
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any], *, spelling: LabelSpelling = LabelSpelling.DOTTED) -> Self:
-        arguments = super().read(given, spelling=spelling)
-        _ = arguments.request
-        return arguments
 
     @property
     def request(self) -> list[Alert]:
@@ -60,4 +53,10 @@ class AlertsArguments(Arguments):
 class UpkeepArguments(Arguments):
     """How many workflows or pairs are to be listed."""
 
-    limit: Lines = Field(DEFAULT_LINES, examples=[20])
+    limit: int = Field(
+        DEFAULT_LINES,
+        ge=1,
+        le=MAX_LINES,
+        description=f"At most so many; {DEFAULT_LINES} without it.",
+        examples=[20],
+    )

@@ -16,6 +16,9 @@ from pydantic_core import core_schema
 from formulary_catalog.settings import LabelSpelling
 
 Schema = dict[str, Any]
+NOT_BLANK = r"[^\s\u001c-\u001f\u0085]"
+"""Pattern of a text that says something. The last five are blank to Python and not to ECMA 262, whose patterns JSON
+Schema has."""
 
 
 @cache

@@ -1,13 +1,15 @@
 """Arguments of what people say about runs as a whole: halts, and contracts that are tried before they are applied."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints
 
+from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.halting import MAX_REASON
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.governance.rehearsing import DEFAULT_SHOWN, DEFAULT_SINCE, MAX_SHOWN
-from formulary_catalog.loading.given_contract import MAX_CHARACTERS
+from formulary_catalog.loading.given_contract import MAX_CHARACTERS, given_contract
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.browsing import Namespace
 
@@ -79,3 +81,14 @@ class RehearseArguments(Arguments):
         description=f"List at most so many runs that change; {DEFAULT_SHOWN} without it. All are counted.",
         examples=[100],
     )
+
+    @classmethod
+    def with_contract(cls, given: Mapping[str, Any], *, shared_namespace: str) -> tuple[Self, ContractEntry]:
+        """The arguments and the contract in their manifest.
+
+        Raises:
+            InvalidInput: an argument is refused, or the manifest is not that of one valid contract.
+        """
+        asked = cls.read(given)
+        namespace = asked.namespace or shared_namespace
+        return asked, given_contract(asked.manifest, name="manifest", default_namespace=namespace)

@@ -18,6 +18,7 @@ from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
+from formulary_catalog.server.console.addresses import workflow_address
 from formulary_catalog.server.console.asking import asked, filled
 from formulary_catalog.server.console.pictures.relations import RELATION_WORDS, relations_picture
 from formulary_catalog.server.console.route import ConsoleRoute
@@ -97,7 +98,7 @@ async def catalog(request: Request) -> Response:
         text=wanted.text,
         narrowed={field: given[field] for field in FACETS if field in given},
         is_further=bool(wanted.cursor),
-        address_of=_line_address,
+        line_address=_line_address,
     )
 
 
@@ -131,15 +132,15 @@ async def workflow(request: Request, workflow_id: str) -> Response:
             difference = await services.versions.difference(details.version_id, wanted.against, caller=caller)
         except NotFound as error:
             problem = str(error)
-    name = f"{details.namespace}/{details.uri.rpartition('/')[2].partition('@')[0]}"
+    name = _name(details)
     return render(
         request,
         "workflow.html",
         title=details.title,
         workflow=details,
         name=name,
-        address=address_of(name),
-        pinned=address_of(f"{name}@{details.version}"),
+        address=workflow_address(name),
+        pinned=workflow_address(f"{name}@{details.version}"),
         impact=impact,
         outcomes=Outcomes.of(impact),
         related=[_neighbour(each) for each in related.related],
@@ -158,17 +159,17 @@ def _values(facet: str, found: Sequence[FacetValue]) -> list[tuple[str, int | No
     return [(status, counts.get(status)) for status in STATUSES] if facet == "status" else list(counts.items())
 
 
-def address_of(workflow_id: str) -> str:
-    """The page of a workflow, in any form of its name."""
-    return f"{CATALOG}/{quote(workflow_id, safe='/@')}"
+def _name(shown: WorkflowSummary | WorkflowDetails) -> str:
+    """Namespace and name, also where the name alone is its id."""
+    return f"{shown.namespace}/{shown.uri.rpartition('/')[2].partition('@')[0]}"
 
 
 def _line_address(line: WorkflowSummary) -> str:
     """The page of a line; none for one that is suspended, which is not to be read."""
     if line.status == "Disabled":
         return ""
-    name = f"{line.namespace}/{line.uri.rpartition('/')[2].partition('@')[0]}"
-    return address_of(name if line.status in ("Active", "Pending") else f"{name}@{line.version}")
+    name = _name(line)
+    return workflow_address(name if line.status in ("Active", "Pending") else f"{name}@{line.version}")
 
 
 async def _details(request: Request, wanted: DetailsArguments) -> WorkflowDetails:
@@ -186,7 +187,7 @@ def _neighbour(each: RelatedEntity) -> dict[str, Any]:
     linked = each.uri.removeprefix("workflow://") if each.uri else ""
     return {
         "name": each.name,
-        "address": address_of(linked) if linked else f"{CATALOG}?signal_type={quote(each.name, safe='')}",
+        "address": workflow_address(linked) if linked else f"{CATALOG}?signal_type={quote(each.name, safe='')}",
         "is_incoming": each.direction == Direction.INCOMING,
         "words": RELATION_WORDS[Relation(each.relation)],
     }

@@ -1,9 +1,7 @@
 """Coverage: signals and alerts against remedies, what was asked in vain, stale and duplicate workflows."""
 
-from urllib.parse import quote
-
 from fastapi import APIRouter, Request, Response
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
 from formulary_catalog.domain.coverage.alerts import portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
@@ -13,7 +11,7 @@ from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.server.calls.arguments.browsing import NoArguments
 from formulary_catalog.server.calls.arguments.coverage import UpkeepArguments
-from formulary_catalog.server.console.asking import asked
+from formulary_catalog.server.console.asking import asked, file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -42,8 +40,9 @@ async def coverage(request: Request) -> Response:
 async def compare(request: Request) -> Response:
     """The alerts of a rule file that was pasted or uploaded. Nothing of it is kept."""
     form: FormData = request.state.form
-    rules, ignore = await _rules(form), str(form.get("ignore", ""))
+    rules, ignore = str(form.get("rules", "")), str(form.get("ignore", ""))
     try:
+        rules = (await file_text(form) or rules).replace("\r\n", "\n")
         alerts = alerts_in_text(rules, name="rules")
         ignored = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
     except InvalidInput as error:
@@ -60,9 +59,7 @@ async def stale(request: Request) -> Response:
     """Workflows that may be of no use."""
     wanted = await asked(request, "read.stale", UpkeepArguments)
     answer = await services_of(request).upkeep.stale(limit=wanted.limit, caller=visitor_of(request).browsing)
-    return render(
-        request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS, address_of=_address
-    )
+    return render(request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS)
 
 
 @router.get(f"{COVERAGE}/duplicates")
@@ -70,9 +67,7 @@ async def duplicates(request: Request) -> Response:
     """Pairs of workflows that say nearly the same."""
     wanted = await asked(request, "read.duplicates", UpkeepArguments)
     answer = await services_of(request).upkeep.duplicates(limit=wanted.limit, caller=visitor_of(request).browsing)
-    return render(
-        request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS, address_of=_address
-    )
+    return render(request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS)
 
 
 def _page(
@@ -100,19 +95,4 @@ def _page(
         sure=WEAK_CONFIDENCE,
         unlikely=UNLIKELY,
         kibibytes=MAX_BODY_BYTES // 1024,
-        address_of=_address,
     )
-
-
-async def _rules(form: FormData) -> str:
-    """The uploaded file, else what was pasted."""
-    uploaded = form.get("file")
-    content = await uploaded.read() if isinstance(uploaded, UploadFile) else b""
-    await form.close()  # which Starlette does for forms that it reads for a handler alone
-    text = content.decode("utf-8-sig", errors="replace") if content else str(form.get("rules", ""))
-    return text.replace("\r\n", "\n")
-
-
-def _address(workflow_id: str) -> str:
-    """The page of a workflow."""
-    return f"{CONSOLE_PATH}/catalog/{quote(workflow_id)}"

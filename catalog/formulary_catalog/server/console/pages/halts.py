@@ -23,8 +23,8 @@ HALTS_PATH = f"{RULES_PATH}/halts"
 _CONFIRMED = "confirmed"
 _DONE = {
     "": "",
-    "halted": "It is halted. Runs that end now:",
-    "known": "It was halted at the database before, and stays as it is. Runs that end now:",
+    "halted": "It is halted. Runs that end now: {ended}.",
+    "known": "It was halted at the database before, and stays as it is. Runs that end now: {ended}.",
     "lifted": "The halt is lifted: new runs may begin.",
     "nothing": "Nothing was halted so over a server.",
 }
@@ -57,8 +57,7 @@ async def halts(request: Request) -> Response:
             (halt, halt.source == SERVER and not halt.contract, may, service.deciding(halt.namespace))
             for halt, may in zip(answer.halts, may_lift, strict=True)
         ],
-        done=_DONE[asked.done],
-        ended=asked.ended,
+        done=_DONE[asked.done].format(ended=asked.ended),
         may_everywhere=everywhere,
         may_somewhere=somewhere,
         deciding=service.deciding(""),

@@ -4,10 +4,11 @@ The story is the one of `formulary trace show`, the files are those of `formular
 visitor's own rights allow.
 """
 
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
+from formulary_catalog.audit.stories import NO_RUN
 from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
@@ -17,7 +18,7 @@ from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
-from formulary_catalog.server.console.pages.telling import moments, told
+from formulary_catalog.server.console.pages.story import moments, story_events
 from formulary_catalog.server.console.pictures.outcomes import described, outcomes
 from formulary_catalog.server.console.pictures.timeline import timeline
 from formulary_catalog.server.console.route import ConsoleRoute
@@ -29,7 +30,9 @@ from formulary_catalog.server.rest.calls import checked_call, services_of
 router = APIRouter(route_class=ConsoleRoute)
 
 SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "the last week", "30d": "the last month"}
-_TONES = {"completed": "good", "failed": "bad", "timed_out": "bad", "cancelled": "bad", "halted": "bad"}
+_OUTCOMES = {each: "no run" if each == NO_RUN else each.replace("_", " ") for each in OUTCOMES}
+"""What a trace may have come to, in words."""
+_TONES = {"completed": "good", **dict.fromkeys(("failed", "timed_out", "cancelled", "halted"), "bad"), NO_RUN: "plain"}
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""
@@ -65,13 +68,12 @@ async def incidents(request: Request) -> Response:
         title="Incidents",
         page=page,
         asked=asked,
-        choices=list(OUTCOMES),
+        outcomes=_OUTCOMES,
         tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
         filtered=filtered,
         picture=outcomes(days) if any(day.succeeded or day.failed for day in days) else None,
         ended=described(days),
-        href=incident_href,
     )
 
 
@@ -83,14 +85,14 @@ async def incident(request: Request, trace_id: str) -> Response:
     trace = await services_of(request).traces.story(
         asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
     )
-    passages = told(trace)
+    events = story_events(trace)
     return render(
         request,
         "incident.html",
         title=trace.trace_id,
         trace=trace,
-        passages=passages,
-        picture=timeline(moments(passages), title=f"What happened in {trace.trace_id}"),
+        events=events,
+        picture=timeline(moments(events), title=f"What happened in {trace.trace_id}"),
         took=spell_duration(trace.story.took),
         demands=await _demands(request, trace, caller=caller),
         files=_FILES,
@@ -111,11 +113,6 @@ async def file(request: Request, name: str) -> Response:
         media_type=media_type,
         headers={"Content-Disposition": f'attachment; filename="{saved}"'},
     )
-
-
-def incident_href(trace_id: str) -> str:
-    """The page of a trace."""
-    return f"{CONSOLE_PATH}/incidents/{quote(trace_id, safe='')}"
 
 
 async def _demands(request: Request, trace: TraceAnswer, *, caller: Caller) -> IncidentAnswer | None:

@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
 from formulary_catalog.domain.access import READ_CONTRACTS
-from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.answers import RehearsalAnswer
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.governance.rehearsing import DEFAULT_SINCE
-from formulary_catalog.loading.given_contract import MAX_CHARACTERS, given_contract
+from formulary_catalog.loading.given_contract import MAX_CHARACTERS
 from formulary_catalog.runs.reading import USE_DAYS
 from formulary_catalog.server.calls.arguments.reading import ContractsArguments
 from formulary_catalog.server.calls.arguments.ruling import RehearseArguments
+from formulary_catalog.server.console.asking import file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -64,16 +64,13 @@ async def tried(request: Request) -> Response:
     form: FormData = request.state.form
     given = {name: value for name in ("manifest", "namespace", "since") if isinstance(value := form.get(name), str)}
     rehearsing = services_of(request).rehearsing
-
-    def read(_: object) -> tuple[RehearseArguments, ContractEntry]:
-        asked = RehearseArguments.read(given)
-        namespace = asked.namespace or rehearsing.shared_namespace
-        return asked, given_contract(asked.manifest, name="manifest", default_namespace=namespace)
-
     try:
-        given["manifest"] = await _uploaded(form) or given.get("manifest", "")
+        given["manifest"] = await file_text(form) or given.get("manifest", "")
         _, (asked, entry) = await recorded_call(
-            request, "read.rehearsal", given=lambda: RehearseArguments.recordable(given), read=read
+            request,
+            "read.rehearsal",
+            given=lambda: RehearseArguments.recordable(given),
+            read=lambda _: RehearseArguments.with_contract(given, shared_namespace=rehearsing.shared_namespace),
         )
         answer = await rehearsing.rehearse(entry, since=asked.since, caller=visitor_of(request).caller)
     except InvalidInput as error:
@@ -94,19 +91,6 @@ def _spans(window: Mapping[str, Any]) -> str:
     return ", ".join(
         f"{name} {' '.join(value) if isinstance(value, list) else value}" for name, value in window.items()
     )
-
-
-async def _uploaded(form: FormData) -> str:
-    """The text of the file in the form; empty without one."""
-    file = form.get("file")
-    if not isinstance(file, UploadFile):
-        return ""
-    content = await file.read()
-    await form.close()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"the file is not UTF-8 text (byte {error.start}); save it as UTF-8", field="file") from None
 
 
 def _tried(

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answer_size import AnswerSize, allowance, size_of
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode
 from formulary_catalog.domain.reading import IncidentAnswer
 from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference, wire_name
@@ -26,7 +26,6 @@ from formulary_catalog.server.calls.incident import reference_text
 from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.console.asking import asked, filled
-from formulary_catalog.server.console.pages.catalog import address_of
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
@@ -36,6 +35,11 @@ from formulary_catalog.server.rest.calls import services_of
 SEARCH = f"{CONSOLE_PATH}/search"
 _FIRST_LABELS = ("severity", "component", "environment", "priority")
 _PRESENT = "true"
+_RANKED_BY = {
+    SearchMode.HYBRID: "meaning and words",
+    SearchMode.LEXICAL: "words alone",
+    SearchMode.LABELS_ONLY: "labels alone",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +186,8 @@ async def search(request: Request) -> Response:
         again=f"{SEARCH}?{urlencode(fields)}",
         trial=trial,
         problem=problem,
-        address_of=address_of,
+        heaviest=trial.heaviest,
+        ranked_by=_RANKED_BY,
     )
 
 

@@ -14,7 +14,7 @@ _BAR, _GAP, _HEIGHT = 12.0, 4.0, 60.0
 _LEFT, _TOP, _FOOT = 32.0, 14.0, 20.0
 
 
-def outcomes(days: Sequence[DayOutcomes], *, name: str = "outcomes") -> Markup:
+def outcomes(days: Sequence[DayOutcomes]) -> Markup:
     """The picture of these days, the oldest first."""
     most = max((day.succeeded + day.failed for day in days), default=0)
     width = _LEFT + len(days) * (_BAR + _GAP) + _GAP
@@ -30,7 +30,7 @@ def outcomes(days: Sequence[DayOutcomes], *, name: str = "outcomes") -> Markup:
         parts.append(f'<text x="{width:g}" y="{base + 15:g}" text-anchor="end">{text(days[-1].day)}</text>')
     return picture(
         parts,
-        name=name,
+        name="outcomes",
         title=f"Outcomes of runs, the last {len(days)} days",
         description=described(days),
         width=width,

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from formulary_catalog.domain.browsing import RelatedEntity
 from formulary_catalog.domain.workflows.relations import Direction, Relation
 from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.server.console.pictures.svg import cut
 
 RELATION_WORDS = {
     Relation.REQUIRES: "requires",
@@ -95,7 +96,6 @@ def _drawn(side: _Side, *, is_left: bool, height: int, middle: int) -> list[Mark
 
 def _box(name: str, *, x: int, y: int, is_middle: bool = False) -> Markup:
     shown = visible(name)
-    cut = shown if len(shown) <= _SHOWN_CHARACTERS else f"{shown[: _SHOWN_CHARACTERS - 1]}…"
     return Markup(
         '<g><title>{name}</title><rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" fill="none" '
         'stroke="currentColor" stroke-width="{stroke}"/>{text}</g>'
@@ -106,7 +106,7 @@ def _box(name: str, *, x: int, y: int, is_middle: bool = False) -> Markup:
         width=_BOX - 2,
         height=_HEIGHT,
         stroke="2" if is_middle else "1",
-        text=_text(cut, x=x + _BOX // 2, y=y),
+        text=_text(cut(shown, longest=_SHOWN_CHARACTERS), x=x + _BOX // 2, y=y),
     )
 
 

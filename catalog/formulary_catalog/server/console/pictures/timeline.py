@@ -46,7 +46,7 @@ class _Mark:
     count: int = 1
 
 
-def timeline(moments: Sequence[Moment], *, title: str, name: str = "timeline") -> Markup:
+def timeline(moments: Sequence[Moment], *, title: str) -> Markup:
     """The picture; the oldest `MOST_MARKS` groups of events that are alike, and how many come after them."""
     marks = _grouped(moments)
     left_out = sum(mark.count for mark in marks[MOST_MARKS:])
@@ -58,7 +58,12 @@ def timeline(moments: Sequence[Moment], *, title: str, name: str = "timeline") -
     parts = [*_lanes(rows, width=width), *_path(marks, places, rows), *_gaps(marks, places, height=height)]
     parts += [_drawn(mark, x=x, y=_height_of(mark, rows)) for mark, x in zip(marks, places, strict=True)]
     return picture(
-        parts, name=name, title=title, description=_described(moments, left_out=left_out), width=width, height=height
+        parts,
+        name="timeline",
+        title=title,
+        description=_described(moments, left_out=left_out),
+        width=width,
+        height=height,
     )
 
 

@@ -1,4 +1,4 @@
-"""The passages of a story as the page of an incident shows them: their lines by label, and where each leads.
+"""The events of a trace as the page of an incident shows them: in words, their lines by label, and where each leads.
 
 The words are those of `formulary trace show`; the page adds links, which it finds in what was recorded.
 """
@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.stages import Stage, stage_of
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.domain.reading import StoryLine, StoryPassage, TraceAnswer
+from formulary_catalog.server.console.addresses import workflow_address
 from formulary_catalog.server.console.moments import instant
 from formulary_catalog.server.console.pictures.timeline import Moment
 from formulary_catalog.server.http.errors import CONSOLE_PATH
@@ -38,8 +39,8 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A passage as it is shown. `damage` is what verification says of its event."""
+class StoryEvent:
+    """An event as it is shown. `damage` is what verification says of it."""
 
     passage: StoryPassage
     stage: Stage
@@ -49,16 +50,16 @@ class Told:
     damage: tuple[str, ...]
 
 
-def told(answer: TraceAnswer) -> list[Told]:
-    """The passages of the page, in their order."""
-    events = {event.get("seq"): event for event in answer.events}
+def story_events(answer: TraceAnswer) -> list[StoryEvent]:
+    """The events of the page, in their order."""
+    recorded = {event.get("seq"): event for event in answer.events}
     return [
-        Told(
+        StoryEvent(
             passage=passage,
-            stage=stage_of(_kind(events.get(passage.seq, {}))),
+            stage=stage_of(_kind(recorded.get(passage.seq, {}))),
             elapsed=f"+{spell_duration(passage.elapsed)}",
             facts=tuple(_facts(passage.lines)),
-            links=tuple(_links(events.get(passage.seq, {}))),
+            links=tuple(_links(recorded.get(passage.seq, {}))),
             damage=tuple(
                 finding.message
                 for finding in answer.verification.findings
@@ -69,7 +70,7 @@ def told(answer: TraceAnswer) -> list[Told]:
     ]
 
 
-def moments(passages: Sequence[Told]) -> list[Moment]:
+def moments(events: Sequence[StoryEvent]) -> list[Moment]:
     """The same for the timeline."""
     return [
         Moment(
@@ -79,14 +80,9 @@ def moments(passages: Sequence[Told]) -> list[Moment]:
             tone=Tone(each.passage.tone),
             title=each.passage.title,
         )
-        for each in passages
+        for each in events
         if (at := instant(each.passage.at)) is not None
     ]
-
-
-def workflow_href(workflow: str) -> str:
-    """The page of a workflow, by any form of its id."""
-    return f"{CONSOLE_PATH}/catalog/{quote(workflow, safe='/@')}"
 
 
 def _kind(event: Mapping[str, Any]) -> str:
@@ -95,11 +91,11 @@ def _kind(event: Mapping[str, Any]) -> str:
 
 def _facts(lines: Sequence[StoryLine]) -> Iterator[Fact]:
     """Lines by their labels; one without continues the one before."""
-    labels = ""
+    label = ""
     labelled = []
     for line in lines:
-        labels = line.label or labels
-        labelled.append((labels, line))
+        label = line.label or label
+        labelled.append((label, line))
     for label, group in groupby(labelled, key=lambda each: each[0]):
         yield Fact(label, tuple(line for _, line in group))
 
@@ -113,8 +109,8 @@ def _links(event: Mapping[str, Any]) -> Iterator[Link]:
     if kind == "search":
         for candidate in result.each("candidates")[:_MOST_LINKS]:
             if version_id := candidate.text("version_id"):
-                yield Link(candidate.text("workflow") or version_id, workflow_href(version_id))
+                yield Link(candidate.text("workflow") or version_id, workflow_address(version_id))
     elif version_id := (payload.text("version_id") or result.text("version_id")):
-        yield Link("The workflow", workflow_href(version_id))
+        yield Link("The workflow", workflow_address(version_id))
     if kind == "invocation.decided" and payload.text("phase") == "AwaitingApproval":
         yield Link("What waits now", f"{CONSOLE_PATH}/waiting")
