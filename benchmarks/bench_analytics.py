@@ -120,8 +120,8 @@ def report(result: Result) -> None:
     for each in result.searches:
         table.add_row(each.query, each.load, f"{each.p50:.2f}", f"{each.p95:.2f}")
     console.print(table)
-    told = ", ".join(f"{number} {outcome}" for outcome, number in result.statements.items())
-    console.print(f"Statements of {result.clients} clients: {told}.")
+    outcomes = ", ".join(f"{number} {outcome}" for outcome, number in result.statements.items())
+    console.print(f"Statements of {result.clients} clients: {outcomes}.")
     console.print(goals_table(result.goals(), title="goal"))
 
 

@@ -18,7 +18,7 @@ STATEMENTS = (
     "select query, mode, rank() over (partition by mode order by duration_ms) from insight.searches order by 3 desc",
 )
 _PAUSE = 2.0
-"""Seconds that a client waits that is told to come back later, as the server asks."""
+"""Seconds that a client waits after it was sent away, as the server asks."""
 
 
 async def _client(url: str, outcomes: Counter[str], *, first: int) -> None:

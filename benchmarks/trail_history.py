@@ -23,9 +23,9 @@ from support.runs import KEYS, request
 EVENTS = 100_000
 NAMESPACES = 50
 RARE = "team-rare"
-"""A namespace with one incident in a thousand: who may read it alone has most to skip."""
+"""A namespace with one incident in a thousand: a caller who may read it alone has most to skip."""
 LONG = "rr-bench-long"
-"""A trace that is longer than what is told at once."""
+"""A trace that is longer than what is read at once."""
 _LONG_EVENTS = 3_000
 _SEARCHES_EACH = 4
 """Searches of an incident besides those of its story."""

@@ -1,16 +1,18 @@
 """Texts of others are hostile: as titles, queries, reasons and names of files they stay texts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
+import httpx2
 import pytest
 import yaml
 from playwright.async_api import Browser, FilePayload, Page
 
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.server.calls.arguments.reading import MAX_PAGE
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -20,6 +22,7 @@ from support.console import SHARED, Agent, Console
 from support.console_pages import PAGES, injected, seen_by
 from support.filling import fill
 from support.hostile import HOSTILE
+from support.manifest import contract
 from support.runnable import runnable
 
 INCIDENT = "rr-hostile"
@@ -90,9 +93,9 @@ async def is_inert(opened: Window) -> None:
     assert (opened.seen.violations, opened.seen.dialogs, opened.seen.foreign) == ([], [], [])
 
 
-async def shows(page: Page, text: str) -> bool:
+async def shows(page: Page, text: str, *, within: str = "main") -> bool:
     """Whether the page shows a text as it was written, with marks for what hides; a long one may be cut."""
-    return _words(visible(text))[:_CUT] in _words(await page.locator("main").text_content() or "")
+    return _words(visible(text))[:_CUT] in _words(await page.locator(within).text_content() or "")
 
 
 def _words(text: str) -> str:
@@ -117,16 +120,16 @@ async def test_a_query_is_shown_as_it_was_typed(opened: Window, number: int) -> 
     await is_inert(opened)
 
 
-async def test_reasons_are_told_as_they_were_given(console: Console, opened: Window) -> None:
-    page, agent = opened.page, console.agent
-    for number, text in enumerate(HOSTILE):
-        run = await asked_for(agent, number)
-        await opened.open("/console/waiting")
-        await is_inert(opened)
-        await page.locator(f"#reason-{run}").fill(text)
-        async with page.expect_event("load"):
-            await page.locator(f"[id='{run}'] button[value=Reject]").click()
-        await is_inert(opened)
+async def test_reasons_are_shown_as_they_were_given(console: Console, opened: Window) -> None:
+    page = opened.page
+    runs = [await asked_for(console.agent, number) for number in range(len(HOSTILE))]
+    await opened.open(f"/console/waiting?limit={MAX_PAGE}")
+    await is_inert(opened)
+    assert [run for run in runs if not await page.locator(f"#reason-{run}").count()] == []
+    async with httpx2.AsyncClient(base_url=console.url, headers={"Authorization": "Bearer lead"}) as http:
+        for run, text in zip(runs, HOSTILE, strict=True):
+            decision = {"decision": "Reject", "reason": text}
+            (await http.post(f"/api/v1/invocations/{run}/approval", json=decision)).raise_for_status()
     await opened.open(f"/console/incidents/{INCIDENT}")
     await is_inert(opened)
     missing = set(HOSTILE)
@@ -149,20 +152,44 @@ async def asked_for(agent: Agent, number: int) -> str:
     workflow = f"{SHARED}/{name_of(runs)}"
     search_id = await agent.search(INCIDENT, text)
     await agent.select(INCIDENT, workflow, search_id=search_id, reasoning=text)
-    return await agent.invoke(INCIDENT, workflow, {"SAY": HOSTILE[runs]}, search_id=search_id)
+    run = await agent.invoke(INCIDENT, workflow, {"SAY": HOSTILE[runs]}, search_id=search_id)
+    return str(run["invocation_id"])
 
 
-@pytest.mark.parametrize("path", ["/console/coverage", "/console/rules"])
-async def test_a_file_may_have_any_name_and_say_anything(opened: Window, path: str) -> None:
+@pytest.mark.parametrize("some", [HOSTILE[:20], HOSTILE[20:40], HOSTILE[40:]], ids=["first", "second", "third"])
+async def test_alerts_of_a_file_may_say_anything(opened: Window, some: Sequence[str]) -> None:
+    alerts = [
+        {"alert": text, "expr": "up == 0", "labels": {"severity": text}, "annotations": {"summary": text}}
+        for text in some
+    ]
+    await upload(opened, "/console/coverage", {"groups": [{"name": some[0], "rules": alerts}]})
+    assert [text for text in some if not await shows(opened.page, text, within="[aria-labelledby=signals]")] == []
+
+
+async def test_rules_of_a_file_may_say_anything(opened: Window) -> None:
+    document = contract("uploaded")
+    document["spec"]["rules"] = [{"id": text[:_CUT], "effect": "DENY", "rationale": text} for text in HOSTILE]
+    await upload(opened, "/console/rules", document)
+    assert await shows(
+        opened.page, "which cannot be seen or changes how the text reads; remove it", within="[role=alert]"
+    )
+    honest = [rule for rule in document["spec"]["rules"] if visible(rule["id"]) == rule["id"]]
+    document["spec"]["rules"] = honest
+    await upload(opened, "/console/rules", document)
+    rules = "[aria-labelledby=rules-tried]"
+    assert [rule["id"] for rule in honest if not await shows(opened.page, rule["id"], within=rules)] == []
+    assert len(honest) > 50
+
+
+async def upload(opened: Window, path: str, document: dict[str, Any]) -> None:
+    """Send a file with a hostile name off, as a person does."""
     page = await opened.open(path)
-    for text in HOSTILE:
-        alert = {"alert": text, "expr": "up == 0", "labels": {"severity": text}, "annotations": {"summary": text}}
-        content = yaml.safe_dump({"groups": [{"name": text, "rules": [alert]}]})
-        field = page.locator("input[type=file]").first
-        await field.set_input_files(FilePayload(name=text, mimeType="text/yaml", buffer=content.encode()))
-        async with page.expect_event("load"):
-            await page.locator("form").filter(has=field).locator("button").last.click()
-        await is_inert(opened)
+    content = yaml.safe_dump(document).encode()
+    field = page.locator("input[type=file]").first
+    await field.set_input_files(FilePayload(name=HOSTILE[0], mimeType="text/yaml", buffer=content))
+    async with page.expect_event("load"):
+        await page.locator("form").filter(has=field).locator("button").last.click()
+    await is_inert(opened)
 
 
 async def test_no_page_is_misled_by_what_it_lists(console: Console, opened: Window) -> None:

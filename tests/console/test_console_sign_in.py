@@ -105,8 +105,9 @@ async def test_a_missing_right_is_named_beside_buttons_that_do_nothing(console: 
     async with seen_by("reader", console=console, browser=browser) as opened:
         page = await opened.open(WAITING.url)
         for name in ("Approve", "Reject"):
-            for button in await page.get_by_role("button", name=name).all():
-                assert await button.is_disabled()
+            buttons = await page.get_by_role("button", name=name).all()
+            assert buttons
+            assert all([await button.is_disabled() for button in buttons])
         assert "create invocationapprovals.formulary.dev" in await page.inner_text("main")
 
 

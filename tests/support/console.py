@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -23,6 +21,7 @@ from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.filling import fill
 from support.manifest import workflow
+from support.rest_agent import RestAgent, rest_agent
 from support.services import open_service
 from support.serving import load, serving
 
@@ -167,21 +166,8 @@ class People(KnownCallers):
         return await super().authenticate(proven, address=address)
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """An agent that works on incidents over REST."""
-
-    http: httpx2.AsyncClient
-
-    async def search(self, incident: str, query: str) -> str:
-        """Search for the incident; the id of the search."""
-        found = await self.http.post("/api/v1/workflows/search", json={"query": query}, headers=_of(incident))
-        return str(found.raise_for_status().json()["search_id"])
-
-    async def select(self, incident: str, workflow_id: str, *, search_id: str, reasoning: str) -> None:
-        """Record the choice of a workflow."""
-        body = {"workflow_id": workflow_id, "search_id": search_id, "reasoning": reasoning, "confidence": 0.9}
-        (await self.http.post("/api/v1/selections", json=body, headers=_of(incident))).raise_for_status()
+class Agent(RestAgent):
+    """An agent that knows how to remedy the incidents of the past."""
 
     async def run(self, incident: str) -> str:
         """Search, choose and ask for the run that heals the incident; the id of the run."""
@@ -189,16 +175,8 @@ class Agent:
         search_id = await self.search(incident, query)
         await self.select(incident, workflow_id, search_id=search_id, reasoning=reasoning)
         namespace = next(each.namespace for each in _INCIDENTS if each.remediation_id == incident)
-        return await self.invoke(incident, workflow_id, {"NAMESPACE": namespace, **values}, search_id=search_id)
-
-    async def invoke(self, incident: str, workflow_id: str, values: dict[str, Any], *, search_id: str) -> str:
-        """Ask for a run; its id."""
-        params = {"workflow_id": workflow_id, "input": values, "search_id": search_id}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
-        answered = await self.http.post("/api/v1/invoke", json=asked, headers=_of(incident))
-        answer = answered.json()
-        assert "result" in answer, answer
-        return str(answer["result"]["invocation_id"])
+        run = await self.invoke(incident, workflow_id, {"NAMESPACE": namespace, **values}, search_id=search_id)
+        return str(run["invocation_id"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +218,9 @@ async def serve_console(dsn: str, *, embedder: Embedder, keys: Path) -> AsyncIte
         async with (
             serving(service, authenticator=people, input_key_file=keys) as url,
             playing.operator(dsn),
-            httpx2.AsyncClient(base_url=url, timeout=50, headers={"Authorization": "Bearer agent"}) as http,
+            rest_agent(url) as agent,
         ):
-            yield Console(url, dsn, people, Agent(http))
+            yield Console(url, dsn, people, Agent(agent.http))
     finally:
         await service.close()
 
@@ -264,7 +242,3 @@ async def render(dsn: str, run: str) -> None:
         )
         content = content_of(waiting, workflow=workflow, plan=plan, manifest=engine_of(workflow).manifest(plan))
         await runs.begin(run, content=content)
-
-
-def _of(incident: str) -> dict[str, str]:
-    return {"X-Remediation-Id": incident}

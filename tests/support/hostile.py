@@ -1,4 +1,4 @@
-"""Sixty texts that attack whoever shows them: as titles, queries, reasons and names of files.
+"""Sixty texts that attack any page that shows them: as titles, queries, reasons and names of files.
 
 What would execute sets `window.__hacked` or opens a dialog; what would become markup has the id `hacked`.
 """

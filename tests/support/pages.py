@@ -9,12 +9,16 @@ _VOID = frozenset({"br", "input", "link", "meta", "hr", "img"})
 
 @dataclass(slots=True)
 class Element:
-    """An element. `words` is the text inside in one line."""
+    """An element. `texts` are the pieces of text inside, `words` all of it in one line."""
 
     tag: str
     attributes: dict[str, str]
-    text: str = ""
+    texts: list[str] = field(default_factory=list)
     inside: list["Element"] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
 
     @property
     def words(self) -> str:
@@ -61,4 +65,4 @@ class _Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         for each in self._open:
-            each.text += data
+            each.texts.append(data)

@@ -3,9 +3,10 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 
 import httpx2
+
+from support.pages import Element, page_of
 
 OWN_FORM = {"Sec-Fetch-Site": "same-origin", "Origin": "null"}
 """What a browser says of a form on a page without a referrer."""
@@ -20,36 +21,15 @@ class Form:
     buttons: list[str] = field(default_factory=list)
 
 
-class _Reader(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.forms: list[Form] = []
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.elements.append((tag, given))
-        if tag == "form":
-            self.forms.append(Form(action=given["action"] or ""))
-        elif tag == "input" and self.forms and "name" in given and "disabled" not in given:
-            self.forms[-1].fields[str(given["name"])] = given.get("value") or ""
-        elif tag == "button" and self.forms and "disabled" not in given:
-            self.forms[-1].buttons.append(given.get("value") or "")
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
 class Page:
-    """An answer as it is seen."""
+    """An answer as it is seen. In `text`, pieces of text that tags part are parted by a space."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.status, self.headers, self.source = response.status_code, response.headers, response.text
-        reader = _Reader()
-        reader.feed(response.text)
-        self.forms, self.elements = reader.forms, reader.elements
-        self.text = " ".join(" ".join(reader.texts).split())
+        page = page_of(response.text)
+        self.forms = [_form(each) for each in page.all("form")]
+        self.elements = [(each.tag, each.attributes) for each in page.inside]
+        self.text = " ".join(" ".join(page.texts).split())
 
     def form(self, action: str) -> Form:
         """The form that goes to this path."""
@@ -90,6 +70,16 @@ async def visiting(url: str, *, bearer: str = "") -> AsyncIterator[Visitor]:
     headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
     async with httpx2.AsyncClient(base_url=url, headers=headers, follow_redirects=True, timeout=30) as client:
         yield Visitor(client)
+
+
+def _form(form: Element) -> Form:
+    usable = form.all(which=lambda each: "disabled" not in each.attributes)
+    fields = [each.attributes for each in usable if each.tag == "input" and "name" in each.attributes]
+    return Form(
+        action=form.attributes["action"],
+        fields={each["name"]: each.get("value", "") for each in fields},
+        buttons=[each.attributes.get("value", "") for each in usable if each.tag == "button"],
+    )
 
 
 def _named(headers: Mapping[str, str]) -> dict[str, str]:

@@ -271,10 +271,10 @@ async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: Cata
         )
     impact = await Relations(service.parts).impact("node-add", **ASKED)
     assert [(each.contract, each.rule) for each in impact.contracts] == [("formulary/ours", "no-nodes")]
-    told = "rules of formulary/of-tomorrow are not known to this release and left out; update Formulary to read them"
-    assert impact.notes == [told]
+    note = "rules of formulary/of-tomorrow are not known to this release and left out; update Formulary to read them"
+    assert impact.notes == [note]
     listed = await RunReading(service.parts).contracts(caller=CALLER)
-    assert ([each.name for each in listed.contracts], listed.notes) == (["ours"], [told])
+    assert ([each.name for each in listed.contracts], listed.notes) == (["ours"], [note])
 
 
 async def test_a_section_is_read_alone(service: CatalogService) -> None:

@@ -16,6 +16,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
+from support.rest_agent import rest_agent
 from support.runnable import TARGET, opened, runnable_database
 from support.runs import KEY
 from support.serving import serving
@@ -52,9 +53,8 @@ class World:
 
     async def wait_for(self, remediation_id: str = "rr-production") -> str:
         """A run that waits for a person, with what it would run."""
-        params = {"workflow_id": "risky", "input": {"REPLICAS": 3, "TOKEN": SECRET}}
-        answer = await self._call("agent", "POST", "/api/v1/invoke", remediation_id=remediation_id, params=params)
-        run = answer["result"]
+        async with rest_agent(self.url) as agent:
+            run = await agent.invoke(remediation_id, "risky", {"REPLICAS": 3, "TOKEN": SECRET})
         assert run["state"] == "awaiting_approval", run
         await self.runs.begin(run["invocation_id"], content=CONTENT)
         return str(run["invocation_id"])
@@ -84,11 +84,10 @@ class World:
         )
         return [{**event, "body": sorted(json.loads(event["body"]))} for event in events]
 
-    async def _call(self, by: str, method: str, path: str, *, remediation_id: str = "", **body: Any) -> Any:
-        headers = {"Authorization": f"Bearer {by}"} | ({"X-Remediation-Id": remediation_id} if remediation_id else {})
-        content = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", **body} if "params" in body else body
+    async def _call(self, by: str, method: str, path: str, **body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {by}"}
         async with httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=50) as client:
-            answer = await client.request(method, path, json=content if method == "POST" else None)
+            answer = await client.request(method, path, json=body or None)
         answer.raise_for_status()
         return answer.json()
 
@@ -155,7 +154,7 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
     assert all(str(given["title"]).endswith(" UTC") for given in times)
 
 
-async def test_others_see_nothing_of_it_and_who_may_not_approve_is_told_which_right_is_missing(world: World) -> None:
+async def test_others_see_nothing_of_it_and_who_may_not_approve_sees_which_right_is_missing(world: World) -> None:
     run = await world.wait_for()
     async with visiting(world.url, bearer="banker") as visitor:
         assert run not in (await visitor.get(WAITING)).source

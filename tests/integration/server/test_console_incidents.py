@@ -3,7 +3,6 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -27,6 +26,8 @@ from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import formulary
 from support.databases import migrated_database
 from support.filling import fill
+from support.pages import Element, page_of
+from support.rest_agent import rest_agent
 from support.runnable import runnable
 from support.runs import KEY as INPUT_KEY
 from support.services import open_service
@@ -60,43 +61,6 @@ CALLERS = KnownCallers(
 LONG, LONG_EVENTS = "rr/long trace?", 1207
 CLAIMED = "rr-claimed"
 """A trace of `shop` whose caller claims the incident of the bank."""
-
-
-class _Story(HTMLParser):
-    """The passages of a page: title, and each label with its lines."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__()
-        self.passages: list[tuple[int, str, list[tuple[str, str]]]] = []
-        self.links: list[str] = []
-        self._place = ""
-        self._label = ""
-        self.feed(source)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "li" and (given.get("id") or "").startswith("event-"):
-            self.passages.append((int((given["id"] or "").removeprefix("event-")), "", []))
-        if tag == "a":
-            self.links.append(given.get("href") or "")
-        self._place = tag if self.passages and tag in ("h3", "dt", "div") else ""
-        if self._place == "div":
-            self.passages[-1][2].append((self._label, ""))
-        if self._place == "dt":
-            self._label = ""
-
-    def handle_endtag(self, tag: str) -> None:
-        self._place = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._place == "h3":
-            seq, title, lines = self.passages[-1]
-            self.passages[-1] = (seq, title + data, lines)
-        elif self._place == "dt":
-            self._label += data
-        elif self._place == "div":
-            label, text = self.passages[-1][2][-1]
-            self.passages[-1][2][-1] = (label, text + data)
 
 
 @dataclass(frozen=True)
@@ -154,24 +118,18 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
     async with (
         serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
+        rest_agent(url) as agent,
         playing.operator(dsn),
     ):
-        searches = {}
-        for remediation_id in ("rr-shop", "rr-bank"):
-            of = {"Authorization": "Bearer agent", "X-Remediation-Id": remediation_id}
-            answer = await client.post("/api/v1/workflows/search", json={"query": f"OOM {HOSTILE}"}, headers=of)
-            searches[remediation_id] = answer.raise_for_status().json()["search_id"]
-        of = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shop"}
-        chosen = {"workflow_id": "risky", "reasoning": HOSTILE, "search_id": searches["rr-shop"]}
-        (await client.post("/api/v1/selections", json=chosen, headers=of)).raise_for_status()
-        states = []
-        for workflow in ("scale-out", "risky"):
-            params = {"workflow_id": workflow, "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
-            asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": params}
-            answer = await client.post("/api/v1/invoke", json=asked, headers=of)
-            states.append(answer.raise_for_status().json()["result"]["state"])
+        search_id = await agent.search("rr-shop", f"OOM {HOSTILE}")
+        await agent.search("rr-bank", f"OOM {HOSTILE}")
+        await agent.select("rr-shop", "risky", search_id=search_id, reasoning=HOSTILE)
+        states = [
+            (await agent.invoke("rr-shop", workflow, {"REPLICAS": 3}, search_id=search_id))["state"]
+            for workflow in ("scale-out", "risky")
+        ]
         assert states == ["completed", "awaiting_approval"]
-        yield World(url, searches["rr-shop"], client)
+        yield World(url, search_id, client)
 
 
 async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
@@ -224,20 +182,36 @@ async def test_pages_of_the_list_follow_each_other(world: World) -> None:
 
 async def test_the_story_is_that_of_the_command_event_for_event(world: World, dsn: str) -> None:
     page = await world.page("/incidents/rr-shop", by="sre")
-    told = _Story(page).passages
+    shown = _passages(page)
     answer = (await world.client.get("/api/v1/traces/rr-shop", headers={"Authorization": "Bearer sre"})).json()
-    assert [(seq, title) for seq, title, _ in told] == [
+    assert [(seq, title) for seq, title, _ in shown] == [
         (each["seq"], _shown(each["title"])) for each in answer["story"]["passages"]
     ]
-    assert [lines for _, _, lines in told] == [list(_labelled(each["lines"])) for each in answer["story"]["passages"]]
+    assert [lines for _, _, lines in shown] == [list(_labelled(each["lines"])) for each in answer["story"]["passages"]]
     printed = (await formulary("trace", "show", "rr-shop", "--database-url", dsn)).out
     heads = [line[24:] for line in printed.splitlines() if line[8:11] == "  +"]
-    assert [_words(title) for _, title, _ in told] == [_words(head) for head in heads]
-    shown = " ".join(" ".join((title, *(part for line in lines for part in line))) for _, title, lines in told)
-    left_out = set(_words(printed.partition("\n\n")[2])) - set(_words(shown))
+    assert [_words(title) for _, title, _ in shown] == [_words(head) for head in heads]
+    said = " ".join(" ".join((title, *(part for line in lines for part in line))) for _, title, lines in shown)
+    left_out = set(_words(printed.partition("\n\n")[2])) - set(_words(said))
     callers = {each["caller"] for each in answer["story"]["passages"]} - {""}
     assert all(f"</time> by {caller}" in page for caller in callers)
     assert {word for word in left_out if not word.isdigit()} <= {"by", "min", "s", *_words(" ".join(callers))}
+
+
+def _passages(page: str) -> list[tuple[int, str, list[tuple[str, str]]]]:
+    """The passages of a page: number, title, and each line with its label."""
+    events = page_of(page).all("li", lambda each: each.attributes.get("id", "").startswith("event-"))
+    numbers = [int(each.attributes["id"].removeprefix("event-")) for each in events]
+    return [(seq, each.one("h3").text, list(_facts(each))) for seq, each in zip(numbers, events, strict=True)]
+
+
+def _facts(passage: Element) -> Iterator[tuple[str, str]]:
+    label = ""
+    for each in passage.inside:
+        if each.tag == "dt":
+            label = each.text
+        elif each.tag == "div":
+            yield label, each.text
 
 
 def _words(text: str) -> list[str]:
@@ -256,7 +230,8 @@ def _shown(text: str) -> str:
 
 
 async def test_a_story_leads_to_its_searches_workflows_and_what_waits(world: World) -> None:
-    links = _Story(await world.page("/incidents/rr-shop", by="sre")).links
+    page = page_of(await world.page("/incidents/rr-shop", by="sre"))
+    links = [each.attributes["href"] for each in page.all("a")]
     assert f"/console/search?search_id={world.search_id}" in links
     assert any(link.startswith("/console/catalog/wf_ver_") for link in links)
     assert "/console/waiting" in links
@@ -315,13 +290,13 @@ async def test_the_files_are_those_of_the_command(world: World, dsn: str, tmp_pa
     await world.page("/files/secrets.txt?trace_id=rr-shop", by="sre", status=404)
 
 
-async def test_a_long_story_is_told_in_pages_and_verified_in_parts(world: World, dsn: str) -> None:
+async def test_a_long_story_is_shown_in_pages_and_verified_in_parts(world: World, dsn: str) -> None:
     seen: list[int] = []
     address = "/incidents/rr%2Flong%20trace%3F"
     while address:
         page = await world.page(address, by="sre")
         assert "an unbroken chain" in page
-        seen += [seq for seq, _, _ in _Story(page).passages]
+        seen += [seq for seq, _, _ in _passages(page)]
         further = re.search(r'rel="next"[^>]*href="/console([^"]+)"', page)
         address = further[1].replace("&amp;", "&") if further else ""
     assert seen == list(range(1, LONG_EVENTS + 1))
@@ -330,7 +305,7 @@ async def test_a_long_story_is_told_in_pages_and_verified_in_parts(world: World,
     assert (served.code, served.out) == (0, own.out)
 
 
-async def test_the_timeline_is_well_formed_and_whatever_was_written_is_inert(world: World) -> None:
+async def test_the_timeline_is_well_formed_and_all_that_was_written_is_inert(world: World) -> None:
     for path in ("/incidents", "/incidents/rr-shop", f"/incidents/{CLAIMED}"):
         page = await world.page(path, by="sre")
         assert "<script>alert" not in page

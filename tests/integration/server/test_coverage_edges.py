@@ -21,6 +21,7 @@ from support.filling import fill
 from support.manifest import workflow
 from support.services import open_service
 from support.serving import serving
+from support.visiting import OWN_FORM, visiting
 
 LABELS = workflow("x")["spec"]["labels"]
 HOSTILE = "<script>alert(1)</script>"
@@ -55,14 +56,11 @@ class World:
         assert response.status_code == 200, response.text
         return response.text
 
-    async def compare(self, by: str, **fields: str) -> httpx2.Response:
-        found = re.search(r'name="(\w+)" value="([^"]+)"', await self.page("/coverage", by=by))
-        assert found is not None
-        return await self.client.post(
-            "/console/coverage",
-            data={found[1]: found[2], **fields},
-            headers={"Authorization": f"Bearer {by}", "Sec-Fetch-Site": "same-origin"},
-        )
+    async def compare(self, by: str, *, file: bytes = b"", **fields: str) -> httpx2.Response:
+        async with visiting(self.url, bearer=by) as visitor:
+            form = (await visitor.get("/console/coverage")).form("/console/coverage")
+            files = {"file": ("rules.yaml", file)} if file else None
+            return await visitor.client.post(form.action, data=form.fields | fields, files=files, headers=OWN_FORM)
 
 
 @pytest.fixture(scope="module")
@@ -168,12 +166,5 @@ async def test_rules_are_pasted_without_a_script_and_problems_are_said_in_place(
 async def test_rules_are_uploaded_and_what_is_no_text_is_refused(
     world: World, content: bytes, status: int, said: str
 ) -> None:
-    found = re.search(r'name="(\w+)" value="([^"]+)"', await world.page("/coverage", by="lead"))
-    assert found is not None
-    uploaded = await world.client.post(
-        "/console/coverage",
-        data={found[1]: found[2], "rules": "", "ignore": ""},
-        files={"file": ("rules.yaml", content)},
-        headers={"Authorization": "Bearer lead", "Sec-Fetch-Site": "same-origin"},
-    )
+    uploaded = await world.compare("lead", file=content, rules="", ignore="")
     assert (uploaded.status_code, said in uploaded.text) == (status, True)

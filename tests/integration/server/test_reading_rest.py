@@ -20,6 +20,7 @@ from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.filling import fill
+from support.rest_agent import rest_agent
 from support.runnable import runnable
 from support.runs import KEY as INPUT_KEY
 from support.services import open_service
@@ -110,20 +111,14 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
     async with (
         serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
+        rest_agent(url) as agent,
         playing.operator(dsn),
     ):
-        headers = {"Authorization": "Bearer agent"}
-        searches = {}
-        for remediation_id in ("rr-shop", "rr-bank"):
-            body = {"query": f"OOMKilled risky {HOSTILE[:25]}"}
-            of = headers | {"X-Remediation-Id": remediation_id}
-            answer = await client.post("/api/v1/workflows/search", json=body, headers=of)
-            searches[remediation_id] = answer.raise_for_status().json()["search_id"]
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow"}
-        params = {"workflow_id": "risky", "input": {"REPLICAS": 3}, "search_id": searches["rr-shop"]}
-        of = headers | {"X-Remediation-Id": "rr-shop"}
-        run = await client.post("/api/v1/invoke", json=asked | {"params": params}, headers=of)
-        result = run.raise_for_status().json()["result"]
+        searches = {
+            incident: await agent.search(incident, f"OOMKilled risky {HOSTILE[:25]}")
+            for incident in ("rr-shop", "rr-bank")
+        }
+        result = await agent.invoke("rr-shop", "risky", {"REPLICAS": 3}, search_id=searches["rr-shop"])
         assert result["state"] == "awaiting_approval", result
         yield World(url, searches, result["invocation_id"], client)
 

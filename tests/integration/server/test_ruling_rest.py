@@ -244,8 +244,8 @@ async def test_a_contract_is_tried_on_the_command_line_without_a_database(world:
     assert shown.code == 1, shown.err
     assert "Newly allowed: 2 runs" in shown.out
     assert "denied: DENY by rule risky of contract shop/c (Too risky.)" in " ".join(shown.out.split())
-    told = await world.command("governance", "rehearse", str(file), "--json", by="sre")
-    assert (told.code, json.loads(told.out)["changed"]["allowed"]) == (1, 2)
+    as_json = await world.command("governance", "rehearse", str(file), "--json", by="sre")
+    assert (as_json.code, json.loads(as_json.out)["changed"]["allowed"]) == (1, 2)
     file.write_text(manifest(RISKY))
     assert (await world.command("governance", "rehearse", str(file), by="sre")).code == 0
     file.write_text(manifest({**RISKY, "effect": "FORBID"}))

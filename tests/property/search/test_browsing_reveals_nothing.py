@@ -163,7 +163,7 @@ ATTACKS = [
     "select c.workflow, count(r.*) from insight.catalog as c left join insight.runs as r using (version_id) group by 1 "
     "order by 1",
 ]
-"""Where an error, a rank or a join would tell of a row that is not shown."""
+"""Where an error, a rank or a join would reveal a row that is not shown."""
 references = st.one_of(
     st.sampled_from(NAMES),
     st.builds("{}{{0}}/{}".format, st.sampled_from("abc"), st.sampled_from(NAMES)),
@@ -310,9 +310,9 @@ class Catalog:
 def _without_chance(answer: Answer) -> Answer:
     """Rows of `insight` in an order of their own, without what differs from one database to the other."""
     if isinstance(answer, TableStatistics):
-        told = {"min", "max", "mean", "stddev", "p50", "p95"}
+        numbers = {"min", "max", "mean", "stddev", "p50", "p95"}
         columns = [
-            each.model_copy(update=dict.fromkeys(told if each.name in CHANCE else ())) for each in answer.columns
+            each.model_copy(update=dict.fromkeys(numbers if each.name in CHANCE else ())) for each in answer.columns
         ]
         return answer.model_copy(update={"columns": columns})
     if isinstance(answer, QueryAnswer) and not set(CHANCE).isdisjoint(answer.columns):
