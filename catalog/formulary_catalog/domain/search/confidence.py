@@ -31,9 +31,9 @@ class Calibration(NamedTuple):
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Calibration(constant=-4.543, score=0.659, length=0.969, known=-10.969)
-BY_MEANING_ALONE = Calibration(constant=-5.076, score=0.416, length=0.396, known=0.0)
-BY_WORDS = Calibration(constant=-8.787, score=0.744, length=1.487, known=0.0)
+BY_MEANING = Calibration(constant=-5.153, score=0.666, length=1.044, known=-11.213)
+BY_MEANING_ALONE = Calibration(constant=-5.626, score=0.416, length=0.444, known=0.0)
+BY_WORDS = Calibration(constant=-9.028, score=0.727, length=1.481, known=0.0)
 
 
 def confidences(
