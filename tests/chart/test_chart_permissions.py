@@ -102,6 +102,26 @@ def test_runbooks_are_read_where_a_value_says_so_and_nowhere_else() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("more", "places"),
+    [
+        ({}, {""}),
+        (
+            {"rbac": {"scope": "namespace"}, "catalog": {"watchNamespaces": ["formulary", "shop"]}},
+            {"formulary", "shop"},
+        ),
+    ],
+)
+def test_rules_of_prometheus_are_listed_where_the_operator_watches_if_a_value_says_so(
+    more: dict[str, Any], places: set[str]
+) -> None:
+    listing = ("monitoring.coreos.com", "prometheusrules", (), ("list",))
+    for enabled in (False, True):
+        values = {**charts.EXTERNAL, **more, "coverage": {"prometheusRules": {"enabled": enabled}}}
+        found = {place for place, rules in granted(charts.render(values)).items() if listing in rules}
+        assert found == ({("formulary-operator", place) for place in places} if enabled else set())
+
+
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 
