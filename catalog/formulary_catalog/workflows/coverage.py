@@ -11,10 +11,12 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from cachetools import TTLCache
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
@@ -25,12 +27,13 @@ from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit, Ranked, Searcher
+from formulary_catalog.search.pipeline import Hit, Searcher
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import CallScope
 from formulary_catalog.store.alert_rules import AlertRuleReader
 from formulary_catalog.store.workflows.demand import Asking, DeclaredSignal, Demand, DemandReader
+from formulary_catalog.store.workflows.upkeep import UpkeepReader
 
 DAYS = 30
 """Searches of so many days count."""
@@ -43,10 +46,20 @@ _ALERT_SECONDS = 6.0
 """So long a call compares alerts of the cluster: it then stays within its deadline, however many there are."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
+_FOUND, _FOUND_SECONDS = 8192, 600.0
+"""So many best hits are remembered, for as long: the same alerts are compared again and again."""
 _NO_INCIDENT = ContextReference()
 _NONE = Demand()
 _WHOLE_CATALOG = CallScope(context=None, namespaces=None)
 _EVERYBODY = Asking(namespaces=None, caller="")
+
+
+class _Best(NamedTuple):
+    """What a search found first; no confidence if it found nothing."""
+
+    mode: SearchMode
+    confidence: float | None = None
+    workflow_id: str = ""
 
 
 class Coverage:
@@ -55,11 +68,15 @@ class Coverage:
     def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
         self._demand = DemandReader(parts.database)
         self._rules = AlertRuleReader(parts.database)
+        self._workflows = UpkeepReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
         self._trail, self._visibility = parts.trail, parts.visibility
         self._searcher = searcher
         self._strict_keys = strict_keys
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
+
+        self._found: TTLCache[tuple[frozenset[str] | None, str, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
+        """By the namespaces that were searched, the fingerprint of their workflows, and the query."""
 
     async def of_catalog(self, *, caller: Caller) -> CoverageAnswer:
         """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
@@ -170,43 +187,53 @@ class Coverage:
             (alert for alert in alerts if fold(alert.name) in searched),
             key=lambda alert: (bool(alert.ignored), -sum(demand.get(alert.name.lower(), _NONE))),
         )
-        found: dict[str, tuple[Ranked, list[Hit]]] = {}
+        _, fingerprint = await self._workflows.fingerprint(namespaces=scope.namespaces) if to_search else (0, "")
+        found: dict[str, _Best] = {}
         for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
             if time.monotonic() > until:
                 break
             some = to_search[start : start + _SEARCHES_AT_ONCE]
-            rankings = await asyncio.gather(*map(partial(self._ranking, scope=scope), some))
-            found |= {alert.name: ranking for alert, ranking in zip(some, rankings, strict=True)}
+            best = await asyncio.gather(*map(partial(self._best, scope=scope, fingerprint=fingerprint), some))
+            found |= {alert.name: each for alert, each in zip(some, best, strict=True)}
         signals = [
             _covered_signal(
                 alert,
-                hits=found[alert.name][1] if alert.name in found else (),
+                best=found.get(alert.name),
                 declared=declared.get(fold(alert.name)),
                 demand=demand.get(alert.name.lower(), _NONE),
             )
             for alert in alerts
             if alert.name in found or fold(alert.name) not in searched
         ]
-        return in_order(signals), next((ranked.mode for ranked, _ in found.values()), "")
+        return in_order(signals), next((best.mode for best in found.values()), "")
 
-    async def _ranking(self, alert: Alert, *, scope: CallScope) -> tuple[Ranked, list[Hit]]:
-        request = search_request(query=alert.query[:MAX_QUERY_LENGTH])
+    async def _best(self, alert: Alert, *, scope: CallScope, fingerprint: str) -> _Best:
+        """The best hit; remembered where vectors ranked, since workflows without one change no fingerprint."""
+        query = alert.query[:MAX_QUERY_LENGTH]
+        key = scope.namespaces, fingerprint, query
+        best = self._found.get(key)
+        if best is not None:
+            return best
+        request = search_request(query=query)
         plan = plan_search(request, context=None, strict_keys=self._strict_keys)
-        return await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        best = _Best(ranked.mode, hits[0].scored.confidence, _id(hits[0])) if hits else _Best(ranked.mode)
+        if ranked.mode is SearchMode.HYBRID:
+            self._found[key] = best
+        return best
 
 
 def _covered_signal(
-    alert: Alert, *, hits: Sequence[Hit], declared: DeclaredSignal | None, demand: Demand
+    alert: Alert, *, best: _Best | None, declared: DeclaredSignal | None, demand: Demand
 ) -> CoveredSignal:
-    best = hits[0] if hits else None
-    confidence = best.scored.confidence if best is not None else None
+    confidence = best.confidence if best is not None else None
     declared_by = declared.workflows if declared is not None else 0
     state = state_of(confidence=confidence, declared_by=declared_by)
     return CoveredSignal(
         name=visible(alert.name),
         severity=visible(alert.severity),
         state=state,
-        workflow_id=_id(best) if best is not None and state != "none" else "",
+        workflow_id=best.workflow_id if best is not None and state != "none" else "",
         confidence=confidence,
         declared_by=declared_by,
         asked=demand.asked,

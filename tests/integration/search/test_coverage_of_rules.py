@@ -1,6 +1,7 @@
 """Alerts of the cluster against the catalog: what each person sees of them, and what the metric counts."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -8,6 +9,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import SearchRequest
+from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.alert_rules import AlertRuleReader, AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
@@ -151,3 +154,34 @@ async def test_the_server_reads_rules_of_the_namespaces_that_it_names_alone(
             }
 
         assert await reading.read(raw) == {"B"}
+
+
+async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
+    service: CatalogService,
+    workflows: CatalogWriter,
+    rules: AlertRuleWriter,
+    embedder: Embedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await fill(workflows, [workflow("restart-pod")], embedder=embedder)
+    await rules.replace(SHOP, [Alert(name=f"Alert{number}", summary="The oven is cold.") for number in range(5)])
+    asked: list[str] = []
+    ranking = service.searcher.ranking
+
+    async def noted(request: SearchRequest, **given: Any) -> Any:
+        asked.append(request.query)
+        return await ranking(request, **given)
+
+    monkeypatch.setattr(service.searcher, "ranking", noted)
+    remembering = coverage(service)
+    first = await remembering.of_catalog(caller=LEAD)
+    assert asked
+    asked.clear()
+    assert (await remembering.of_catalog(caller=LEAD)).alerts == first.alerts
+    assert asked == []
+    oven = workflow("heat-oven", description={"what": "Heats the oven.", "whenToUse": "The oven is cold."})
+    await fill(workflows, [oven], namespace="bank", embedder=embedder)
+    assert {each.workflow_id for each in (await remembering.of_catalog(caller=LEAD)).alerts} == {"heat-oven"}
+    asked.clear()
+    shop = await remembering.of_catalog(caller=SHOPPER)
+    assert (len(shop.alerts), "heat-oven" in shop.model_dump_json()) == (5, False)
