@@ -1,12 +1,15 @@
 """Alerts from the PrometheusRule objects of a real API server."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.coverage.alerts import MAX_ALERTS
+from formulary_catalog.domain.access import LIST_RULES, SEE_WORKFLOWS, Right
+from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, NO_REMEDY
 from formulary_catalog.store.alert_rules import AlertRuleWriter
 from formulary_catalog.store.database.connection import Database
 from formulary_operator.api.names import PROMETHEUS_RULES
@@ -14,8 +17,11 @@ from formulary_operator.knowledge import alert_rules
 from formulary_operator.knowledge.alert_rules import EVERYWHERE, AlertRules
 from formulary_operator.kube.client import KubeClient
 from support.cluster import OperatorAccount, delete_all
+from support.commands import formulary_now
 from support.control_plane import Cluster
 from support.kube_clients import connected
+from support.operator_process import operator, server
+from support.waiting import wait_until
 
 CRD = f"{PROMETHEUS_RULES.plural}.{PROMETHEUS_RULES.group}"
 KIND = {
@@ -227,3 +233,68 @@ async def test_without_the_kind_nothing_is_kept_and_it_is_said_once(
     _install(cluster)
     assert await _names(writing) == []
     assert [each["event"] for each in logs] == ["alert_rules_not_listed", "alert_rules_removed"]
+
+
+def _bind(cluster: Cluster, role: str, *, account: str, of: str, namespace: str = "") -> str:
+    """Give a ServiceAccount the rights of a ClusterRole, in a namespace or everywhere; what binds them."""
+    rbac = "rbac.authorization.k8s.io"
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    name = f"rules-{account}-{role.replace(':', '-')}"
+    cluster.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": kind,
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": of}],
+        },
+        namespace=namespace or "default",
+    )
+    return f"{kind.lower()}/{name}"
+
+
+def _role(cluster: Cluster, name: str, right: Right) -> str:
+    rule = {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
+    kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    cluster.apply({**kind, "metadata": {"name": name}, "rules": [rule]})
+    return name
+
+
+def test_people_compare_the_alerts_of_a_cluster_that_they_may_list_there(
+    cluster: Cluster, place: str, database: str, operator_account: OperatorAccount
+) -> None:
+    bank = f"{place}-bank"
+    tokens = {name: cluster.service_account(place, name) for name in ("ann", "ben")}
+    cluster.create_namespace(bank)
+    cluster.create_namespace("formulary")
+    _apply(cluster, place, "shop", _rule("ShopIsDown"), _rule("Watchdog", annotations={NO_REMEDY: "always fires"}))
+    _apply(cluster, bank, "bank", _rule("VaultSealed", labels={"severity": "critical"}))
+    see, listing = _role(cluster, "rules-see", SEE_WORKFLOWS), _role(cluster, "rules-list", LIST_RULES)
+    for name, namespace in (("ann", place), ("ben", bank)):
+        _bind(cluster, see, account=name, of=place, namespace="formulary")
+        _bind(cluster, listing, account=name, of=place, namespace=namespace)
+    binding = _bind(cluster, listing, account="operator", of=operator_account.namespace)
+    cluster.service_account("formulary", "server", audiences=[])
+    _bind(cluster, "system:auth-delegator", account="server", of="formulary")
+    reviewer = cluster.kubeconfig_for(cluster.service_account("formulary", "server", audiences=[]))
+    with (
+        operator(dsn=database, kubeconfig=operator_account.kubeconfig, prometheus_rules="true") as operating,
+        server(dsn=database, kubeconfig=reviewer, authentication="kubernetes") as serving,
+    ):
+        operating.start().wait_ready()
+        serving.start().wait_ready()
+        counted = partial(serving.metric, "formulary_alerts")
+        wait_until(partial(counted, state="none"), what="the alerts to be counted", seconds=150)
+        answers = {
+            name: formulary_now("coverage", FORMULARY_URL=serving.url, FORMULARY_TOKEN=token)
+            for name, token in tokens.items()
+        }
+        totals = [counted(state=state) for state in ("none", "ignored")]
+    cluster.kubectl("delete", binding)
+    delete_all(cluster, PROMETHEUS_RULES, namespace=bank)
+    assert totals == [2, 1]
+    assert re.search(rf"none +ShopIsDown .*{place}/shop", answers["ann"].out)
+    assert "alerts of the cluster: 0 covered, 0 weak, 1 none, 1 ignored" in answers["ann"].out
+    assert "VaultSealed" not in answers["ann"].out
+    assert re.search(rf"none +VaultSealed +critical .*{bank}/bank", answers["ben"].out)
+    assert "ShopIsDown" not in answers["ben"].out
