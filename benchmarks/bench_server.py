@@ -7,6 +7,7 @@ from formulary_catalog.domain.answers import Answer
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.runtime.garbage import spare_what_stays
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.arguments.base import Arguments
@@ -51,6 +52,7 @@ async def main(dsn: str) -> None:
     service = await CatalogService.create(
         dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=load_embedder()
     )
+    spare_what_stays()
     try:
         app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
         await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)

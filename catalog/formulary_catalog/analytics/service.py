@@ -13,6 +13,10 @@ from typing import Any, Self
 from formulary_catalog.analytics.rate import Rate
 from formulary_catalog.domain.access import ANALYSE, READ_INVOCATIONS, USE_CONTEXTS, Caller, Right
 from formulary_catalog.domain.analytics.answers import (
+    DEFAULT_ROWS,
+    DEFAULT_SAMPLE,
+    MAX_ROWS,
+    MAX_SAMPLE,
     QueryAnswer,
     TableList,
     TableSchema,
@@ -30,10 +34,6 @@ from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.connection import InsightDatabase
 from formulary_catalog.store.analytics.tables import InsightTables
 
-DEFAULT_ROWS = 200
-MAX_ROWS = 1000
-DEFAULT_SAMPLE = 5
-MAX_SAMPLE = 50
 DEFAULT_BYTES = 8 * 1024
 """What a model reads of an answer."""
 WHOLE_BYTES = 1024**2

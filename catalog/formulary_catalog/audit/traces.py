@@ -25,7 +25,7 @@ from formulary_catalog.search.readable import ReadableNamespaces, may_in_all
 from formulary_catalog.store.audit.listing import TraceFilter, TraceLister
 from formulary_catalog.store.incidents import IncidentReader
 
-PIECE = 500
+PIECE = 250
 """A trace up to so many events is narrated and verified whole; a longer one in pieces of this size."""
 EXPORTED = 2000
 OUTCOMES = {**{phase.state: phase.value for phase in Phase}, NO_RUN: ""}

@@ -52,6 +52,7 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.listening.certificate import MountedCertificate
     from formulary_catalog.runtime.authenticators import authentication
     from formulary_catalog.runtime.background import background
+    from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.listening import address
     from formulary_catalog.runtime.serving_process import waiting
     from formulary_catalog.runtime.signals import hurry_on_signals
@@ -85,6 +86,7 @@ async def _serve(settings: "Settings") -> None:
             if embedders.problem is not None:
                 log.warning("embedder_unavailable", mode="lexical", reason=str(embedders.problem))
             await following.enter_async_context(background(embedders.keep_fresh()))
+            spare_what_stays()
             readiness.catalog_loaded = True
             log.info("ready", address=address(settings, port=port, tls=certificate is not None))
             if authenticator is not None:

@@ -72,6 +72,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
     from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.databases import with_local_parts
     from formulary_catalog.runtime.display import Display
+    from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.hot_reload import follow
     from formulary_catalog.runtime.signals import hurry_on_signals
     from formulary_catalog.runtime.standalone import standalone
@@ -91,6 +92,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
             async def load(port: int) -> None:
                 report = await catalog.load(display=display)
                 summary = await _summary(catalog, report=report)
+                spare_what_stays()
                 readiness.catalog_loaded = True
                 display.close()
                 _announce(settings, port=port, summary=summary)

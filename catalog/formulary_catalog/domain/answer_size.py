@@ -18,7 +18,7 @@ MAX_ANSWER_BYTES = 25_000
 SHORTENED = "shortened to fit; get_workflow_details has what is left out"
 _SHORT_TOKEN, _LONG_TOKEN = 3, 4
 """Bytes."""
-_LONG_NOTE = 300
+_LONG_NOTE = 200
 _SHORT_NOTE = 100
 _ELLIPSIS = "…"
 _Members = dict[str, Any]
@@ -56,6 +56,7 @@ _CUTS = (
     _Cut(member="version"),
     _Cut(member="median_duration_seconds"),
     _Cut(member="success_rate"),
+    _Cut(member="title", characters=30),
     _Cut(member="caution", characters=60),
 )
 """In this order. A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it. What

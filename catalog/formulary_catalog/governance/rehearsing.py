@@ -32,10 +32,10 @@ from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.search.audit import Record
-from formulary_catalog.search.incidents import WaitingRoom
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import namespaces_with
+from formulary_catalog.search.waiting_room import WaitingRoom
 from formulary_catalog.store.runs.decisions import DecidedRun, DecisionReader
 
 MOST = 10_000

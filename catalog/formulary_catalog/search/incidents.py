@@ -6,9 +6,6 @@ AIAnalysis and from nowhere else, so that a model can neither see nor change the
 
 import asyncio
 import re
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.incidents import RequestContext, same_incident
@@ -16,6 +13,7 @@ from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.waiting_room import WaitingRoom
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 
@@ -26,28 +24,6 @@ _WAITING_AT_ONCE = 6
 """Calls that may wait for an unknown incident, of the 8 that run at once: made-up ids must not hold up the others."""
 _WAITING_EACH = 4
 """Of one caller."""
-
-
-class WaitingRoom:
-    """`places` for all calls together, `places_each` for those of one caller."""
-
-    def __init__(self, *, places: int, places_each: int) -> None:
-        self._places = places
-        self._places_each = places_each
-        self._waiting: Counter[str] = Counter()
-
-    @contextmanager
-    def place(self, caller: str) -> Iterator[bool]:
-        """Whether there is one, which is then taken until the end of the block."""
-        if self._waiting.total() >= self._places or self._waiting[caller] >= self._places_each:
-            yield False
-            return
-        self._waiting[caller] += 1
-        try:
-            yield True
-        finally:
-            self._waiting[caller] -= 1
-            self._waiting += Counter()  # forgets those who have left
 
 
 class ContextResolver:

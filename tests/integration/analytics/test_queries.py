@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.analytics.service import MAX_ROWS, AnalyticsService
+from formulary_catalog.analytics.service import AnalyticsService
 from formulary_catalog.domain.access import EVERYTHING
+from formulary_catalog.domain.analytics.answers import MAX_ROWS
 from formulary_catalog.domain.analytics.statement import TABLES
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotSetUp

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,6 +115,25 @@ def silent_database() -> Iterator[str]:
     """The address of a database that takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield f"postgresql://nobody@127.0.0.1:{listener.getsockname()[1]}/nothing"
+
+
+def test_what_answers_initialize_imports_nothing_that_the_catalog_needs() -> None:
+    """Clients give a server that they start little time, and these take longer to import than the protocol."""
+    heavy = (
+        "numpy",
+        "asyncpg",
+        "fastapi",
+        "sqlglot",
+        "formulary_catalog.store",
+        "formulary_catalog.search.parts",
+    )
+    lines = (
+        "import sys",
+        "import formulary_catalog.server.mcp.stdio",
+        f"print([n for n in {heavy} if n in sys.modules])",
+    )
+    done = subprocess.run([sys.executable, "-c", "; ".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 async def test_it_loads_manifests_into_a_database_of_its_own(data_dir: Path, manifests: Path) -> None:

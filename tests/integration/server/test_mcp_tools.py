@@ -73,6 +73,8 @@ async def test_a_search_answers_in_both_eras_with_the_same_text_and_structure(ur
         "DNS lookups fail, SERVFAIL from CoreDNS",
         "java.lang.OutOfMemoryError: Java heap space",
         "etcd disk is slow",
+        "OOMKilled critical",
+        "ImagePullBackOff warning",
         "pod",
     ],
 )

@@ -542,3 +542,11 @@ def test_a_second_meta_counts_where_the_first_one_names_no_incident() -> None:
     assert parsed(first) == {"_meta": {"kubernaut.ai/remediation-id": "rr-1"}}
     with pytest.raises(InvalidInput, match="a member twice"):
         parsed('{"_meta": {"kubernaut.ai/remediation-id": "rr-1"}, "_meta": {"progressToken": 1}}')
+
+
+@pytest.mark.parametrize("tool", tools_of(tuple(Toolset)), ids=lambda tool: tool.name)
+def test_true_is_no_number_to_any_tool(tool: CatalogTool[Any]) -> None:
+    listed = tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=True).input_schema["properties"]
+    for name in (name for name, schema in listed.items() if schema["type"] in ("integer", "number")):
+        with pytest.raises(InvalidInput, match=f"{name} is true, which is not"):
+            tool.arguments.read({name: True})

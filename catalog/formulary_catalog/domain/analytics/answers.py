@@ -11,6 +11,10 @@ from formulary_catalog.domain.workflows.visible import visible
 
 Cell = bool | int | float | str | None
 """A value of a row. What JSON has no type for is text as PostgreSQL writes it."""
+DEFAULT_ROWS = 200
+MAX_ROWS = 1000
+DEFAULT_SAMPLE = 5
+MAX_SAMPLE = 50
 MAX_CELL = 500
 """Characters of a cell."""
 _ELLIPSIS = "…"

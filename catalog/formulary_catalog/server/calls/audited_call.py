@@ -5,7 +5,7 @@ Every tool and endpoint of the catalog goes through it: also what never reached 
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from starlette.datastructures import Headers
@@ -13,9 +13,11 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError
-from formulary_catalog.search.audit import Trail
 from formulary_catalog.server.calls.incident import context_reference
 from formulary_catalog.server.calls.readiness import Readiness
+
+if TYPE_CHECKING:
+    from formulary_catalog.search.audit import Trail
 
 _T = TypeVar("_T")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}.*")
@@ -28,7 +30,7 @@ async def checked(
     given: Callable[[], Mapping[str, Any]],
     headers: Headers | None,
     meta: Mapping[str, Any] | None = None,
-    trail: Trail,
+    trail: "Trail",
     readiness: Readiness,
     caller: Caller,
 ) -> tuple[ContextReference, _T]:

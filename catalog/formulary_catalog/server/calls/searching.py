@@ -1,14 +1,17 @@
 """From checked arguments to the search that they ask for: the same for the tool, REST and the console."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
 from formulary_catalog.server.calls.arguments.catalog import SearchArguments
-from formulary_catalog.server.calls.arguments.reading import ExplainArguments
+
+if TYPE_CHECKING:
+    from formulary_catalog.server.calls.arguments.reading import ExplainArguments
 
 
 def search_request_of(
-    arguments: SearchArguments | ExplainArguments,
+    arguments: "SearchArguments | ExplainArguments",
     *,
     context: ContextReference,
     max_bytes: int | None = None,

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from formulary_catalog.analytics.service import DEFAULT_ROWS, DEFAULT_SAMPLE, MAX_ROWS, MAX_SAMPLE
+from formulary_catalog.domain.analytics.answers import DEFAULT_ROWS, DEFAULT_SAMPLE, MAX_ROWS, MAX_SAMPLE
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, TABLES
 from formulary_catalog.server.calls.arguments.base import Arguments
 

@@ -31,7 +31,10 @@ from formulary_catalog.settings import LabelSpelling
 MAX_PAGE = 1000
 MAX_OFFSET = 1_000_000
 
-Limit = Annotated[int, Field(ge=1, le=MAX_LIMIT, description=f"At most so many; {DEFAULT_LIMIT} without it.")]
+_LIMIT = Field(ge=1, le=MAX_LIMIT, description=f"At most so many; {DEFAULT_LIMIT} without it.")
+Limit = Annotated[int, _LIMIT]
+LimitThatFits = Annotated[int | None, _LIMIT]
+"""Without it as many as fit, up to the same."""
 Namespace = Annotated[
     str, Field(max_length=MAX_LABEL_LENGTH, description="Those of this namespace.", examples=["formulary"])
 ]
@@ -84,7 +87,7 @@ class ListArguments(BrowsingArguments):
     status: str = Field(
         "", max_length=MAX_LABEL_LENGTH, description="Active; others are for people.", examples=["Active"]
     )
-    limit: Limit | None = Field(None, examples=[10])
+    limit: LimitThatFits = Field(None, examples=[10])
     cursor: str = Field(
         "",
         max_length=MAX_CURSOR_LENGTH,
