@@ -42,7 +42,7 @@ MAX_SIGNALS = 500
 """So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
 _SEARCHES_AT_ONCE = 2
 """More would hold up the searches of agents, and each other: the database has a deadline for each."""
-_ALERT_SECONDS = 6.0
+_ALERT_SECONDS = 3.0
 """So long a call compares alerts of the cluster: it then stays within its deadline, however many there are."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
