@@ -86,6 +86,13 @@ class Metrics:
         self._workflows = Gauge(
             "formulary_catalog_workflows", "Workflow versions in the catalog by status.", ("status",), registry=registry
         )
+        self._alerts = Gauge(
+            "formulary_alerts",
+            "Alerts of PrometheusRule objects in the cluster by what the whole catalog has for them: covered, weak, "
+            "none, ignored. Compared again after ten minutes. Left out without such alerts. Each replica counts all.",
+            ("state",),
+            registry=registry,
+        )
         self._contexts = Gauge("formulary_contexts", "Incidents known from AIAnalysis objects.", registry=registry)
         self._lookups = Counter(
             "formulary_context_lookups_total",
@@ -154,6 +161,12 @@ class Metrics:
         self._workflows.clear()
         for status, count in by_status.items():
             self._workflows.labels(status=status).set(count)
+
+    def set_alerts(self, by_state: Mapping[str, int]) -> None:
+        """Replace how many alerts of the cluster are in each state."""
+        self._alerts.clear()
+        for state, count in by_state.items():
+            self._alerts.labels(state=state).set(count)
 
     def set_contexts(self, count: int) -> None:
         """Set the number of known incidents."""

@@ -39,6 +39,11 @@ class OperatorSettings(ConnectionSettings):
         default=(),
         description='Namespaces whose ConfigMaps labelled `formulary.dev/runbooks: "true"` are runbooks; empty: none.',
     )
+    prometheus_rules: bool = Field(
+        default=False,
+        description="Keep the alerts of PrometheusRule objects in the watched namespaces, to compare them with the "
+        "catalog.",
+    )
     workers: int = Field(default=4, ge=1, le=32, description="Objects that are reconciled at the same time.")
     execution: bool = Field(default=True, description="Run what is asked for, as far as the rules allow.")
     console_url: ConsoleUrl = Field(

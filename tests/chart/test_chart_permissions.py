@@ -43,6 +43,7 @@ CONFIGURATION = (
     ("formulary-formulary",),
     ("get", "patch"),
 )
+LISTING_RULES = ("monitoring.coreos.com", "prometheusrules", (), ("list",))
 LEASE = {
     ("coordination.k8s.io", "leases", (), ("create",)),
     ("coordination.k8s.io", "leases", ("formulary-operator",), ("get", "update")),
@@ -102,6 +103,25 @@ def test_runbooks_are_read_where_a_value_says_so_and_nowhere_else() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("more", "places"),
+    [
+        ({}, {""}),
+        (
+            {"rbac": {"scope": "namespace"}, "catalog": {"watchNamespaces": ["formulary", "shop"]}},
+            {"formulary", "shop", "formulary-runs"},
+        ),
+    ],
+)
+def test_rules_of_prometheus_are_listed_where_the_operator_watches_if_a_value_says_so(
+    more: dict[str, Any], places: set[str]
+) -> None:
+    for enabled in (False, True):
+        values = {**charts.EXTERNAL, **more, "coverage": {"prometheusRules": {"enabled": enabled}}}
+        found = {place for place, rules in granted(charts.render(values)).items() if LISTING_RULES in rules}
+        assert found == ({("formulary-operator", place) for place in places} if enabled else set())
+
+
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 
@@ -151,7 +171,7 @@ def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is
 
 
 def test_a_webhook_with_a_certificate_of_cert_manager_adds_its_configuration_alone() -> None:
-    more = {("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION}}
+    more = {("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION, LISTING_RULES}}
 
     assert granted(charts.render(CI["cnpg"])) == granted(charts.render(CI["external"])) | more
 

@@ -8,6 +8,7 @@ from formulary_catalog.domain.access import (
     HALT,
     INVOKE,
     LIFT,
+    LIST_RULES,
     READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
@@ -35,6 +36,7 @@ class Rights:
         analyse: Iterable[str] = (),
         halt: Iterable[str] = (),
         lift: Iterable[str] = (),
+        rules: Iterable[str] = (),
     ) -> None:
         given = {
             SEE_WORKFLOWS: see,
@@ -46,6 +48,7 @@ class Rights:
             ANALYSE: analyse,
             HALT: halt,
             LIFT: lift,
+            LIST_RULES: rules,
         }
         self._namespaces = {right: frozenset(namespaces) for right, namespaces in given.items()}
 

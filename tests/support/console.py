@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -94,6 +96,15 @@ _RUNS = {
         "The journal of the ledger may not be deleted.",
     ),
 }
+_ALERTS = {
+    "shop": [
+        Alert(name="KubePodCrashLooping", severity="warning", summary="Pod is crash looping."),
+        Alert(name="CartsUnpaid", severity="info", summary="Carts wait for their payment."),
+        Alert(name="Watchdog", ignored="always fires"),
+    ],
+    "bank": [Alert(name="JournalDiskFull", severity="critical", summary="The volume of the journal is full.")],
+}
+"""Of each tenant, as its PrometheusRule object defines them."""
 _CONTRACTS: dict[str, list[dict[str, Any]]] = {
     SHARED: [
         {
@@ -134,6 +145,7 @@ class People(KnownCallers):
         both = {"shop", "bank"}
         here, there = {SHARED, "shop"}, {SHARED, "bank"}
         everything = Rights(
+            rules={EVERYWHERE},
             see={EVERYWHERE},
             use={EVERYWHERE},
             invoke={EVERYWHERE},
@@ -146,9 +158,23 @@ class People(KnownCallers):
             **{
                 "agent": Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
                 # Rules and workflows of the shared namespace are everybody's.
-                "ana": Rights(see=here, use={"shop"}, invoke={"shop"}, read={"shop"}, approve={"shop"}, contracts=here),
+                "ana": Rights(
+                    rules={"shop"},
+                    see=here,
+                    use={"shop"},
+                    invoke={"shop"},
+                    read={"shop"},
+                    approve={"shop"},
+                    contracts=here,
+                ),
                 "ben": Rights(
-                    see=there, use={"bank"}, invoke={"bank"}, read={"bank"}, approve={"bank"}, contracts=there
+                    rules={"bank"},
+                    see=there,
+                    use={"bank"},
+                    invoke={"bank"},
+                    read={"bank"},
+                    approve={"bank"},
+                    contracts=there,
                 ),
                 "reader": Rights(see=both | {SHARED}, use=both, read=both, contracts=both | {SHARED}),
                 "lead": everything,
@@ -201,6 +227,8 @@ async def write_past(dsn: str, *, starter_catalog: Path, embedder: Embedder, key
             await fill(CatalogWriter(writing), [own], namespace=namespace, embedder=embedder)
         for incident in _INCIDENTS:
             await ContextWriter(writing).save(incident)
+        for namespace, alerts in _ALERTS.items():
+            await AlertRuleWriter(writing).replace(RuleObject(namespace, "house-rules"), alerts)
         contracts = ContractWriter(writing, shared_namespace=SHARED)
         for namespace, rules in _CONTRACTS.items():
             await contracts.save({"rules": rules}, namespace=namespace, name="house-rules", uid=namespace)

@@ -17,6 +17,7 @@ def observed() -> Metrics:
     metrics.count_cache_lookup("query_vectors", hit=False, entries=0)
     metrics.count_cache_lookup("query_vectors", hit=True, entries=1)
     metrics.set_workflows({"Active": 51, "Superseded": 2})
+    metrics.set_alerts({"covered": 7, "weak": 0, "none": 2, "ignored": 1})
     metrics.set_contexts(3)
     metrics.count_context_lookup("found")
     metrics.count_auth_decision("token", "allowed")
@@ -54,6 +55,7 @@ def test_names_and_labels_are_a_promise() -> None:
         ("formulary_cache_lookups_total", "counter", ("cache", "outcome")),
         ("formulary_cache_entries", "gauge", ("cache",)),
         ("formulary_catalog_workflows", "gauge", ("status",)),
+        ("formulary_alerts", "gauge", ("state",)),
         ("formulary_contexts", "gauge", ()),
         ("formulary_context_lookups_total", "counter", ("outcome",)),
         ("formulary_auth_decisions_total", "counter", ("check", "outcome")),
@@ -78,6 +80,7 @@ def test_what_is_observed_is_scraped() -> None:
     assert scraped["formulary_cache_lookups_total", hits] == 1
     assert scraped["formulary_cache_entries", frozenset({("cache", "query_vectors")})] == 1
     assert scraped["formulary_catalog_workflows", frozenset({("status", "Active")})] == 51
+    assert scraped["formulary_alerts", frozenset({("state", "none")})] == 2
     assert scraped["formulary_contexts", frozenset()] == 3
     assert scraped["formulary_embedder_up", frozenset()] == 1
     assert scraped["formulary_build_info", frozenset({("version", __version__)})] == 1
@@ -96,6 +99,13 @@ def test_a_status_that_is_gone_from_the_catalog_is_gone_from_the_metric() -> Non
     assert [key for key in samples(metrics) if key[0] == "formulary_catalog_workflows"] == [
         ("formulary_catalog_workflows", frozenset({("status", "Active")}))
     ]
+
+
+def test_without_alerts_of_the_cluster_none_are_counted() -> None:
+    metrics = observed()
+    metrics.set_alerts({})
+
+    assert [key for key in samples(metrics) if key[0] == "formulary_alerts"] == []
 
 
 def test_two_processes_in_one_interpreter_do_not_share_counts() -> None:

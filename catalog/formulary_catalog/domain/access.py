@@ -35,6 +35,8 @@ HALT = Right(verb="create", resource="governancecontracts", group="formulary.dev
 """Runs of the namespace may be halted, as a contract of it could; in the shared namespace, all runs."""
 LIFT = Right(verb="delete", resource="governancecontracts", group="formulary.dev")
 """What was halted so may be lifted."""
+LIST_RULES = Right(verb="list", resource="prometheusrules", group="monitoring.coreos.com")
+"""The alerts of the PrometheusRule objects of the namespace may be read."""
 ANALYSE = Right(verb="get", resource="analytics", group="formulary.dev")
 """SELECT statements of the caller's own may be run over what its other rights show."""
 

@@ -6,7 +6,7 @@ server, and one caller must not crowd out the others.
 
 import asyncio
 
-from formulary_catalog.domain.access import Caller, Right
+from formulary_catalog.domain.access import LIST_RULES, Caller, Right
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.namespaces import NamespaceReader
 
@@ -29,13 +29,28 @@ class ReadableNamespaces:
         """
         if await caller.access.allows(right, namespace=None):
             return None
-        known = [namespace] if namespace else await self._reader.known(at_most=ASKED_ABOUT)
-        allowed: set[str] = set()
-        for start in range(0, len(known), _AT_ONCE):
-            some = known[start : start + _AT_ONCE]
-            answers = await asyncio.gather(*(caller.access.allows(right, namespace=name) for name in some))
-            allowed |= {name for name, may in zip(some, answers, strict=True) if may}
-        return frozenset(allowed)
+        return await _allowed(
+            caller, right, among=[namespace] if namespace else await self._reader.known(at_most=ASKED_ABOUT)
+        )
+
+    async def with_rules(self, caller: Caller) -> frozenset[str] | None:
+        """Of the namespaces whose alerting rules are known, those in which the caller may list them; None for all.
+
+        Raises:
+            Unavailable: as `of`.
+        """
+        if await caller.access.allows(LIST_RULES, namespace=None):
+            return None
+        return await _allowed(caller, LIST_RULES, among=await self._reader.with_rules(at_most=ASKED_ABOUT))
+
+
+async def _allowed(caller: Caller, right: Right, *, among: list[str]) -> frozenset[str]:
+    allowed: set[str] = set()
+    for start in range(0, len(among), _AT_ONCE):
+        some = among[start : start + _AT_ONCE]
+        answers = await asyncio.gather(*(caller.access.allows(right, namespace=name) for name in some))
+        allowed |= {name for name, may in zip(some, answers, strict=True) if may}
+    return frozenset(allowed)
 
 
 async def may_in_all(caller: Caller, right: Right, namespaces: list[str]) -> bool:

@@ -92,14 +92,20 @@ def create_app(
         security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
 
+    alert_states = probes.AlertStates(services.coverage)
+
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with sessions.run():
-            yield
+        try:
+            async with sessions.run():
+                yield
+        finally:
+            await alert_states.stop()
 
     app = _api(lifespan=lifespan)
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
     app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
+    app.state.alert_states = alert_states
     app.state.door = Door(
         Identification(known),
         sessions=Sessions(input_keys(settings).keys),

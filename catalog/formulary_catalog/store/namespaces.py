@@ -17,3 +17,12 @@ class NamespaceReader:
         """
         rows = await self._database.fetch("select formulary.known_namespaces($1) as namespace", at_most)
         return [row["namespace"] for row in rows]
+
+    async def with_rules(self, *, at_most: int) -> list[str]:
+        """The namespaces of the alerting rules that are known, in name order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch("select formulary.namespaces_with_rules($1) as namespace", at_most)
+        return [row["namespace"] for row in rows]

@@ -6,13 +6,17 @@ search is recorded: what is compared here must not count as asked.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import NamedTuple
 
 from cachetools import TTLCache
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
@@ -23,11 +27,13 @@ from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit, Ranked, Searcher
+from formulary_catalog.search.pipeline import Hit, Searcher
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import CallScope
+from formulary_catalog.store.alert_rules import AlertRuleReader
 from formulary_catalog.store.workflows.demand import Asking, DeclaredSignal, Demand, DemandReader
+from formulary_catalog.store.workflows.upkeep import UpkeepReader
 
 DAYS = 30
 """Searches of so many days count."""
@@ -36,10 +42,24 @@ MAX_SIGNALS = 500
 """So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
 _SEARCHES_AT_ONCE = 2
 """More would hold up the searches of agents, and each other: the database has a deadline for each."""
+_ALERT_SECONDS = 3.0
+"""So long a call compares alerts of the cluster: it then stays within its deadline, however many there are."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
+_FOUND, _FOUND_SECONDS = 8192, 600.0
+"""So many best hits are remembered, for as long: the same alerts are compared again and again."""
 _NO_INCIDENT = ContextReference()
 _NONE = Demand()
+_WHOLE_CATALOG = CallScope(context=None, namespaces=None)
+_EVERYBODY = Asking(namespaces=None, caller="")
+
+
+class _Best(NamedTuple):
+    """What a search found first; no confidence if it found nothing."""
+
+    mode: SearchMode
+    confidence: float | None = None
+    workflow_id: str = ""
 
 
 class Coverage:
@@ -47,14 +67,19 @@ class Coverage:
 
     def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
         self._demand = DemandReader(parts.database)
+        self._rules = AlertRuleReader(parts.database)
+        self._workflows = UpkeepReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
         self._trail, self._visibility = parts.trail, parts.visibility
         self._searcher = searcher
         self._strict_keys = strict_keys
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
 
+        self._found: TTLCache[tuple[frozenset[str] | None, str, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
+        """By the namespaces that were searched, the fingerprint of their workflows, and the query."""
+
     async def of_catalog(self, *, caller: Caller) -> CoverageAnswer:
-        """The canonical signals and those that workflows declare, and the queries that found too little.
+        """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
 
         Raises:
             NotAllowed: the caller may see none of the namespaces that it could.
@@ -72,15 +97,21 @@ class Coverage:
                 scope=scope,
                 searched=names.keys() - declared.keys(),
             )
+            rules = await self._rules.alerts(namespaces=await self._readable.with_rules(caller))
+            until = time.monotonic() + _ALERT_SECONDS
+            alerts, mode_of_alerts = await self._compared(rules, asking=asking, scope=scope, until=until)
             queries = await self._weak_queries(asking)
             more = f"the first {MAX_SIGNALS} declared signals are listed; give alerts to compare others"
-            record.result = {"signals": len(signals), "queries": len(queries)}
+            record.result = {"signals": len(signals), "alerts": len(alerts), "queries": len(queries)}
             return CoverageAnswer(
                 signals=signals,
                 totals=totals_of(signals),
+                alerts=alerts,
+                alert_totals=totals_of(alerts) if rules else None,
+                alerts_waiting=len(rules) - len(alerts),
                 queries=queries,
                 days=DAYS,
-                search_mode=mode,
+                search_mode=mode or mode_of_alerts,
                 notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
             )
 
@@ -95,15 +126,27 @@ class Coverage:
             "read.coverage", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
-            names = {fold(alert.name) for alert in alerts}
-            declared = await self._demand.declared(names, namespaces=scope.namespaces, at_most=len(names))
             asking = await self._asking(caller)
-            signals, mode = await self._covered(alerts, declared=declared, asking=asking, scope=scope, searched=names)
+            signals, mode = await self._compared(alerts, asking=asking, scope=scope)
             totals = totals_of(signals)
             record.result = totals.as_json()
             return CoverageAnswer(
                 signals=signals, totals=totals, queries=[], days=DAYS, search_mode=mode, notes=_on_rights(asking)
             )
+
+    async def states_of_rules(self) -> dict[str, int]:
+        """How many alerts of the cluster are in each state, over the whole catalog; empty if there are none.
+
+        For a metric: no caller learns more from it, and nothing is recorded.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rules = await self._rules.alerts(namespaces=None)
+        if not rules:
+            return {}
+        alerts, _ = await self._compared(rules, asking=_EVERYBODY, scope=_WHOLE_CATALOG)
+        return totals_of(alerts).model_dump(include={"covered", "weak", "none", "ignored"})
 
     async def _asking(self, caller: Caller) -> Asking:
         """Whose searches the caller may count: its own, and those for incidents that it may read."""
@@ -116,6 +159,14 @@ class Coverage:
             queries = self._queries[asking] = [_shown(query) for query in found]
         return queries
 
+    async def _compared(
+        self, alerts: Sequence[Alert], *, asking: Asking, scope: CallScope, until: float = math.inf
+    ) -> tuple[list[CoveredSignal], str]:
+        """As `_covered`: each alert is searched for, whether workflows declare it or not."""
+        names = {fold(alert.name) for alert in alerts}
+        declared = await self._demand.declared(names, namespaces=scope.namespaces, at_most=len(names))
+        return await self._covered(alerts, declared=declared, asking=asking, scope=scope, searched=names, until=until)
+
     async def _covered(
         self,
         alerts: Sequence[Alert],
@@ -124,49 +175,71 @@ class Coverage:
         asking: Asking,
         scope: CallScope,
         searched: Collection[str],
+        until: float = math.inf,
     ) -> tuple[list[CoveredSignal], str]:
-        """The alerts with their remedies in order, and how the catalog ranked. Those in `searched` are looked for."""
+        """The alerts with their remedies in order, and how the catalog ranked. Those in `searched` are looked for.
+
+        What is not found by `until`, a moment of the monotonic clock, is left out; what is wanted most comes first.
+        """
         wanted = {alert.name.lower() for alert in alerts}
         demand = await self._demand.of_signals(wanted, asking, since=_since())
-        to_search = [alert for alert in alerts if fold(alert.name) in searched]
-        found: dict[str, tuple[Ranked, list[Hit]]] = {}
+        to_search = sorted(
+            (alert for alert in alerts if fold(alert.name) in searched),
+            key=lambda alert: (bool(alert.ignored), -sum(demand.get(alert.name.lower(), _NONE))),
+        )
+        _, fingerprint = await self._workflows.fingerprint(namespaces=scope.namespaces) if to_search else (0, "")
+        found: dict[str, _Best] = {}
         for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
+            if time.monotonic() > until:
+                break
             some = to_search[start : start + _SEARCHES_AT_ONCE]
-            rankings = await asyncio.gather(*map(partial(self._ranking, scope=scope), some))
-            found |= {alert.name: ranking for alert, ranking in zip(some, rankings, strict=True)}
+            best = await asyncio.gather(*map(partial(self._best, scope=scope, fingerprint=fingerprint), some))
+            found |= {alert.name: each for alert, each in zip(some, best, strict=True)}
         signals = [
             _covered_signal(
                 alert,
-                hits=found[alert.name][1] if alert.name in found else (),
+                best=found.get(alert.name),
                 declared=declared.get(fold(alert.name)),
                 demand=demand.get(alert.name.lower(), _NONE),
             )
             for alert in alerts
+            if alert.name in found or fold(alert.name) not in searched
         ]
-        return in_order(signals), next((ranked.mode for ranked, _ in found.values()), "")
+        return in_order(signals), next((best.mode for best in found.values()), "")
 
-    async def _ranking(self, alert: Alert, *, scope: CallScope) -> tuple[Ranked, list[Hit]]:
-        request = search_request(query=alert.query[:MAX_QUERY_LENGTH])
+    async def _best(self, alert: Alert, *, scope: CallScope, fingerprint: str) -> _Best:
+        """The best hit; remembered where vectors ranked, since workflows without one change no fingerprint."""
+        query = alert.query[:MAX_QUERY_LENGTH]
+        key = scope.namespaces, fingerprint, query
+        best = self._found.get(key)
+        if best is not None:
+            return best
+        request = search_request(query=query)
         plan = plan_search(request, context=None, strict_keys=self._strict_keys)
-        return await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        best = _Best(ranked.mode, hits[0].scored.confidence, _id(hits[0])) if hits else _Best(ranked.mode)
+        if ranked.mode is SearchMode.HYBRID:
+            self._found[key] = best
+        return best
 
 
 def _covered_signal(
-    alert: Alert, *, hits: Sequence[Hit], declared: DeclaredSignal | None, demand: Demand
+    alert: Alert, *, best: _Best | None, declared: DeclaredSignal | None, demand: Demand
 ) -> CoveredSignal:
-    best = hits[0] if hits else None
-    confidence = best.scored.confidence if best is not None else None
+    confidence = best.confidence if best is not None else None
     declared_by = declared.workflows if declared is not None else 0
     state = state_of(confidence=confidence, declared_by=declared_by)
     return CoveredSignal(
         name=visible(alert.name),
         severity=visible(alert.severity),
         state=state,
-        workflow_id=_id(best) if best is not None and state != "none" else "",
+        workflow_id=best.workflow_id if best is not None and state != "none" else "",
         confidence=confidence,
         declared_by=declared_by,
         asked=demand.asked,
         fired=demand.fired,
+        ignored=visible(alert.ignored),
+        sources=list(alert.sources),
     )
 
 

@@ -15,6 +15,8 @@
       value: {{ include "formulary.watchedNamespaces" . | fromJsonArray | join "," | quote }}
     - name: FORMULARY_RUNBOOK_NAMESPACES
       value: {{ .Values.knowledge.runbooks.namespaces | join "," | quote }}
+    - name: FORMULARY_PROMETHEUS_RULES
+      value: {{ .Values.coverage.prometheusRules.enabled | quote }}
     - name: FORMULARY_WORKERS
       value: {{ .Values.operator.workers | int64 | quote }}
     - name: FORMULARY_RESYNC_SECONDS

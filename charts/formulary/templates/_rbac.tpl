@@ -81,6 +81,11 @@ rules:
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- if .Values.coverage.prometheusRules.enabled }}
+- apiGroups: [monitoring.coreos.com]
+  resources: [prometheusrules]
+  verbs: [list]
+{{- end }}
 {{- if .Values.execution.enabled }}
 {{ include "formulary.executionRules" . }}
 {{- end }}

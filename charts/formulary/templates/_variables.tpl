@@ -36,6 +36,7 @@ operator:
   FORMULARY_CATALOG_NAMESPACE: catalog.namespace
   FORMULARY_WATCH_NAMESPACES: catalog.watchNamespaces
   FORMULARY_RUNBOOK_NAMESPACES: knowledge.runbooks.namespaces
+  FORMULARY_PROMETHEUS_RULES: coverage.prometheusRules.enabled
   FORMULARY_WORKERS: operator.workers
   FORMULARY_RESYNC_SECONDS: operator.resyncSeconds
   FORMULARY_CONTEXT_RETENTION_HOURS: operator.contextRetentionHours

@@ -35,6 +35,9 @@ APPROVALS = Resource(group="formulary.dev", version="v1alpha1", plural="invocati
 EVENTS = Resource(group="", version="v1", plural="events", kind="Event")
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease")
 CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap")
+PROMETHEUS_RULES = Resource(
+    group="monitoring.coreos.com", version="v1", plural="prometheusrules", kind="PrometheusRule"
+)
 PODS = Resource(group="", version="v1", plural="pods", kind="Pod")
 SECRETS = Resource(group="", version="v1", plural="secrets", kind="Secret")
 SERVICE_ACCOUNTS = Resource(group="", version="v1", plural="serviceaccounts", kind="ServiceAccount")

@@ -1,4 +1,4 @@
-"""What the leading operator does for documents all the time: runbooks, past incidents, vectors.
+"""What the leading operator does for documents all the time: runbooks, past incidents, vectors; and for alert rules.
 
 `runtime` runs it beside the reconcilers. Sections of workflows are written with their workflow.
 """
@@ -12,17 +12,20 @@ import numpy.typing as npt
 import structlog
 
 from formulary_catalog.errors import FormularyError
+from formulary_catalog.store.alert_rules import AlertRuleWriter
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.knowledge.vectors import DocumentVectors
+from formulary_operator.knowledge.alert_rules import EVERYWHERE, AlertRules
 from formulary_operator.knowledge.runbooks import Runbooks
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workflows.embedding import Embedding
 
 _RUNBOOK_SECONDS = 30.0
+_RULE_SECONDS = 60.0
 _INCIDENT_SECONDS = 30.0
 _VECTOR_SECONDS = 10.0
 _AT_ONCE = 31
@@ -39,11 +42,17 @@ class Documents:
         self._vectors = DocumentVectors(database)
         self._incidents = IncidentDocuments(database)
         self._runbooks = Runbooks(namespaces=settings.runbook_namespaces, client=client, writer=RunbookWriter(database))
+        self._rules = AlertRules(
+            namespaces=(settings.watch_namespaces or EVERYWHERE) if settings.prometheus_rules else (),
+            client=client,
+            writer=AlertRuleWriter(database),
+        )
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time."""
         return [
             _keep(self._runbooks.compare, every_seconds=_RUNBOOK_SECONDS, name="runbooks"),
+            _keep(self._rules.compare, every_seconds=_RULE_SECONDS, name="alert rules"),
             _keep(self._read_incidents, every_seconds=_INCIDENT_SECONDS, name="incidents"),
             _keep(self._embed, every_seconds=_VECTOR_SECONDS, name="vectors"),
         ]

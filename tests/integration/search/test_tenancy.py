@@ -8,12 +8,14 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
 from formulary_catalog.store.search.page import PageReader
@@ -32,6 +34,7 @@ ALICE = Caller(name="alice", access=Rights(see={"alpha"}, use={"alpha"}))
 TABLES = (
     "admission_record",
     "alembic_version",
+    "alert_rule",
     "audit_event",
     "decision_basis",
     "digest_key",
@@ -68,6 +71,7 @@ TABLES = (
 )
 FILLED = {
     "alembic_version",
+    "alert_rule",
     "digest_key",
     "insight_key",
     "knowledge_document",
@@ -84,6 +88,7 @@ FILLED = {
     "workflow_version",
 }
 SECURED = {
+    "alert_rule",
     "knowledge_document",
     "request_context",
     "sealed_constraints",
@@ -99,8 +104,8 @@ RUNS = {*RUNS_OF_NAMESPACES, "executor", "workflow_outcome"}
 
 
 @pytest.fixture
-async def tenants(workflows: CatalogWriter, contexts: ContextWriter) -> dict[str, str]:
-    """The version id of `restart` by namespace; each also has a superseded version and an incident."""
+async def tenants(workflows: CatalogWriter, contexts: ContextWriter, writing: Database) -> dict[str, str]:
+    """The version id of `restart` by namespace; each also has a superseded version, an incident and an alert."""
     ids = {}
     for namespace in ("alpha", "beta"):
         versions = [manifest.workflow("restart", version="1.0.0"), manifest.workflow("restart", version="2.0.0")]
@@ -109,6 +114,7 @@ async def tenants(workflows: CatalogWriter, contexts: ContextWriter) -> dict[str
         entries = await fill(workflows, [*versions, own], namespace=namespace)
         ids[namespace] = entries[1].version_id
         await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
+        await AlertRuleWriter(writing).replace(RuleObject(namespace, "rules"), [Alert(name="Down")])
     return ids
 
 
@@ -292,7 +298,7 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
         """
     )
     tenants = ("workflow_version", "workflow_search", "workflow_relation", "knowledge_document")
-    names = (*tenants, "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
+    names = (*tenants, "alert_rule", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(
@@ -414,6 +420,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "lift_halt": server + writer,
         "may_append": [],
         "namespaces_of_trace": server,
+        "namespaces_with_rules": server,
         "prepare_trace_months": writer,
         "recent_failures": server + writer,
         "record_hold": [],

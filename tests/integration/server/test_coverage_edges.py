@@ -1,5 +1,6 @@
 """Coverage on the command line, over REST and in the console: the same answers, under the rights of a person."""
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
@@ -9,7 +10,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -32,10 +35,17 @@ groups:
       - {alert: VaultSealed, annotations: {summary: 'Vault {{ $labels.vault }} is sealed.'}}
       - {alert: Watchdog}
 """
+ANNOTATED = """
+groups:
+  - rules:
+      - {alert: OOMKilled}
+      - {alert: Watchdog, annotations: {formulary_no_remedy: is meant to fire}}
+"""
 IGNORE = "- {alert: Watchdog, reason: it always fires}\n- {alert: Gone, reason: was removed}\n"
 CALLERS = KnownCallers(
-    lead=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
-    shopper=Rights(see={"formulary"}, use={"shop"}),
+    lead=Rights(see={EVERYWHERE}, use={EVERYWHERE}, rules={EVERYWHERE}),
+    shopper=Rights(see={"formulary"}, use={"shop"}, rules={"shop"}),
+    visitor=Rights(see={EVERYWHERE}),
     nobody=Rights(),
 )
 
@@ -45,6 +55,7 @@ class World:
     """A server with workflows of two tenants, and a file of rules."""
 
     url: str
+    dsn: str
     rules: Path
     client: httpx2.AsyncClient
 
@@ -74,6 +85,17 @@ async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFac
         vault = workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})
         await fill(CatalogWriter(writing), [vault], namespace="bank")
         await ContextWriter(writing).save(RequestContext(namespace="shop", name="oom", remediation_id="rr-shop"))
+        rules_of = AlertRuleWriter(writing)
+        await rules_of.replace(
+            RuleObject("shop", "orders"),
+            [
+                Alert(name="OOMKilled", severity="critical"),
+                Alert(name="Watchdog", ignored=f"always fires {HOSTILE}"),
+                Alert(name=f"Odd{HOSTILE}", severity=HOSTILE, summary=HOSTILE),
+            ],
+        )
+        for number in range(3):
+            await rules_of.replace(RuleObject("bank", f"vaults-{number}"), [Alert(name="VaultSealed")])
         service = await open_service(dsn)
         async with (
             serving(service, authenticator=CALLERS) as url,
@@ -82,7 +104,7 @@ async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFac
             asked = {"query": f"{HOSTILE} bread"}
             headers = {"Authorization": "Bearer lead", "X-Remediation-Id": "rr-shop"}
             assert (await client.post("/api/v1/workflows/search", json=asked, headers=headers)).status_code == 200
-            yield World(url=url, rules=rules, client=client)
+            yield World(url=url, dsn=dsn, rules=rules, client=client)
         await service.close()
         await writing.close()
 
@@ -118,6 +140,59 @@ async def test_the_catalog_and_what_was_asked_in_vain_are_shown(world: World) ->
     assert (nobody.code, "may not list remediationworkflows" in nobody.err) == (2, True)
 
 
+async def test_alerts_of_the_cluster_are_shown_with_their_origin_to_those_who_may_list_rules(world: World) -> None:
+    done = await world.command("coverage", by="lead")
+    assert re.search(r"covered +VaultSealed +vault-unseal .*bank/vaults-0, bank/vaults-1 and 1 more", done.out)
+    assert "alerts of the cluster: 2 covered, 0 weak, 1 none, 1 ignored" in done.out
+    other = json.loads((await world.command("coverage", "--json", by="shopper")).out)
+    assert {each["name"]: each["sources"] for each in other["alerts"]} == {
+        name: ["shop/orders"] for name in (f"Odd{HOSTILE}", "OOMKilled", "Watchdog")
+    }
+    assert "vault" not in json.dumps(other).lower()
+    assert other["alert_totals"] == {"covered": 1, "weak": 0, "none": 1, "ignored": 1, "demand_covered": None}
+    none = json.loads((await world.command("coverage", "--json", by="visitor")).out)
+    assert (none["alerts"], none["alert_totals"], none["alerts_waiting"]) == ([], None, 0)
+
+
+async def test_a_check_is_about_the_alerts_of_the_cluster_where_there_are_any(world: World) -> None:
+    assert (await world.command("coverage", "--fail-on", "none", by="lead")).code == 1
+    writing = await Database.open(world.dsn, role=Role.WRITER, size=1, deadline=30)
+    rules = AlertRuleWriter(writing)
+    kept = [Alert(name="OOMKilled"), Alert(name="Watchdog", ignored=f"always fires {HOSTILE}")]
+    await rules.replace(RuleObject("shop", "orders"), kept)
+    done = await world.command("coverage", "--fail-on", "weak", by="lead")
+    await rules.replace(RuleObject("shop", "orders"), [*kept, Alert(name=f"Odd{HOSTILE}", severity=HOSTILE)])
+    await writing.close()
+    assert done.code == 0, done.out + done.err
+    assert re.search(r"none +NodeNotReady", done.out)
+
+
+async def test_rules_of_a_file_ignore_themselves(world: World, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(ANNOTATED)
+    done = await world.command("coverage", "--from", str(rules), "--fail-on", "none", by="lead")
+    assert (done.code, "ignored: is meant to fire" in done.out) == (0, True)
+    shown = await world.compare("lead", rules=ANNOTATED, ignore="")
+    assert "is meant to fire" in shown.text
+    assert "1 ignored" in shown.text
+
+
+async def test_the_metric_is_counted_in_the_background_and_soon_there(world: World) -> None:
+    async def scraped() -> list[str]:
+        text = (await world.client.get("/metrics")).text
+        return [line for line in text.splitlines() if line.startswith("formulary_alerts{")]
+
+    async with asyncio.timeout(60):
+        while not (lines := await scraped()):
+            pass
+    assert sorted(lines) == [
+        'formulary_alerts{state="covered"} 2.0',
+        'formulary_alerts{state="ignored"} 1.0',
+        'formulary_alerts{state="none"} 1.0',
+        'formulary_alerts{state="weak"} 0.0',
+    ]
+
+
 async def test_stale_and_duplicate_workflows_are_listed(world: World) -> None:
     stale = await world.command("stale", by="lead")
     assert (stale.code, "No workflow is stale, of 2." in stale.out) == (0, True)
@@ -138,6 +213,11 @@ async def test_rest_refuses_what_are_no_alerts_in_words(world: World) -> None:
 
 async def test_the_page_shows_signals_and_queries_and_hostile_text_is_inert(world: World) -> None:
     page = await world.page("/coverage", by="lead")
+    assert "Alerts of the cluster" in page
+    assert "bank/vaults-0, bank/vaults-1" in page
+    assert "bank/vaults-2" in page
+    assert "always fires &lt;script&gt;" in page
+    assert "Alerts of the cluster" not in await world.page("/coverage", by="visitor")
     assert ">1 workflow</a>" in page
     assert HOSTILE not in page
     assert "&lt;script&gt;alert(1)&lt;/script&gt; bread" in page

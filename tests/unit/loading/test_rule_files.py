@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from formulary_catalog.domain.coverage.alerts import AT_ONCE, MAX_ALERTS, Alert, alerts_given, portions
+from formulary_catalog.domain.coverage.alerts import (
+    AT_ONCE,
+    MAX_ALERTS,
+    Alert,
+    alerts_given,
+    ignored_by_rules,
+    portions,
+)
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError
 from formulary_catalog.loading.rule_files import alerts_in_files, alerts_in_text, ignored_in_file, ignored_in_text
 
@@ -57,6 +64,27 @@ def test_objects_and_lists_of_objects_are_read_beside_other_kinds(tmp_path: Path
     (tmp_path / "notes.txt").write_text("no rules")
     names = [alert.name for alert in alerts_in_files(tmp_path)]
     assert sorted(names) == ["CartIsFull", "ShopIsDown", "ShopIsSlow"]
+
+
+def test_a_rule_says_itself_that_it_needs_no_remedy_and_all_of_a_name_must() -> None:
+    text = """
+groups:
+  - rules:
+      - {alert: Watchdog, annotations: {formulary_no_remedy: ' always\n fires '}}
+      - {alert: DiskFills, labels: {severity: info}, annotations: {formulary_no_remedy: only tells}}
+      - {alert: DiskFills, labels: {severity: critical}}
+      - {alert: Blank, annotations: {formulary_no_remedy: ' '}}
+      - {alert: Odd, annotations: {formulary_no_remedy: {a: b}}}
+"""
+    alerts = alerts_in_text(text, name="rules.yaml")
+    assert [(each.name, each.ignored) for each in alerts] == [
+        ("Watchdog", "always fires"),
+        ("DiskFills", ""),
+        ("Blank", ""),
+        ("Odd", ""),
+    ]
+    assert ignored_by_rules(alerts) == {"Watchdog": "always fires"}
+    assert list(alerts[0].as_json()) == ["name"]
 
 
 def test_an_alert_asks_what_an_agent_would_ask() -> None:

@@ -46,9 +46,12 @@ def coverage_command(
 ) -> None:
     """Compare alerts with the remedies of the catalog.
 
-    Without --from: the signals that the catalog knows, and the queries of 30 days that found too little. An alert is
-    covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit has 0.1 or
-    more, else none.
+    Without --from: the signals that the catalog knows, the alerts of the cluster's PrometheusRule objects, and the
+    queries of 30 days that found too little. --fail-on is then about these alerts; where there are none, about the
+    signals. A rule with the annotation formulary_no_remedy is ignored, for the reason that it gives.
+
+    An alert is covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit
+    has 0.1 or more, else none.
 
     \b
     Examples:
@@ -56,21 +59,26 @@ def coverage_command(
       formulary coverage --from rules/ --ignore ignore.yaml --fail-on none   # for CI
     """
     from formulary_catalog.cli.catalog.covering_pages import show_coverage
+    from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules
     from formulary_catalog.domain.coverage.states import failing, with_ignored
     from formulary_catalog.loading.rule_files import alerts_in_files, ignored_in_file
     from formulary_catalog.runtime.terminal import Page
 
     if ignore is not None and rules is None:
-        raise InvalidInput("--ignore is for the alerts of --from; give both", field="ignore")
-    ignored = ignored_in_file(ignore) if ignore is not None else {}
+        raise InvalidInput(
+            f"--ignore is for the alerts of --from; give both, or give rules of the cluster the annotation {NO_REMEDY}",
+            field="ignore",
+        )
     alerts = alerts_in_files(rules) if rules is not None else []
+    ignored = ignored_by_rules(alerts) | (ignored_in_file(ignore) if ignore is not None else {})
     answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
     answer = with_ignored(answer, ignored) if ignored else answer
     if as_json:
         click.echo(answer.model_dump_json())
     else:
         show_coverage(answer, page=Page())
-    if fail_on is not None and failing(answer.totals, fail_on=fail_on):
+    fails = fail_on is not None and failing(answer.alert_totals or answer.totals, fail_on=fail_on)
+    if fails or (fail_on is not None and answer.alerts_waiting):
         raise SystemExit(1)
 
 
@@ -79,8 +87,19 @@ async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageA
     from formulary_catalog.domain.coverage.states import joined
 
     if not alerts:
-        return await catalog.coverage()
+        return await _of_catalog(catalog)
     return joined([await catalog.coverage_of(some) for some in portions(alerts)])
+
+
+async def _of_catalog(catalog: "Catalog") -> "CoverageAnswer":
+    """Asked again for as long as each call compares more alerts of the cluster."""
+    answer = await catalog.coverage()
+    while answer.alerts_waiting:
+        waiting = answer.alerts_waiting
+        answer = await catalog.coverage()
+        if answer.alerts_waiting >= waiting:
+            break
+    return answer
 
 
 @click.command("stale")

@@ -1,34 +1,64 @@
 """Answers about coverage as people read them."""
 
-from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
+from collections.abc import Sequence
+
+from formulary_catalog.domain.coverage.answers import (
+    CoverageAnswer,
+    CoverageTotals,
+    CoveredSignal,
+    DuplicatesAnswer,
+    StaleAnswer,
+)
 from formulary_catalog.runtime.terminal import Page, counted
+
+_COLUMNS = ("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE", "DEMAND")
+_SHOWN_SOURCES = 2
 
 
 def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
-    """One line a signal, what is not covered first; then the totals and the queries that found too little."""
-    rows = [
-        (
-            f"ignored: {each.ignored}" if each.ignored else each.state,
-            each.name,
-            each.severity,
-            each.workflow_id,
-            str(each.declared_by or ""),
-            "" if each.confidence is None else f"{each.confidence:.2f}",
-            str(each.demand or ""),
-        )
-        for each in answer.signals
-    ]
-    page.table(("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE", "DEMAND"), rows)
-    totals = answer.totals
+    """One line a signal, what is not covered first, and the totals; so too for alerts of the cluster; weak queries."""
+    page.table(_COLUMNS, [_row(each) for each in answer.signals])
     page.line()
-    ignored = f", {totals.ignored} ignored" if totals.ignored else ""
-    page.pair("total", f"{totals.covered} covered, {totals.weak} weak, {totals.none} none{ignored}")
-    if totals.demand_covered is not None:
-        page.pair("by demand", f"{totals.demand_covered:.0%} of searches and incidents in {answer.days} days")
+    _show_totals(answer.totals, days=answer.days, page=page)
+    if answer.alert_totals is not None:
+        page.line()
+        rows = [(*_row(each), _sources(each.sources)) for each in answer.alerts]
+        page.table((*_COLUMNS, "DEFINED BY"), rows)
+        page.line()
+        _show_totals(answer.alert_totals, days=answer.days, page=page, of="alerts of the cluster: ")
+    if answer.alerts_waiting:
+        page.pair(
+            "not compared", f"{counted(answer.alerts_waiting, 'alert')} of the cluster; ask again", style="yellow"
+        )
     for query in answer.queries:
         best = "nothing" if query.best_confidence is None else f"at best {query.best_confidence:.2f}"
         page.pair("weak query", f"{counted(query.times, 'time')}, {best}: {query.query}", style="yellow")
     page.notes(answer.notes)
+
+
+def _row(each: CoveredSignal) -> tuple[str, ...]:
+    return (
+        f"ignored: {each.ignored}" if each.ignored else each.state,
+        each.name,
+        each.severity,
+        each.workflow_id,
+        str(each.declared_by or ""),
+        "" if each.confidence is None else f"{each.confidence:.2f}",
+        str(each.demand or ""),
+    )
+
+
+def _sources(sources: Sequence[str]) -> str:
+    """The first two, and how many more."""
+    more = len(sources) - _SHOWN_SOURCES
+    return ", ".join(sources[:_SHOWN_SOURCES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _show_totals(totals: CoverageTotals, *, days: int, page: Page, of: str = "") -> None:
+    ignored = f", {totals.ignored} ignored" if totals.ignored else ""
+    page.pair("total", f"{of}{totals.covered} covered, {totals.weak} weak, {totals.none} none{ignored}")
+    if totals.demand_covered is not None:
+        page.pair("by demand", f"{totals.demand_covered:.0%} of searches and incidents in {days} days")
 
 
 def show_stale(answer: StaleAnswer, *, page: Page) -> None:

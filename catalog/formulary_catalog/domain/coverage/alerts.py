@@ -1,6 +1,7 @@
 """Alerts as Prometheus rules define them, and the query that an agent would ask for each.
 
-`loading/rule_files` reads files with it, the edges what callers send. `workflows/coverage` searches with the queries.
+`loading/rule_files` reads files with it, the operator the objects of a cluster, the edges what callers send.
+`workflows/coverage` searches with the queries.
 """
 
 import json
@@ -15,6 +16,8 @@ from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput
 
 RULE_KIND = "PrometheusRule"
+NO_REMEDY = "formulary_no_remedy"
+"""The annotation of a rule that says why nobody needs a remedy. Prometheus 2 refuses names with a dot or a slash."""
 MAX_ALERTS = 2000
 """More alerts than this are refused: a rule file of a cluster has a few hundred."""
 AT_ONCE = 50
@@ -31,11 +34,17 @@ _MEMBERS = ("name", "severity", "summary")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """One alert. `summary` says what happened, without placeholders; empty where the rule says nothing."""
+    """One alert. `summary` says what happened, without placeholders; empty where the rule says nothing.
+
+    `ignored` is why it needs no remedy; empty if it does. `sources` are the objects of the cluster that define it, as
+    `namespace/name`.
+    """
 
     name: str
     severity: str = ""
     summary: str = ""
+    ignored: str = ""
+    sources: tuple[str, ...] = ()
 
     @property
     def query(self) -> str:
@@ -60,13 +69,26 @@ def alerts_of(document: Mapping[str, Any]) -> Iterator[Alert] | None:
 
 
 def distinct(alerts: Iterable[Alert]) -> list[Alert]:
-    """Each alert once, in order. Rules of one name, such as for two severities, are one alert: the first speaks."""
+    """Each alert once, in order. Rules of one name, such as for two severities, are one alert: the first speaks.
+
+    It is ignored if all of them are.
+    """
     found: dict[str, Alert] = {}
     for alert in alerts:
         known = found.setdefault(fold(alert.name), alert)
-        if not known.summary and alert.summary:
-            found[fold(alert.name)] = replace(known, summary=alert.summary)
+        if known is not alert:
+            found[fold(alert.name)] = replace(
+                known,
+                summary=known.summary or alert.summary,
+                ignored=known.ignored if alert.ignored else "",
+                sources=tuple(dict.fromkeys((*known.sources, *alert.sources))),
+            )
     return list(found.values())
+
+
+def ignored_by_rules(alerts: Iterable[Alert]) -> dict[str, str]:
+    """The reasons of the alerts whose rules say that they need no remedy, by name."""
+    return {alert.name: alert.ignored for alert in alerts if alert.ignored}
 
 
 def portions(alerts: Sequence[Alert]) -> Iterator[list[Alert]]:
@@ -106,7 +128,8 @@ def _given(item: Any, *, number: int) -> Alert:
         limit = MAX_SUMMARY if member == "summary" else MAX_LABEL_LENGTH
         if value is not None and not (isinstance(value, str) and len(value) <= limit and storable(value)):
             raise InvalidInput(f"{place}: {member} must be plain text of at most {limit} characters", field="alerts")
-    alert = Alert(**{member: " ".join((item.get(member) or "").split()) for member in _MEMBERS})
+    name, severity, summary = (" ".join((item.get(member) or "").split()) for member in _MEMBERS)
+    alert = Alert(name=name, severity=severity, summary=summary)
     if not alert.name:
         raise InvalidInput(f"{place} has no name; give the name of the alert", field="alerts")
     return alert
@@ -123,7 +146,12 @@ def _alerts(groups: Iterable[Any]) -> Iterator[Alert]:
                 (text for part in ("summary", "description", "message") if (text := _said(notes.get(part)))), ""
             )
             severity = _text(_mapping(rule.get("labels")).get("severity"), limit=MAX_LABEL_LENGTH)
-            yield Alert(name=name, severity=severity if "{{" not in severity else "", summary=said)
+            yield Alert(
+                name=name,
+                severity=severity if "{{" not in severity else "",
+                summary=said,
+                ignored=_said(notes.get(NO_REMEDY)),
+            )
 
 
 def _said(annotation: Any) -> str:

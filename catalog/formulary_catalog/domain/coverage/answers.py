@@ -31,6 +31,10 @@ class CoveredSignal(Answer):
     asked: int = Field(description="Searches for it, that the caller may see.")
     fired: int = Field(description="Incidents with this signal, that the caller may see.")
     ignored: str = Field(default="", description="Why it is ignored; empty if it is not.")
+    sources: list[str] = Field(
+        default_factory=list,
+        description="The PrometheusRule objects that define an alert of the cluster, as namespace/name.",
+    )
 
     @property
     def demand(self) -> int:
@@ -64,6 +68,17 @@ class CoverageAnswer(Answer):
 
     signals: list[CoveredSignal]
     totals: CoverageTotals
+    alerts: list[CoveredSignal] = Field(
+        default_factory=list,
+        description="Alerts of the cluster, of namespaces in which the caller may list PrometheusRule objects; only "
+        "where no alerts were given.",
+    )
+    alert_totals: CoverageTotals | None = Field(
+        default=None, description="The same of these alerts; null where the caller sees none."
+    )
+    alerts_waiting: int = Field(
+        default=0, description="Alerts of the cluster that are not compared yet; the next call goes on."
+    )
     queries: list[WeakQuery] = Field(description="The most frequent first; only where no alerts were given.")
     days: int = Field(description="Searches of so many days are counted.")
     search_mode: str = Field(description="How the catalog ranked: hybrid, lexical or labels-only; empty for nothing.")

@@ -2,7 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 
+import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -11,9 +14,14 @@ from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.store.workflows.reader import WorkflowReader
+from formulary_catalog.workflows.coverage import Coverage
 
 _COUNT_SECONDS = 0.8
 _COUNTED_FOR_SECONDS = 5.0
+_COMPARED_FOR_SECONDS = 600.0
+_NOTHING_FOR_SECONDS = 60.0
+"""After so long it is looked again whether there are alerts now."""
+_log = structlog.get_logger(__name__)
 
 router = APIRouter(tags=["operations"])
 
@@ -45,6 +53,41 @@ class CatalogSize:
             self._counted_at = time.monotonic()
 
 
+class AlertStates:
+    """How many alerts of the cluster are in each state: compared in the background, longer than a scrape may take."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+        self._states: Mapping[str, int] = {}
+        self._comparing: asyncio.Task[None] | None = None
+        self._compared_at = 0.0
+
+    def latest(self) -> Mapping[str, int]:
+        """As they were compared last; empty until then, without alerts, and while the database is away."""
+        if self._comparing is None or (self._comparing.done() and self._is_old()):
+            self._comparing = asyncio.create_task(self._compare())
+        return self._states
+
+    async def stop(self) -> None:
+        """Give up what is being compared."""
+        if self._comparing is not None:
+            self._comparing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._comparing
+
+    def _is_old(self) -> bool:
+        return time.monotonic() - self._compared_at > (_COMPARED_FOR_SECONDS if self._states else _NOTHING_FOR_SECONDS)
+
+    async def _compare(self) -> None:
+        try:
+            self._states = await self._coverage.states_of_rules()
+        except FormularyError as error:
+            self._states = {}
+            _log.warning("alerts_not_compared", reason=str(error))
+        finally:
+            self._compared_at = time.monotonic()
+
+
 @router.get("/healthz", operation_id="health")
 async def healthz() -> dict[str, str]:
     """Whether the process runs; nothing else is looked at."""
@@ -73,8 +116,10 @@ async def readyz(request: Request) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def prometheus(request: Request) -> Response:
-    """Metrics in the Prometheus text format; the size of the catalog is left out while the database is away."""
+    """Metrics in the Prometheus text format; what the database holds is left out while it is away."""
     metrics: Metrics = request.app.state.metrics
     size: CatalogSize = request.app.state.catalog_size
+    alerts: AlertStates = request.app.state.alert_states
     metrics.set_workflows(await size.by_status())
+    metrics.set_alerts(alerts.latest())
     return Response(metrics.exposition(), headers={"content-type": CONTENT_TYPE_LATEST})

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
-from formulary_catalog.domain.coverage.alerts import portions
+from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules, portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.coverage.states import UNLIKELY, joined, with_ignored
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
@@ -30,7 +30,7 @@ router = APIRouter(route_class=ConsoleRoute)
 
 @router.get(COVERAGE)
 async def coverage(request: Request) -> Response:
-    """The signals that the catalog knows, and the form to compare alerts of one's own."""
+    """The signals that the catalog knows, the alerts of the cluster, and the form to compare alerts of one's own."""
     await asked(request, "read.coverage", NoArguments)
     answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).browsing)
     return _page(request, answer=answer, of_rules=False)
@@ -44,13 +44,13 @@ async def compare(request: Request) -> Response:
     try:
         rules = (await file_text(form) or rules).replace("\r\n", "\n")
         alerts = alerts_in_text(rules, name="rules")
-        ignored = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
+        listed = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
     except InvalidInput as error:
         return _page(request, answer=None, of_rules=True, rules=rules, ignore=ignore, problem=str(error), status=400)
     caller = visitor_of(request).browsing
     service = services_of(request).coverage
     answer = joined([await service.of_alerts(some, caller=caller) for some in portions(alerts)])
-    answer = with_ignored(answer, ignored) if ignored else answer
+    answer = with_ignored(answer, ignored_by_rules(alerts) | listed)
     return _page(request, answer=answer, of_rules=True, rules=rules, ignore=ignore)
 
 
@@ -94,5 +94,6 @@ def _page(
         kinds=_KINDS,
         sure=WEAK_CONFIDENCE,
         unlikely=UNLIKELY,
+        no_remedy=NO_REMEDY,
         kibibytes=MAX_BODY_BYTES // 1024,
     )

@@ -1,0 +1,187 @@
+"""Alerts of the cluster against the catalog: what each person sees of them, and what the metric counts."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.coverage.alerts import Alert
+from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals
+from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.request import SearchRequest
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.alert_rules import AlertRuleReader, AlertRuleWriter, RuleObject
+from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from formulary_catalog.workflows import coverage as compared
+from formulary_catalog.workflows.coverage import Coverage
+from support.access import EVERYWHERE, Rights
+from support.filling import fill
+from support.manifest import workflow
+from support.services import open_service
+
+LABELS = workflow("x")["spec"]["labels"]
+LEAD = Caller(name="lead", access=EVERYTHING)
+SHOPPER = Caller(name="shopper", access=Rights(see={"formulary"}, use={"shop"}, rules={"shop", "elsewhere"}))
+BANKER = Caller(name="banker", access=Rights(see={"formulary", "bank"}, rules={"bank"}), sees_widely=True)
+STRANGER = Caller(name="stranger", access=Rights(see={EVERYWHERE}))
+SHOP, SHOP_TOO, BANK = (
+    RuleObject("shop", "orders"),
+    RuleObject("shop", "carts"),
+    RuleObject("bank", "vaults"),
+)
+
+
+@pytest.fixture
+def rules(writing: Database) -> AlertRuleWriter:
+    return AlertRuleWriter(writing)
+
+
+@pytest.fixture
+async def catalog(
+    database: str, workflows: CatalogWriter, contexts: ContextWriter, rules: AlertRuleWriter
+) -> AsyncIterator[CatalogService]:
+    """A catalog that ranks by words, with alerts of two namespaces, one of them in both."""
+    await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
+    await fill(workflows, [workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})], namespace="bank")
+    await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr", signal_name="BreadBurns"))
+    await rules.replace(SHOP, [Alert(name="OOMKilled", severity="critical"), Alert(name="BreadBurns")])
+    await rules.replace(SHOP_TOO, [Alert(name="Watchdog", ignored="always fires")])
+    await rules.replace(BANK, [Alert(name="VaultSealed", summary="A vault is sealed."), Alert(name="oomkilled")])
+    opened = await open_service(database)
+    yield opened
+    await opened.close()
+
+
+def coverage(service: CatalogService) -> Coverage:
+    return Coverage(service.parts, searcher=service.searcher, strict_keys=frozenset())
+
+
+def shown(answer: CoverageAnswer) -> list[tuple[str, str, list[str]]]:
+    return [(each.name, each.ignored or each.state, each.sources) for each in answer.alerts]
+
+
+async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(catalog: CatalogService) -> None:
+    answer = await coverage(catalog).of_catalog(caller=LEAD)
+    assert shown(answer) == [
+        ("BreadBurns", "none", ["shop/orders"]),
+        ("OOMKilled", "covered", ["shop/orders", "bank/vaults"]),
+        ("VaultSealed", "covered", ["bank/vaults"]),
+        ("Watchdog", "always fires", ["shop/carts"]),
+    ]
+    (oom,) = (each for each in answer.alerts if each.name == "OOMKilled")
+    assert (oom.severity, oom.workflow_id, oom.declared_by) == ("critical", "restart-pod", 1)
+    assert answer.alert_totals == CoverageTotals(covered=2, weak=0, none=1, ignored=1, demand_covered=0.0)
+    assert answer.alerts_waiting == 0
+    assert "VaultSealed" in [each.name for each in answer.signals]
+
+
+async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_list(catalog: CatalogService) -> None:
+    shop = await coverage(catalog).of_catalog(caller=SHOPPER)
+    assert shown(shop) == [
+        ("BreadBurns", "none", ["shop/orders"]),
+        ("OOMKilled", "covered", ["shop/orders"]),
+        ("Watchdog", "always fires", ["shop/carts"]),
+    ]
+    assert "ault" not in shop.model_dump_json()
+    assert shop.alert_totals is not None
+    assert (shop.alert_totals.covered, shop.alert_totals.none, shop.alert_totals.ignored) == (1, 1, 1)
+    bank = await coverage(catalog).of_catalog(caller=BANKER)
+    assert shown(bank) == [("oomkilled", "covered", ["bank/vaults"]), ("VaultSealed", "covered", ["bank/vaults"])]
+    assert "orders" not in bank.model_dump_json()
+    stranger = await coverage(catalog).of_catalog(caller=STRANGER)
+    assert (stranger.alerts, stranger.alert_totals, stranger.alerts_waiting) == ([], None, 0)
+
+
+async def test_the_right_to_list_rules_shows_no_workflow(catalog: CatalogService) -> None:
+    everywhere = Caller(name="ops", access=Rights(see={"formulary"}, rules={EVERYWHERE}))
+    answer = await coverage(catalog).of_catalog(caller=everywhere)
+    (vault,) = (each for each in answer.alerts if each.name == "VaultSealed")
+    assert (vault.state, vault.workflow_id, vault.declared_by) == ("none", "", 0)
+
+
+async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_uncovered(
+    catalog: CatalogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compared, "_ALERT_SECONDS", -1.0)
+    answer = await coverage(catalog).of_catalog(caller=LEAD)
+    assert (answer.alerts, answer.alerts_waiting) == ([], 4)
+    assert answer.alert_totals is not None
+    assert answer.alert_totals.none == 0
+
+
+async def test_the_metric_counts_all_alerts_over_the_whole_catalog(
+    catalog: CatalogService, rules: AlertRuleWriter
+) -> None:
+    assert await coverage(catalog).states_of_rules() == {"covered": 2, "weak": 0, "none": 1, "ignored": 1}
+    for each in (SHOP, SHOP_TOO, BANK):
+        await rules.replace(each, [])
+    assert await coverage(catalog).states_of_rules() == {}
+
+
+async def test_rules_of_an_object_are_replaced_as_a_whole(rules: AlertRuleWriter, database: str) -> None:
+    await rules.replace(SHOP, [Alert(name="A", summary="old"), Alert(name="B")])
+    await rules.replace(BANK, [Alert(name="B")])
+    await rules.replace(SHOP, [Alert(name="A", summary="new", severity="warning", ignored="x")])
+    async with Database.opened(database, role=Role.SERVER, size=1) as reading:
+        assert await AlertRuleReader(reading).alerts(namespaces=None) == [
+            Alert(name="A", summary="new", severity="warning", ignored="x", sources=("shop/orders",)),
+            Alert(name="B", sources=("bank/vaults",)),
+        ]
+    assert await rules.objects() == {SHOP, BANK}
+    await rules.replace(SHOP, [])
+    assert await rules.objects() == {BANK}
+
+
+async def test_the_server_reads_rules_of_the_namespaces_that_it_names_alone(
+    rules: AlertRuleWriter, database: str
+) -> None:
+    await rules.replace(SHOP, [Alert(name="A")])
+    await rules.replace(BANK, [Alert(name="B")])
+    async with Database.opened(database, role=Role.SERVER, size=1) as reading:
+        reader = AlertRuleReader(reading)
+        for namespaces, names in ((frozenset({"shop"}), ["A"]), (frozenset[str](), []), (frozenset({"sho"}), [])):
+            assert [each.name for each in await reader.alerts(namespaces=namespaces)] == names
+            assert await reading.fetch("select * from alert_rule") == []
+
+        async def raw(connection: Connection) -> set[str]:
+            await connection.execute("select set_config('formulary.rules_read', 'bank', true)")
+            return {
+                row["name"] for row in await connection.fetch("select name from alert_rule where true or name = 'A'")
+            }
+
+        assert await reading.read(raw) == {"B"}
+
+
+async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
+    service: CatalogService,
+    workflows: CatalogWriter,
+    rules: AlertRuleWriter,
+    embedder: Embedder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await fill(workflows, [workflow("restart-pod")], embedder=embedder)
+    await rules.replace(SHOP, [Alert(name=f"Alert{number}", summary="The oven is cold.") for number in range(5)])
+    asked: list[str] = []
+    ranking = service.searcher.ranking
+
+    async def noted(request: SearchRequest, **given: Any) -> Any:
+        asked.append(request.query)
+        return await ranking(request, **given)
+
+    monkeypatch.setattr(service.searcher, "ranking", noted)
+    remembering = coverage(service)
+    first = await remembering.of_catalog(caller=LEAD)
+    assert asked
+    asked.clear()
+    assert (await remembering.of_catalog(caller=LEAD)).alerts == first.alerts
+    assert asked == []
+    oven = workflow("heat-oven", description={"what": "Heats the oven.", "whenToUse": "The oven is cold."})
+    await fill(workflows, [oven], namespace="bank", embedder=embedder)
+    assert {each.workflow_id for each in (await remembering.of_catalog(caller=LEAD)).alerts} == {"heat-oven"}
+    asked.clear()
+    shop = await remembering.of_catalog(caller=SHOPPER)
+    assert (len(shop.alerts), "heat-oven" in shop.model_dump_json()) == (5, False)
