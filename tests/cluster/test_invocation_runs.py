@@ -29,7 +29,7 @@ from support.cluster_runs import (
     submit,
 )
 from support.control_plane import Cluster, ControlPlane
-from support.job_controller import EXPIRES, FAILS, JobController, job_controller
+from support.job_controller import EXPIRES, FAILS, NOT_PULLED, JobController, job_controller
 from support.kinds import set_status
 from support.manifest import invocation
 from support.operator_process import Daemon, operator
@@ -191,6 +191,28 @@ def test_a_run_whose_job_runs_out_of_time_timed_out(
     ask(cluster, "slow", namespace=ns, dsn=dsn)
     told = await_phase(cluster, "slow", "TimedOut", namespace=ns)
     assert told["reason"] == "DeadlineExceeded"
+
+
+def test_a_run_whose_image_cannot_be_pulled_says_so_while_it_waits_and_when_its_time_is_over(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
+) -> None:
+    jobs.ends, jobs.waits = lambda job: None, "ErrImagePull"
+    ask(cluster, "imageless", namespace=ns, dsn=dsn)
+    started = await_phase(cluster, "imageless", "Running", namespace=ns)
+
+    def stands() -> tuple[str, str]:
+        found = row(dsn, started["invocationId"])
+        return found["phase"], found["reason"]
+
+    wait_until(lambda: stands() == ("Running", "ImageNotPulled"), what="the image to be missed")
+    jobs.waits = "ContainerCreating"
+    wait_until(lambda: stands() == ("Running", "Started"), what="the image to be there")
+    jobs.waits = "ImagePullBackOff"
+    wait_until(lambda: stands() == ("Running", "ImageNotPulled"), what="the image to be missed again")
+    jobs.ends, jobs.waits = lambda job: NOT_PULLED, ""
+    told = await_phase(cluster, "imageless", "TimedOut", namespace=ns)
+    assert told["reason"] == "ImageNotPulled"
+    assert "its image cannot be pulled: ImagePullBackOff" in told["message"]
 
 
 def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_deleted(

@@ -11,6 +11,7 @@ import yaml
 from playwright.async_api import Browser, FilePayload, Page
 
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.text import one_line
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.server.calls.arguments.reading import MAX_PAGE
 from formulary_catalog.store.database.connection import Database, Role
@@ -163,7 +164,15 @@ async def test_alerts_of_a_file_may_say_anything(opened: Window, some: Sequence[
         for text in some
     ]
     await upload(opened, "/console/coverage", {"groups": [{"name": some[0], "rules": alerts}]})
-    assert [text for text in some if not await shows(opened.page, text, within="[aria-labelledby=signals]")] == []
+    assert [
+        text for text in some if not await shows(opened.page, one_line(text), within="[aria-labelledby=signals]")
+    ] == []
+
+
+@pytest.mark.parametrize("path", ["/console/coverage", "/console/rules"])
+async def test_a_file_that_is_uploaded_may_have_any_name(opened: Window, path: str) -> None:
+    for name in HOSTILE:
+        await upload(opened, path, "no manifest", name=name)
 
 
 async def test_rules_of_a_file_may_say_anything(opened: Window) -> None:
@@ -181,12 +190,12 @@ async def test_rules_of_a_file_may_say_anything(opened: Window) -> None:
     assert len(honest) > 50
 
 
-async def upload(opened: Window, path: str, document: dict[str, Any]) -> None:
+async def upload(opened: Window, path: str, document: Any, *, name: str = HOSTILE[0]) -> None:
     """Send a file with a hostile name off, as a person does."""
     page = await opened.open(path)
     content = yaml.safe_dump(document).encode()
     field = page.locator("input[type=file]").first
-    await field.set_input_files(FilePayload(name=HOSTILE[0], mimeType="text/yaml", buffer=content))
+    await field.set_input_files(FilePayload(name=name, mimeType="text/yaml", buffer=content))
     async with page.expect_event("load"):
         await page.locator("form").filter(has=field).locator("button").last.click()
     await is_inert(opened)

@@ -26,11 +26,14 @@ class Ending:
     message: str = ""
     reason: str = "BackoffLimitExceeded"
     """Why the Job failed, if it did."""
+    pulled: bool = True
+    """Whether there was an image. Where its time is over without one, its pod is deleted."""
 
 
 SUCCEEDS = Ending(message='{"restarted":["checkout-1"]}')
 FAILS = Ending(code=3, message="step restart failed with exit code 3")
 EXPIRES = Ending(code=143, reason="DeadlineExceeded")
+NOT_PULLED = Ending(code=143, reason="DeadlineExceeded", pulled=False)
 
 Ends = Callable[[Mapping[str, Any]], Ending | None]
 """How a Job ends; None while it goes on."""
@@ -42,10 +45,14 @@ def succeed(job: Mapping[str, Any]) -> Ending | None:
 
 
 class JobController:
-    """Carries out the Jobs of some namespaces. `seen` has the uid of each, by namespace and name."""
+    """Carries out the Jobs of some namespaces. `seen` has the uid of each, by namespace and name.
+
+    `waits` is why the container of a Job that goes on does not begin, in the word of a kubelet; empty where it does.
+    """
 
     def __init__(self, cluster: Cluster, *namespaces: str, ends: Ends) -> None:
         self.ends = ends
+        self.waits = ""
         self.seen: dict[str, set[str]] = {}
         self._cluster = cluster
         self._namespaces = namespaces
@@ -83,10 +90,18 @@ class JobController:
                 await client.create(PODS.path(namespace=metadata["namespace"]), _pod(job))
             await _set_status(client, job, {"startTime": _now(), "active": 1})
         ending = self.ends(job)
-        if ending is not None:
-            path = PODS.path(namespace=metadata["namespace"], name=f"{metadata['name']}-pod", subresource="status")
-            await client.merge(path, {"status": _pod_status(job, ending)})
-            await _set_status(client, job, _job_status(ending))
+        path = PODS.path(namespace=metadata["namespace"], name=f"{metadata['name']}-pod", subresource="status")
+        if ending is None:
+            if self.waits:
+                await client.merge(path, {"status": _pod_status(job, {"waiting": {"reason": self.waits}})})
+            return
+        if ending.pulled:
+            ended = {"exitCode": ending.code, "message": ending.message, "finishedAt": _now()}
+            phase = "Failed" if ending.code else "Succeeded"
+            await client.merge(path, {"status": _pod_status(job, {"terminated": ended}, phase=phase)})
+        elif (found := await client.get(pod)) is not None:
+            await client.delete(pod, uid=found["metadata"]["uid"])
+        await _set_status(client, job, _job_status(ending))
 
 
 @contextmanager
@@ -114,11 +129,10 @@ def _pod(job: Json) -> Json:
     }
 
 
-def _pod_status(job: Json, ending: Ending) -> Json:
+def _pod_status(job: Json, state: Json, *, phase: str = "Pending") -> Json:
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    ended = {"exitCode": ending.code, "message": ending.message, "finishedAt": _now()}
     return {
-        "phase": "Failed" if ending.code else "Succeeded",
+        "phase": phase,
         "containerStatuses": [
             {
                 "name": container["name"],
@@ -126,7 +140,7 @@ def _pod_status(job: Json, ending: Ending) -> Json:
                 "imageID": "",
                 "ready": False,
                 "restartCount": 0,
-                "state": {"terminated": ended},
+                "state": state,
             }
         ],
     }

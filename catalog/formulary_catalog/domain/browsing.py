@@ -140,14 +140,21 @@ class FacetValue(Answer):
     count: int
 
 
-class FacetedList(Answer):
-    """A page of a listing, and what narrows it further: by field of the request its values, the most frequent first.
+class FacetsAnswer(Answer):
+    """What narrows a listing: by field of the request its values, the most frequent first, and the one asked for.
 
     Each is counted under all that is asked for but the field itself. Of statuses those are counted that are stored.
     """
 
+    facets: dict[str, list[FacetValue]] = Field(
+        description="Values of status, namespace, signal_type, risk_level and action_type."
+    )
+
+
+class FacetedList(FacetsAnswer):
+    """A page of a listing, and what narrows it further."""
+
     page: WorkflowList
-    facets: dict[str, list[FacetValue]]
 
 
 class DifferenceRow(Answer):

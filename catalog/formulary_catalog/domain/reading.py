@@ -5,7 +5,7 @@ they are for callers who may `get aianalyses` in its namespace.
 """
 
 import hashlib
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -175,12 +175,25 @@ class InvocationPage(Answer):
     next_cursor: str = Field(description=_NEXT)
 
 
-class DayOutcomes(Answer):
-    """How the real runs that ended on a day (UTC) ended."""
+class PeriodOutcomes(Answer):
+    """How the real runs that ended in a period ended."""
 
-    day: str
+    begins: str = Field(description="Its first day (UTC).")
     succeeded: int
     failed: int = Field(description="Those that were cancelled, halted or late included.")
+
+
+class OutcomesAnswer(Answer):
+    """How runs ended over time, of those that the caller may read; periods without a run are there as well."""
+
+    workflow_id: str = Field(description="namespace/name of the workflow whose versions are counted; empty for all.")
+    by: Literal["day", "week"] = Field(description="Length of a period; the last one ends today.")
+    periods: list[PeriodOutcomes] = Field(description="The oldest first.")
+
+    @property
+    def total(self) -> int:
+        """How many runs ended."""
+        return sum(each.succeeded + each.failed for each in self.periods)
 
 
 class WaitingRun(PendingApproval):

@@ -7,6 +7,7 @@ may `get governancecontracts`. What is not readable is left out.
 import asyncio
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, time, timedelta
+from typing import Literal
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
@@ -14,9 +15,10 @@ from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
     ContractList,
-    DayOutcomes,
     InvocationPage,
     InvocationSummary,
+    OutcomesAnswer,
+    PeriodOutcomes,
     RuleUse,
     WaitingRun,
     WaitingRunList,
@@ -24,9 +26,11 @@ from formulary_catalog.domain.reading import (
 from formulary_catalog.domain.runs.report import invocation_answer
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.runs.approvals import pending_approval
+from formulary_catalog.search.lookup import FoundWorkflow
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
@@ -39,6 +43,8 @@ USE_DAYS = 30
 _COUNTED = 10_000
 """Of the newest so many runs."""
 _NO_INCIDENT = ContextReference()
+_PERIODS = {"day": 1, "week": 7}
+"""Days of each."""
 _PHASES = {name: phase for phase in Phase for name in (phase.value.casefold(), phase.state)}
 
 
@@ -47,6 +53,7 @@ class RunReading:
 
     def __init__(self, parts: CatalogParts) -> None:
         self._trail, self._parsed = parts.trail, parts.parsed
+        self._visibility, self._finder = parts.visibility, parts.finder
         self._review = ReviewReader(parts.database)
         self._decisions = DecisionReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
@@ -86,27 +93,51 @@ class RunReading:
                 next_cursor=cursor(last, question=question) if last is not None else "",
             )
 
-    async def by_day(self, *, days: int, caller: Caller) -> list[DayOutcomes]:
-        """How the real runs of the last days ended, a day each, the oldest first.
+    async def outcomes(
+        self, *, days: int, by: Literal["day", "week"] = "day", workflow_id: str = "", caller: Caller
+    ) -> OutcomesAnswer:
+        """How the real runs of the last days ended, in periods, whole ones; of all versions of a workflow, if named.
 
         Raises:
-            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+            NotFound: no visible workflow has that name.
+            InvalidInput: the name is malformed, or needs a namespace.
+            NotAllowed, Unavailable: as `Visibility.of`.
         """
+        arguments = {"days": days, "by": by, **({"workflow_id": workflow_id} if workflow_id else {})}
         async with self._trail.record(
-            "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments={"days": days}
+            "read.outcomes", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            today = datetime.now(UTC).date()
-            first = today - timedelta(days=days - 1)
-            namespaces = await self._readable.of(caller, READ_INVOCATIONS)
-            since = datetime.combine(first, time(), UTC)
-            ended = await self._review.ended_by_day(caller=caller.name, namespaces=namespaces, since=since)
-            counts = {day: (succeeded, failed) for day, succeeded, failed in ended}
-            record.result = {"total": sum(succeeded + failed for succeeded, failed in counts.values())}
-            return [
-                DayOutcomes(day=day.isoformat(), succeeded=succeeded, failed=failed)
-                for day in (first + timedelta(days=number) for number in range(days))
-                for succeeded, failed in (counts.get(day, (0, 0)),)
-            ]
+            found: FoundWorkflow | None = None
+            if workflow_id:
+                scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+                found = await self._finder.find_within(parse_reference(workflow_id), scope=scope)
+            length = _PERIODS[by]
+            number = -(-days // length)
+            first = datetime.now(UTC).date() - timedelta(days=number * length - 1)
+            ended = await self._review.ended_by_day(
+                caller=caller.name,
+                namespaces=await self._readable.of(caller, READ_INVOCATIONS),
+                version_ids=[line.version_id for line in found.history] if found is not None else None,
+                since=datetime.combine(first, time(), UTC),
+            )
+            counts = [[0, 0] for _ in range(number)]
+            for day, succeeded, failed in ended:
+                # A run that ends while this is read may end tomorrow.
+                period = counts[min((day - first).days // length, number - 1)]
+                period[0] += succeeded
+                period[1] += failed
+            answer = OutcomesAnswer(
+                workflow_id=f"{found.stored.namespace}/{found.stored.name}" if found is not None else "",
+                by=by,
+                periods=[
+                    PeriodOutcomes(
+                        begins=(first + timedelta(days=place * length)).isoformat(), succeeded=succeeded, failed=failed
+                    )
+                    for place, (succeeded, failed) in enumerate(counts)
+                ],
+            )
+            record.result = {"total": answer.total}
+            return answer
 
     async def waiting(
         self, *, namespace: str = "", limit: int, caller: Caller, known: Collection[str] | None = None

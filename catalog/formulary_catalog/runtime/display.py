@@ -8,6 +8,7 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from formulary_catalog.domain.text import one_line
 from formulary_catalog.loading.report import LoadReport
 from formulary_catalog.runtime.terminal import Page, counted
 
@@ -51,8 +52,8 @@ class Display:
         self._bars.update(self._tasks[phase], completed=done, total=total)
 
     def problem(self, text: str) -> None:
-        """Say that something is not as wished, though the start goes on."""
-        self._page.line(text, style="yellow")
+        """Say, in one line, that something is not as wished, though the start goes on."""
+        self._page.line(one_line(text), style="yellow")
 
     def report(self, report: LoadReport) -> None:
         """Say what was refused and what is worth knowing."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import WorkflowList, WorkflowSummary
-from formulary_catalog.domain.browsing import FacetedList, FacetValue
+from formulary_catalog.domain.browsing import FacetedList, FacetsAnswer, FacetValue
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
@@ -78,18 +78,21 @@ class Listing:
         async with self._recorded(request, context=_NO_INCIDENT, caller=caller) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             page, _ = await self._page(request, scope=scope, question={**request.question, "incident": ["", ""]})
-            question = _question(request, constraints=self._finder.constraints(scope))
-            values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
-            statuses = await self._facets.statuses(question, namespaces=scope.namespaces)
             record.result = {"total": page.total}
-            counted = values | {"status": list(statuses.items())}
-            return FacetedList(
-                page=page,
-                facets={
-                    facet: [FacetValue(value=visible(value), count=count) for value, count in found]
-                    for facet, found in counted.items()
-                },
-            )
+            return FacetedList(page=page, facets=await self._values(request, scope=scope))
+
+    async def facets(self, request: ListingRequest, *, caller: Caller) -> FacetsAnswer:
+        """What narrows the listing of a person who browses without an incident; `limit` and place do not matter.
+
+        Raises:
+            NotAllowed, Unavailable: as `Visibility.of`.
+        """
+        arguments = {name: value for name, value in request.question.items() if value}
+        async with self._trail.record(
+            "read.facets", caller=caller, reference=_NO_INCIDENT, arguments=arguments
+        ) as record:
+            scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
+            return FacetsAnswer(facets=await self._values(request, scope=scope))
 
     def _recorded(
         self, request: ListingRequest, *, context: ContextReference, caller: Caller
@@ -97,6 +100,16 @@ class Listing:
         arguments = {**request.question, "limit": request.limit, "offset": request.offset, "cursor": request.cursor}
         arguments = {name: value for name, value in arguments.items() if value}
         return self._trail.record("list", caller=caller, reference=context, arguments=arguments)
+
+    async def _values(self, request: ListingRequest, *, scope: CallScope) -> dict[str, list[FacetValue]]:
+        question = _question(request, constraints=self._finder.constraints(scope))
+        values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
+        statuses = await self._facets.statuses(question, namespaces=scope.namespaces)
+        counted = values | {"status": list(statuses.items())}
+        return {
+            facet: [FacetValue(value=visible(value), count=count) for value, count in found]
+            for facet, found in counted.items()
+        }
 
     async def _page(
         self, request: ListingRequest, *, scope: CallScope, question: Mapping[str, Any]

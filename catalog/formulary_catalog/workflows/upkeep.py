@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from cachetools import LRUCache, TTLCache
 
-from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.access import READ_INVOCATIONS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.coverage.answers import DuplicatePair, DuplicatesAnswer, StaleAnswer, StaleWorkflow
 from formulary_catalog.domain.coverage.duplicates import MAX_PAIRS, THRESHOLD, Compared, near_pairs, overlap, replaces
 from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, stale_because
@@ -18,6 +18,7 @@ from formulary_catalog.domain.search.results import moment, workflow_id
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
+from formulary_catalog.store.runs.reviewing import ReviewReader
 from formulary_catalog.store.workflows.demand import Asking, DemandReader
 from formulary_catalog.store.workflows.upkeep import CatalogVectors, UpkeepReader
 
@@ -27,7 +28,7 @@ _REMEMBERED = 4
 _USES_SECONDS = 60.0
 """Counting the searches of 90 days takes long where there are many; a minute later they are hardly others."""
 _NO_INCIDENT = ContextReference()
-_IMAGES = "whether images are still there is not known here"
+_IMAGES = "an image is gone once a run could not pull it; registries are not asked"
 
 NearPairs = list[tuple[str, str, float]]
 """Two version ids and their cosine."""
@@ -41,6 +42,7 @@ class Upkeep:
 
     def __init__(self, parts: CatalogParts) -> None:
         self._reader = UpkeepReader(parts.database)
+        self._review = ReviewReader(parts.database)
         self._demand = DemandReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
         self._trail, self._visibility = parts.trail, parts.visibility
@@ -51,12 +53,17 @@ class Upkeep:
         self._uses: TTLCache[Asking, dict[str, Use]] = TTLCache(maxsize=_REMEMBERED, ttl=_USES_SECONDS)
 
     async def stale(self, *, limit: int, caller: Caller) -> StaleAnswer:
-        """The workflows that may be of no use, those that fail first."""
+        """The workflows that may be of no use, those without an image and those that fail first."""
         async with self._trail.record("read.stale", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             now = datetime.now(UTC)
             uses = await self._uses_for(caller)
-            served = await self._reader.served(uses, namespaces=scope.namespaces)
+            unpulled = await self._review.unpulled(
+                caller=caller.name,
+                namespaces=await self._readable.of(caller, READ_INVOCATIONS),
+                since=now - timedelta(days=DAYS),
+            )
+            served = await self._reader.served(uses, unpulled=unpulled, namespaces=scope.namespaces)
             found = [(each, because) for each in served if (because := stale_because(each, now=now)) is not None]
             found.sort(
                 key=lambda pair: (REASONS.index(pair[1][0]), -pair[0].use.first, pair[0].name, pair[0].namespace)

@@ -1,6 +1,7 @@
 """Two versions of a workflow side by side, for people who look at what a change does.
 
-The console calls it. Both are versions that the caller may see, of a workflow that is not suspended.
+The console, REST and the command line call it. Both are versions that the caller may see, of a workflow that is not
+suspended.
 """
 
 import asyncio

@@ -45,6 +45,8 @@ done
 SECRETS_PATH = "/run/kubernaut/secrets"
 CONFIG_MAPS_PATH = "/run/kubernaut/configmaps"
 """Where bundles of the existing ecosystem look."""
+_NOT_PULLED = frozenset({"ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"})
+"""Reasons for which a kubelet keeps a container waiting that has no image."""
 _SCRATCH_SIZE = "1Gi"
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -127,6 +129,18 @@ class JobEngine:
         return outputs_of(reading.text(last.get("message")))
 
 
+def image_problem(pods: Sequence[Mapping[str, Any]]) -> str:
+    """Why the image of a run cannot be pulled, in the words of the kubelet; empty where it can, or is not tried yet."""
+    waiting = [reading.mapping(_status_of(pod), "state", "waiting") for pod in pods]
+    kept = next((each for each in waiting if reading.text(each.get("reason")) in _NOT_PULLED), {})
+    return ": ".join(part for part in (reading.text(kept.get("reason")), reading.text(kept.get("message"))) if part)
+
+
+def has_ready_pod(document: Mapping[str, Any]) -> bool:
+    """Whether the container of a Job runs, as its status counts."""
+    return bool(reading.number(reading.mapping(document, "status").get("ready")))
+
+
 def _pod(plan: RunPlan) -> Json:
     config = EngineConfig(plan.workflow)
     account = plan.workflow.spec.execution.service_account_name
@@ -178,9 +192,13 @@ def _image(plan: RunPlan, *, config: EngineConfig, has_steps: bool) -> str:
 
 def _terminated(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """How the container of a run ended, empty while it has not."""
+    return reading.mapping(_status_of(pod), "state", "terminated")
+
+
+def _status_of(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The status of the container of a run, empty while there is none."""
     statuses = reading.mappings(reading.mapping(pod, "status").get("containerStatuses"))
-    ours = next((status for status in statuses if status.get("name") == CONTAINER), {})
-    return reading.mapping(ours, "state", "terminated")
+    return next((status for status in statuses if status.get("name") == CONTAINER), {})
 
 
 def volumes_of(plan: RunPlan) -> tuple[list[Json], list[Json]]:

@@ -16,7 +16,8 @@ from formulary_catalog.errors import InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.api.names import PODS, SECRETS
 from formulary_operator.engines import engine_of
-from formulary_operator.engines.job import JOBS
+from formulary_operator.engines.job import JOBS, has_ready_pod, image_problem
+from formulary_operator.engines.observations import MAX_MESSAGE
 from formulary_operator.engines.plan import INVOCATION_LABEL, Engine, RunPlan
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.runs.content import content_of
@@ -207,8 +208,21 @@ class RunExecution:
         if _overdue(run, grace=GRACE_SECONDS):
             await self._delete(engine, found)
             message = f"it had not ended after the timeout of {run.timeout_seconds:g} s, and was stopped"
-            return await self._end(run, Phase.TIMED_OUT, Reason.DEADLINE_EXCEEDED, message)
-        return await self._runs.find(run.id) or run
+            reason, message = _kept_waiting(run, reason=Reason.DEADLINE_EXCEEDED, message=message)
+            return await self._end(run, Phase.TIMED_OUT, reason, message)
+        return await self._note_standing(run, engine=engine, found=found)
+
+    async def _note_standing(self, run: Invocation, *, engine: Engine, found: Json) -> Invocation:
+        """Note, while it lasts, that an image cannot be pulled: a Job that is out of time has no pods any more."""
+        problem = ""
+        if engine.resource is JOBS and not has_ready_pod(found):
+            problem = image_problem(await self._pods(run, engine=engine))
+        if bool(problem) == (run.reason == Reason.IMAGE_NOT_PULLED):
+            return await self._runs.find(run.id) or run
+        reason, message = Reason.STARTED, str(run.decision.get("message") or "")
+        if problem:
+            reason, message = Reason.IMAGE_NOT_PULLED, f"its image cannot be pulled: {problem}"[:MAX_MESSAGE]
+        return await self._runs.note_standing(run.id, reason=reason, message=message) or run
 
     async def _found(self, run: Invocation, *, engine: Engine) -> Json | None:
         """What does the work of the run; what somebody has put in its place since it was noted does not."""
@@ -294,7 +308,10 @@ class RunExecution:
         observed = engine.observe(found)
         outputs = engine.outputs(found, await self._pods(run, engine=engine))
         message = outcome_message(observed, kind=engine.resource.kind, name=run.id, outputs=outputs)
-        return await self._end(run, observed.phase, observed.reason, message, outputs=outputs)
+        reason = observed.reason
+        if observed.phase is not Phase.SUCCEEDED and not outputs:
+            reason, message = _kept_waiting(run, reason=reason, message=message)
+        return await self._end(run, observed.phase, reason, message, outputs=outputs)
 
     async def _pods(self, run: Invocation, *, engine: Engine) -> list[Json]:
         if engine.resource is not JOBS:
@@ -337,6 +354,13 @@ def _seconds_left(run: Invocation) -> float:
 
 def _overdue(run: Invocation, *, grace: float) -> bool:
     return _seconds_left(run) < -grace
+
+
+def _kept_waiting(run: Invocation, *, reason: Reason, message: str) -> tuple[Reason, str]:
+    """Why a run ended badly and in words: it may never have had an image."""
+    if run.reason != Reason.IMAGE_NOT_PULLED:
+        return reason, message
+    return Reason.IMAGE_NOT_PULLED, f"{message}; {run.message}"[:MAX_MESSAGE]
 
 
 def _reason(error: KubernetesRefused) -> Reason:

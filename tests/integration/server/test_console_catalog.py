@@ -14,6 +14,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.access import EVERYWHERE, KnownCallers, Rights
+from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.filling import fill
 from support.pages import Element, page_of
@@ -50,7 +51,11 @@ FILTERS: list[dict[str, str]] = [
 class World:
     """A server over a catalog of two tenants."""
 
+    url: str
     client: httpx2.AsyncClient
+
+    async def command(self, *arguments: str) -> Finished:
+        return await formulary(*arguments, FORMULARY_URL=self.url, FORMULARY_TOKEN="auditor")
 
     async def get(self, path: str, *, by: str = "auditor", **parameters: Any) -> httpx2.Response:
         return await self.client.get(path, params=parameters or None, headers={"Authorization": f"Bearer {by}"})
@@ -133,7 +138,7 @@ async def world(catalog: CatalogService) -> AsyncIterator[World]:
         serving(catalog, authenticator=CALLERS) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
-        yield World(client)
+        yield World(url, client)
 
 
 @pytest.fixture
@@ -190,6 +195,28 @@ async def test_each_count_is_the_total_of_the_list_behind_it(world: World, asked
         behind = page_of((await world.get(link.attributes["href"], by=by)).text)
         if count.isdecimal():
             assert behind.one("p", role="status").words.split()[0] == count, link.words
+
+
+@pytest.mark.parametrize("by", ["person", "auditor"])
+@pytest.mark.parametrize("asked", FILTERS)
+async def test_facets_of_rest_are_those_of_the_page(world: World, asked: dict[str, str], by: str) -> None:
+    page = await world.page("", by=by, **asked)
+    facets = (await world.read("/facets", by=by, **asked))["facets"]
+    lines = [line.words for line in page.one("div", id="narrow").all("li")]
+    assert list(facets) == ["namespace", "signal_type", "risk_level", "action_type", "status"]
+    for field, values in facets.items():
+        assert [each["value"] for each in values if f"{each['value']} {each['count']}" not in lines] == [], field
+    for value in facets["risk_level"]:
+        listed = await world.read("/workflows", by=by, **{**asked, "risk_level": value["value"]})
+        assert listed["total"] == value["count"]
+
+
+async def test_facets_are_asked_for_as_the_list_is(world: World) -> None:
+    for parameters, words in (({"status": "Sleeping"}, "give one of Active"), ({"limit": "3"}, "unknown argument")):
+        refused = await world.get("/api/v1/facets", **parameters)
+        assert (refused.status_code, words in refused.text) == (400, True)
+    assert (await world.get("/api/v1/facets", by="nobody")).status_code == 403
+    assert "bank" not in (await world.get("/api/v1/facets", by="person")).text
 
 
 async def test_workflows_of_others_are_in_no_list_count_or_picture(world: World) -> None:
@@ -265,6 +292,49 @@ async def test_two_versions_are_shown_side_by_side_without_custom_labels(world: 
     assert [each.words for each in older.all("del")] == [each.words for each in compared.all("del")]
     missing = await world.page("/formulary/raise-limit", against="9.9.9")
     assert "has no version '9.9.9'; there are 1.1.0, 1.0.0" in missing.one("p", role="alert").words
+
+
+async def test_versions_are_compared_over_rest_as_on_the_page(world: World) -> None:
+    page = await world.page("/formulary/raise-limit", against="1.0.0")
+    compared = await world.read("/workflows/formulary/raise-limit/difference", against="1.0.0")
+    assert (compared["workflow_id"], compared["older"], compared["newer"]) == ("raise-limit", "1.0.0", "1.1.0")
+    rows = compared["rows"]
+    assert [each.text for each in page.all("del")] == [
+        row["older"] for row in rows if row["kind"] in ("changed", "removed")
+    ]
+    assert [each.text for each in page.all("ins")] == [
+        row["newer"] for row in rows if row["kind"] in ("changed", "added")
+    ]
+    assert not any(secret in str(compared) for secret in (KEY, VALUE, "0ld"))
+    turned = await world.read("/workflows/raise-limit@1.0.0/difference", by="person", against="v1.1.0")
+    assert turned == compared
+    for path, parameters, status, words in (
+        ("raise-limit", {"against": "9.9.9"}, 404, "has no version '9.9.9'"),
+        ("raise-limit", {}, 400, "against is missing"),
+        ("raise-limit", {"against": "1.0.0", "version": "1.1.0"}, 400, "unknown argument"),
+        ("bank/theirs", {"against": "1.0.0"}, 404, "is not found"),
+    ):
+        refused = await world.get(f"/api/v1/workflows/{path}/difference", by="person", **parameters)
+        assert (refused.status_code, words in refused.text) == (status, True), refused.text
+
+
+async def test_versions_are_compared_on_the_command_line(world: World, dsn: str) -> None:
+    served = await world.command("show", "raise-limit", "--against", "1.0.0")
+    stored = await formulary("show", "raise-limit@1.0.0", "--against", "1.1.0", FORMULARY_DATABASE_URL=dsn)
+    assert (served.code, stored.code, served.out) == (0, 0, stored.out)
+    lines = served.out.splitlines()
+    assert lines[0] == "raise-limit  1.0.0 → 1.1.0"
+    assert lines[1:5] == [
+        "- version: 1.0.0",
+        "- title: Raise the limit",
+        "+ version: 1.1.0",
+        "+ title: Raise the limit at once",
+    ]
+    assert "custom labels differ as well" in " ".join(served.out.split())
+    told = await world.command("show", "raise-limit", "--against", "1.0.0", "--json")
+    assert json.loads(told.out) == await world.read("/workflows/raise-limit/difference", against="1.0.0")
+    both = await world.command("show", "raise-limit", "--against", "1.0.0", "--section", "steps")
+    assert (both.code, "leave out --section" in both.err) == (2, True)
 
 
 async def test_exports_are_what_rest_answers(world: World) -> None:

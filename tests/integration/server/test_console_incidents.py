@@ -3,6 +3,8 @@
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -12,6 +14,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import directory_name
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext
@@ -159,9 +162,36 @@ async def test_the_list_says_what_each_is_about(world: World) -> None:
 
 
 async def test_the_list_shows_how_runs_ended_as_far_as_they_may_be_read(world: World) -> None:
-    ended = "in the last 30 days: 1 succeeded and 0 did not."
+    ended = "the last 30 days: 1 succeeded and 0 did not."
     assert ended in await world.page("/incidents", by="sre")
     assert "How runs ended" not in await world.page("/incidents", by="banker")
+
+
+async def test_a_workflow_shows_how_its_runs_ended_as_far_as_they_may_be_read(world: World) -> None:
+    page = page_of(await world.page("/catalog/formulary/scale-out", by="sre"))
+    assert "All versions, the last 13 weeks: 1 succeeded and 0 did not." in page.words
+    (picture,) = [each for each in page.all("svg") if each.attributes["class"] == "outcomes"]
+    assert picture.one("desc").words == "1 succeeded and 0 did not."
+    for path, by in (("scale-out", "banker"), ("risky", "sre")):
+        assert "the last 13 weeks" not in await world.page(f"/catalog/formulary/{path}", by=by)
+
+
+async def test_outcomes_over_time_are_read_over_rest(world: World) -> None:
+    async def read(caller: str, **asked: Any) -> Any:
+        headers = {"Authorization": f"Bearer {caller}"}
+        response = await world.client.get("/api/v1/outcomes", params=asked, headers=headers)
+        return response.json() if response.status_code == 200 else response.status_code
+
+    days, weeks = await read("sre"), await read("sre", days=90, by="week", workflow_id="scale-out")
+    assert (len(days["periods"]), days["by"], days["workflow_id"]) == (30, "day", "")
+    assert (len(weeks["periods"]), weeks["by"], weeks["workflow_id"]) == (13, "week", "formulary/scale-out")
+    for each in (days, weeks):
+        assert [period["succeeded"] for period in each["periods"]] == [0] * (len(each["periods"]) - 1) + [1]
+    begins = [date.fromisoformat(period["begins"]) for period in weeks["periods"]]
+    assert {(later - one).days for one, later in pairwise(begins)} == {7}
+    assert sum(period["succeeded"] for period in (await read("sre", workflow_id="risky"))["periods"]) == 0
+    assert sum(period["succeeded"] for period in (await read("banker", workflow_id="scale-out"))["periods"]) == 0
+    assert await read("sre", workflow_id="bank/theirs") == 404
 
 
 async def test_an_empty_list_says_what_to_do_next(world: World) -> None:
@@ -322,3 +352,34 @@ async def test_the_command_names_the_page_where_the_console_is_known(world: Worl
     shown = await formulary("trace", "show", "rr-shop", "--database-url", dsn, **known)
     assert "https://formulary.example/console/incidents/rr-shop" in shown.out
     assert "console" not in (await formulary("trace", "show", "rr-shop", "--database-url", dsn)).out
+
+
+async def test_a_workflow_whose_newest_run_could_not_pull_its_image_is_stale_for_who_may_read_that_run(
+    world: World, dsn: str
+) -> None:
+    async def stale(by: str) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {by}"}
+        answer = (await world.client.get("/api/v1/coverage/stale", headers=headers)).json()
+        return {each["workflow_id"]: each["reason"] for each in answer["workflows"]}
+
+    owner = await asyncpg.connect(dsn)
+    try:
+        change = "update formulary.invocation set phase = $1, reason = $2 where workflow_name = 'scale-out'"
+        await owner.execute(change, "TimedOut", "ImageNotPulled")
+        assert await stale("sre") == {"scale-out": "image-gone"}
+        assert await stale("banker") == {}
+        assert "could not pull the image" in await world.page("/coverage/stale", by="sre")
+    finally:
+        await owner.execute(change, "Succeeded", "Completed")
+        await owner.close()
+    assert await stale("sre") == {}
+
+
+async def test_what_somebody_asked_for_no_incident_is_marked_in_the_list(world: World) -> None:
+    headers = {"Authorization": "Bearer auditor"}
+    await world.client.post("/api/v1/workflows/search", json={"query": "OOMKilled"}, headers=headers)
+    rows = page_of(await world.page("/incidents", by="auditor")).all("tr")
+    marked = {row.all("th")[0].words.split()[0] for row in rows if "no incident" in row.words}
+    assert marked
+    assert all(trace.startswith(OWN_TRACE) for trace in marked)
+    assert not marked & {"rr-shop", "rr-bank", CLAIMED}

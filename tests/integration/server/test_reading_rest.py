@@ -207,7 +207,9 @@ async def test_contracts_are_read_with_the_right_to_them(world: World) -> None:
     assert contract["rules"] == [{"id": "ask", "effect": "REQUIRE_EVIDENCE", "rationale": "Say why."}]
 
 
-@pytest.mark.parametrize("path", ["/traces/rr-bank", "/incidents", "/contracts", "/invocations", "/workflows"])
+@pytest.mark.parametrize(
+    "path", ["/traces/rr-bank", "/incidents", "/contracts", "/invocations", "/outcomes", "/workflows", "/facets"]
+)
 async def test_an_answer_that_the_caller_has_already_is_not_sent_again(world: World, path: str) -> None:
     first = await world.get(path, by="auditor")
     again = await world.get(path, by="auditor", headers={"If-None-Match": f'"x", W/{first.headers["etag"]}'})
@@ -234,6 +236,38 @@ async def test_a_search_is_explained_new_and_recorded(world: World) -> None:
     assert VALUE in custom["excluded_by"]["reason"]
 
 
+async def test_a_recorded_search_is_read_as_the_trail_holds_it(world: World) -> None:
+    search_id = world.searches["rr-shop"]
+    read = await world.read(f"/searches/{search_id}", by="sre")
+    assert (read["search_id"], read["trace_id"], read["caller"]) == (search_id, "rr-shop", "agent")
+    assert read["query"].startswith("OOMKilled risky")
+    assert read["demanded"]["environment"] == "staging"
+    assert read["custom_labels"] == {KEY: [VALUE]}
+    assert [each["rank"] for each in read["candidates"]] == list(range(1, len(read["candidates"]) + 1))
+    assert read["candidates"][0]["workflow"] == "formulary/risky@1.0.0"
+    assert read["total_results"] >= len(read["candidates"])
+    foreign = await world.get(f"/searches/{search_id}", by="banker")
+    unknown = await world.get("/searches/no-such", by="banker")
+    assert (foreign.status_code, unknown.status_code) == (404, 404)
+    assert foreign.text.replace(search_id, "ID") == unknown.text.replace("no-such", "ID")
+
+
+async def test_a_recorded_search_is_shown_on_the_command_line(world: World, dsn: str) -> None:
+    search_id = world.searches["rr-shop"]
+    served = await world.command("explain", "--search-id", search_id, by="sre")
+    stored = await formulary("explain", "--search-id", search_id, FORMULARY_DATABASE_URL=dsn)
+    assert (served.code, served.out) == (0, stored.out)
+    assert f"Search {search_id}" in served.out
+    assert "formulary/risky@1.0.0" in served.out
+    assert "\x1b" not in served.out
+    told = await world.command("explain", "--search-id", search_id, "--json", by="sre")
+    assert json.loads(told.out) == await world.read(f"/searches/{search_id}", by="sre")
+    neither = await world.command("explain", by="sre")
+    assert (neither.code, "--search-id" in neither.err) == (2, True)
+    refused = await world.command("explain", "--search-id", search_id, by="banker")
+    assert (refused.code, "no search" in refused.err) == (1, True)
+
+
 async def test_who_may_not_use_an_incident_gets_no_explanation_of_its_searches(world: World) -> None:
     foreign = await world.get("/explain", by="banker", workflow="other-team", search_id=world.searches["rr-shop"])
     unknown = await world.get("/explain", by="banker", workflow="other-team", search_id="no-such")
@@ -255,6 +289,8 @@ async def test_who_may_not_use_an_incident_gets_no_explanation_of_its_searches(w
         ("/explain", {"workflow": "a", "search_id": "x", "query": "y"}, "belongs to a new search"),
         ("/explain", {"workflow": "a b", "query": "y"}, "is not a workflow name"),
         ("/explain", {"workflow": "a", "query": "y", "label.team": "z"}, "unknown argument"),
+        ("/outcomes", {"days": "0"}, "days"),
+        ("/outcomes", {"workflow_id": "a b"}, "is not a workflow name"),
         ("/traces", {"since": "yesterday"}, "is no time"),
         ("/traces", {"outcome": "splendid"}, "is not known; give one of"),
         ("/traces", {"limit": 0}, "limit"),

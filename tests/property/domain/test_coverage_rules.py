@@ -140,9 +140,9 @@ def test_near_pairs_are_those_of_every_pair(number: int, seed: int, threshold: f
     assert nearest == near_pairs(vectors, threshold=threshold)[:3]
 
 
-@given(st.integers(0, 200), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+@given(st.integers(0, 200), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.booleans())
 def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
-    days: int, first: int, chosen: int, succeeded: int, failed: int
+    days: int, first: int, chosen: int, succeeded: int, failed: int, unpulled: bool
 ) -> None:
     now = datetime(2026, 11, 1, tzinfo=UTC)
     served = Served(
@@ -154,8 +154,10 @@ def test_a_workflow_is_stale_for_one_reason_that_its_numbers_bear_out(
         since=now - timedelta(days=days),
         use=Use(first, first, chosen),
         outcome=WorkflowOutcome(succeeded=succeeded, failed=failed),
+        unpulled_at=now if unpulled else None,
     )
     because = stale_because(served, now=now)
+    assert (because is not None and because[0] == "image-gone") == unpulled
     match because and because[0]:
         case "fails":
             assert failed > succeeded

@@ -14,10 +14,11 @@ from formulary_catalog.domain.browsing import (
     RelatedAnswer,
     SectionAnswer,
     StatisticsAnswer,
+    VersionDifference,
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.knowledge.answers import (
@@ -59,6 +60,9 @@ class Catalog(Protocol):
     async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
         """One section of a workflow."""
 
+    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
+        """What differs between two versions of a workflow."""
+
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         """The catalog in numbers."""
 
@@ -84,6 +88,9 @@ class Catalog(Protocol):
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         """The same for a search that the trail recorded."""
 
+    async def recorded(self, search_id: str) -> RecordedAnswer:
+        """A search as the trail recorded it."""
+
     async def coverage(self) -> CoverageAnswer:
         """Which signals have a remedy, and which queries found too little."""
 
@@ -108,6 +115,7 @@ class StoredCatalog:
         from formulary_catalog.workflows.listing import Listing
         from formulary_catalog.workflows.relations import Relations
         from formulary_catalog.workflows.upkeep import Upkeep
+        from formulary_catalog.workflows.versions import Versions
 
         self._service = service
         self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
@@ -115,6 +123,7 @@ class StoredCatalog:
         self._coverage = Coverage(service.parts, searcher=service.searcher, strict_keys=strict_keys)
         self._upkeep = Upkeep(service.parts)
         self._relations = Relations(service.parts)
+        self._versions = Versions(service.parts)
         self._knowledge = KnowledgeService(service.parts)
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
@@ -138,6 +147,9 @@ class StoredCatalog:
 
     async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
         return await self._browsing.section(workflow_id, section, **_asked(remediation_id))
+
+    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
+        return await self._versions.difference(workflow_id, against, caller=_CALLER)
 
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         return await self._browsing.statistics(**_asked(remediation_id))
@@ -163,6 +175,9 @@ class StoredCatalog:
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         return await self._explaining.of_recorded(workflow_id, search_id, caller=_CALLER)
+
+    async def recorded(self, search_id: str) -> RecordedAnswer:
+        return await self._explaining.recorded(search_id, caller=_CALLER)
 
     async def coverage(self) -> CoverageAnswer:
         return await self._coverage.of_catalog(caller=_CALLER)
@@ -223,6 +238,10 @@ class ServedCatalog:
         path = f"/workflows/{_quoted(workflow_id)}/sections/{section}"
         return await self._read(SectionAnswer, path, remediation_id=remediation_id)
 
+    async def difference(self, workflow_id: str, against: str) -> VersionDifference:
+        path = f"/workflows/{_quoted(workflow_id)}/difference"
+        return await self._read(VersionDifference, path, remediation_id="", against=against)
+
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
         return await self._read(StatisticsAnswer, "/stats", remediation_id=remediation_id)
 
@@ -255,6 +274,9 @@ class ServedCatalog:
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
         return await self._read(Explanation, "/explain", remediation_id="", workflow=workflow_id, search_id=search_id)
+
+    async def recorded(self, search_id: str) -> RecordedAnswer:
+        return await self._read(RecordedAnswer, f"/searches/{quote(search_id, safe='')}", remediation_id="")
 
     async def coverage(self) -> CoverageAnswer:
         return await self._read(CoverageAnswer, "/coverage", remediation_id="")

@@ -1,4 +1,4 @@
-"""`formulary explain`: why a workflow is in the answer to a search, and why not."""
+"""`formulary explain`: why a workflow is in the answer to a search, and why not; what a recorded search found."""
 
 import click
 
@@ -8,7 +8,7 @@ from formulary_catalog.errors import InvalidInput
 
 
 @click.command("explain")
-@click.argument("workflow_id", metavar="WORKFLOW")
+@click.argument("workflow_id", metavar="[WORKFLOW]", default="")
 @click.argument("query", nargs=-1)
 @click.option("--search-id", default="", metavar="ID", help="Recorded search to explain, instead of a query.")
 @label_option
@@ -36,20 +36,24 @@ def explain_command(
     """Explain why a workflow is in the answer to a search, or why not.
 
     Names the first rule that excludes WORKFLOW, or what speaks for it, part by part. A recorded search is explained
-    under the constraints that its incident had then. Exit code 1 if the workflow is excluded.
+    under the constraints that its incident had then; without WORKFLOW it is shown with what it found. Exit code 1 if
+    the workflow is excluded.
 
     \b
     Examples:
       formulary explain oom-scale-out "OOMKilled critical" --label environment=production
       formulary explain oom-scale-out OOMKilled --remediation-id rr-2026-0042
       formulary explain oom-scale-out --search-id 0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10
+      formulary explain --search-id 0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10
     """
-    from formulary_catalog.cli.catalog.explaining_page import show_explanation
+    from formulary_catalog.cli.catalog.explaining_page import show_explanation, show_recorded
     from formulary_catalog.domain.search.request import ContextReference, search_request
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
 
-    workflow = str(parse_reference(workflow_id))
+    if not (workflow_id or search_id):
+        raise InvalidInput("give WORKFLOW and QUERY, or --search-id", field="workflow_id")
+    workflow = str(parse_reference(workflow_id)) if workflow_id else ""
     if bool(query) == bool(search_id):
         raise InvalidInput("give either QUERY or --search-id", field="query")
     if search_id:
@@ -59,6 +63,13 @@ def explain_command(
                 "and --remediation-id",
                 field="search_id",
             )
+        if not workflow:
+            recorded = target.ask(lambda catalog: catalog.recorded(search_id))
+            if as_json:
+                click.echo(recorded.model_dump_json())
+            else:
+                show_recorded(recorded, page=Page())
+            return
         answer = target.ask(lambda catalog: catalog.explain_recorded(workflow, search_id), by_meaning=True)
     else:
         request = search_request(

@@ -1,6 +1,6 @@
-"""An explanation as people read it on a terminal."""
+"""An explanation, and a recorded search, as people read them on a terminal."""
 
-from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
 from formulary_catalog.runtime.terminal import Page
 
 
@@ -19,6 +19,45 @@ def show_explanation(answer: Explanation, *, page: Page) -> None:
         page.pair("recorded", f"number {recorded.rank}, {'returned' if recorded.returned else 'not returned'}")
     for note in answer.notes:
         page.pair("note", note)
+
+
+def show_recorded(answer: RecordedAnswer, *, page: Page) -> None:
+    """What was asked, under which constraints, and what was found then."""
+    page.line(f"Search {answer.search_id}", style="bold cyan")
+    page.pair("asked", f"{answer.at} by {answer.caller}")
+    page.pair("query", answer.query)
+    for name, values in answer.labels.items():
+        page.pair(name, ", ".join(values))
+    page.pair("without", ", ".join(answer.exclude_keywords))
+    page.pair("incident", answer.remediation_id or answer.incident)
+    for name, value in (answer.demanded | answer.detected_labels).items():
+        page.pair(name, f"{value} (demanded)")
+    for name, values in answer.custom_labels.items():
+        page.pair(name, f"{' or '.join(values)} (demanded)")
+    for name, value in answer.inferred.items():
+        page.pair(name, f"{value} (read from the query)")
+    page.pair("mode", answer.search_mode)
+    page.line()
+    page.line(f"What was found then, {answer.total_results} in all", style="bold")
+    page.table(
+        ("RANK", "RETURNED", "SCORE", "CONFIDENCE", "WORKFLOW", "WHY"),
+        [
+            (
+                str(each.rank),
+                "yes" if each.returned else "no",
+                _number(each.score),
+                _number(each.confidence),
+                each.workflow,
+                "; ".join(each.match_reasons),
+            )
+            for each in answer.candidates
+        ],
+    )
+    page.notes(answer.notes)
+
+
+def _number(value: float | None) -> str:
+    return f"{value:.2f}" if value is not None else ""
 
 
 def _show_place(answer: Explanation, *, page: Page) -> None:

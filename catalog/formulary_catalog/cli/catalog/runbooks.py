@@ -5,6 +5,7 @@ These commands write, so they take a database whose user may, and ask no server.
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,6 +57,7 @@ def load(
       formulary runbooks load ./runbooks --database-url postgresql://writer@db/formulary
     """
     from formulary_catalog.cli.catalog.runbook_pages import show_loaded
+    from formulary_catalog.domain.text import one_line
     from formulary_catalog.runtime.terminal import Page
 
     settings = settings_of(database_url=database_url, data_dir=data_dir)
@@ -63,8 +65,9 @@ def load(
     if as_json:
         click.echo(json.dumps(_loaded_as_json(report)))
     else:
+        problems = Page(sys.stderr)
         for rejection in report.rejections:
-            click.echo(f"rejected: {rejection.message}", err=True)
+            problems.line(one_line(f"rejected: {rejection.message}"))
         show_loaded(report, page=Page())
     if report.rejections:
         raise SystemExit(1)

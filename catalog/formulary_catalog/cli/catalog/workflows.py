@@ -9,6 +9,7 @@ import click
 
 from formulary_catalog.cli.options import by_dimension, json_option, label_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.loading.documents import Document, Rejection
@@ -77,10 +78,13 @@ def search_command(
 @click.argument("workflow_id", metavar="ID")
 @click.option("--version", default="", metavar="VERSION", help="Version to use instead of the served one.")
 @click.option("--section", default="", metavar="SECTION", help="One section alone, such as steps or when-not-to-use.")
+@click.option("--against", default="", metavar="VERSION", help="Compare with this version, line by line.")
 @target_options
 @json_option
-def show_command(*, workflow_id: str, version: str, section: str, target: CatalogTarget, as_json: bool) -> None:
-    """Show all of one workflow, or one section of it.
+def show_command(
+    *, workflow_id: str, version: str, section: str, against: str, target: CatalogTarget, as_json: bool
+) -> None:
+    """Show all of one workflow, one section of it, or what differs between two of its versions.
 
     ID is name, namespace/name, name@version or wf_ver_….
 
@@ -89,13 +93,28 @@ def show_command(*, workflow_id: str, version: str, section: str, target: Catalo
       formulary show oom-raise-memory-limit
       formulary show oom-raise-memory-limit@1.0.0 --json
       formulary show oom-raise-memory-limit --section steps
+      formulary show oom-raise-memory-limit --against 1.0.0
     """
+    from formulary_catalog.cli.catalog.difference_page import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.domain.workflows.requests import section_request
     from formulary_catalog.runtime.terminal import Page
 
     reference = parse_reference(workflow_id, version=version)
+    if against:
+        if section or target.remediation_id:
+            raise InvalidInput(
+                "--against compares whole manifests, whatever an incident demands; leave out --section and "
+                "--remediation-id",
+                field="against",
+            )
+        difference = target.ask(lambda catalog: catalog.difference(str(reference), against))
+        if as_json:
+            click.echo(difference.model_dump_json())
+        else:
+            show_difference(difference, page=Page())
+        return
     if section:
         asked = section_request(workflow_id=str(reference), section=section)
         answer = target.ask(lambda catalog: catalog.section(*asked, remediation_id=target.remediation_id))
@@ -140,7 +159,7 @@ def validate_command(*, paths: tuple[Path, ...], as_json: bool) -> None:
     verdicts = _verdicts(paths)
     invalid = sum(1 for verdict in verdicts.values() if verdict.problems)
     if as_json:
-        click.echo(json.dumps(_as_json(verdicts), ensure_ascii=False))
+        click.echo(json.dumps(_as_json(verdicts)))  # names of files may hold anything
     else:
         _show(verdicts)
     if invalid or not verdicts:
@@ -176,18 +195,19 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
 
 
 def _show(verdicts: dict[str, _Verdict]) -> None:
+    from formulary_catalog.domain.text import one_line
     from formulary_catalog.runtime.terminal import Page, counted
 
     page = Page()
     for path, verdict in verdicts.items():
         if verdict.problems:
-            page.line(f"invalid  {path}", style="bold red")
+            page.line(f"invalid  {one_line(path)}", style="bold red")
         else:
-            page.line(f"ok       {path}  ({_contents(verdict)})")
+            page.line(f"ok       {one_line(path)}  ({_contents(verdict)})")
         for rejection in verdict.problems:
-            page.line(f"         {_local(rejection.message, path)}")
+            page.line(f"         {one_line(_local(rejection.message, path))}")
         for warning in verdict.warnings:
-            page.line(f"         warning: {_local(warning, path)}", style="yellow")
+            page.line(f"         warning: {one_line(_local(warning, path))}", style="yellow")
     invalid = sum(1 for verdict in verdicts.values() if verdict.problems)
     warnings = sum(len(verdict.warnings) for verdict in verdicts.values())
     page.line()

@@ -190,6 +190,7 @@ def _unknown(kind: str, payload: Recorded) -> Description:
 _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "details": _reading,
     "read.related": _looking_around,
+    "read.facets": _looking_into("what narrows the list of workflows"),
     "read.names": _looking_up,
     "read.impact": _weighing,
     "read.section": _reading_a_section,
@@ -203,6 +204,7 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.incidents": _looking_into("the list of incidents"),
     "read.incident": _looking_into("an incident"),
     "read.invocations": _looking_into("the list of runs"),
+    "read.outcomes": _looking_into("how runs ended"),
     "read.contracts": _looking_into("the contracts in force"),
 }
 """Calls of which there is nothing to tell but that they were made."""

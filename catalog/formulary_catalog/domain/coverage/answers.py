@@ -91,7 +91,7 @@ class StaleWorkflow(Answer):
     workflow_id: str
     namespace: str
     version: str
-    reason: Literal["fails", "never-chosen", "never-found"]
+    reason: Literal["image-gone", "fails", "never-chosen", "never-found"]
     detail: str
     served_since: str
     found: int = Field(description="Searches that returned it.")
@@ -102,7 +102,8 @@ class StaleWorkflow(Answer):
 
 
 class StaleAnswer(Answer):
-    """Workflows that may be of no use: those that fail first, then those never chosen, then those never found."""
+    """Workflows that may be of no use: those whose image is gone first, then those that fail, those that were never
+    chosen, and those that were never found."""
 
     workflows: list[StaleWorkflow]
     total: int

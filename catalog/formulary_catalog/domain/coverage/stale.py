@@ -1,6 +1,6 @@
-"""Which workflows may be of no use: never found, found and never chosen, chosen and failing.
+"""Which workflows may be of no use: image gone, chosen and failing, found and never chosen, never found.
 
-`workflows/upkeep` calls it. Whether the image of a workflow is still there is known to nobody here, so it is no reason.
+`workflows/upkeep` calls it. That an image is gone is known from runs that could not pull it, and from nothing else.
 """
 
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ DAYS = 90
 FIRST_AT_LEAST = 3
 """Searches that a workflow led before it says something that it was never chosen."""
 FAILED_AT_LEAST = 2
-REASONS = ("fails", "never-chosen", "never-found")
+REASONS = ("image-gone", "fails", "never-chosen", "never-found")
 """In the order in which they are listed: what does harm comes first."""
 
-Reason = Literal["fails", "never-chosen", "never-found"]
+Reason = Literal["image-gone", "fails", "never-chosen", "never-found"]
 
 
 class Use(NamedTuple):
@@ -36,7 +36,10 @@ UNUSED = Use()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A workflow that is served: `use` is that of all its versions, `outcome` of the served one."""
+    """A workflow that is served: `use` is that of all its versions, `outcome` of the served one.
+
+    `unpulled_at` is when its newest run ended, if that run could not pull the image.
+    """
 
     version_id: str
     namespace: str
@@ -46,6 +49,7 @@ class Served:
     since: datetime
     use: Use
     outcome: WorkflowOutcome
+    unpulled_at: datetime | None = None
 
 
 def stale_because(served: Served, *, now: datetime) -> tuple[Reason, str] | None:
@@ -55,6 +59,8 @@ def stale_because(served: Served, *, now: datetime) -> tuple[Reason, str] | None
     """
     outcome, use = served.outcome, served.use
     runs = outcome.succeeded + outcome.failed
+    if served.unpulled_at is not None:
+        return "image-gone", f"its newest run, on {served.unpulled_at:%Y-%m-%d}, could not pull the image"
     if outcome.failed >= FAILED_AT_LEAST and outcome.failed > outcome.succeeded:
         return "fails", f"{outcome.failed} of {runs} runs of this version failed"
     if use.first >= FIRST_AT_LEAST and not use.chosen and not runs:

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Any
 
 from formulary_catalog.domain.governance.contract import Contract, Effect
-from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_harmless
+from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_harmless, said_of_environment
 from formulary_catalog.domain.governance.halting import Halt, halted_message
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
 from formulary_catalog.domain.governance.run_risks import gate_run
@@ -254,7 +254,7 @@ class _Considered:
         if not facts.environment.strip():
             reasons.append("the environment is not known")
         elif not is_harmless(facts.environment, harmless=self.harmless):
-            reasons.append(f"the environment is {facts.environment}, which counts as production")
+            reasons.append(said_of_environment(facts.environment))
         named = {"workflow-risk", "environment"}
         return reasons + [
             risk.message for risk in self.gate.risks if risk.severity.is_grave and risk.category not in named

@@ -165,5 +165,11 @@ def is_harmless(environment: str, *, harmless: Iterable[str] = HARMLESS_ENVIRONM
     return name in {_normal(each) for each in harmless}
 
 
+def said_of_environment(environment: str) -> str:
+    """What is said of one that is not harmless; of production itself there is nothing to add."""
+    meaning = "" if _normal(environment) == "production" else ", which counts as production"
+    return f"the environment is {environment}{meaning}"
+
+
 def _normal(text: str) -> str:
     return unicodedata.normalize("NFC", text.strip()).lower()

@@ -9,6 +9,7 @@ from formulary_catalog.domain.governance.gate import (
     Severity,
     gate_report,
     is_harmless,
+    said_of_environment,
 )
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
@@ -49,9 +50,7 @@ def _of_place(facts: RunFacts, *, harmless: frozenset[str]) -> Iterable[Risk]:
     if not facts.environment.strip():
         yield _risk(Severity.MEDIUM, "environment", "the environment is not known, so it may be production")
     elif not is_harmless(facts.environment, harmless=harmless):
-        yield _risk(
-            Severity.MEDIUM, "environment", f"the environment is {facts.environment}, which counts as production"
-        )
+        yield _risk(Severity.MEDIUM, "environment", said_of_environment(facts.environment))
     if fold(facts.priority) in _URGENT:
         yield _risk(Severity.MEDIUM, "priority", f"the incident has priority {facts.priority}")
 

@@ -87,6 +87,7 @@ class Reason(StrEnum):
     NOT_PERMITTED = "NotPermitted"
     START_FAILED = "StartFailed"
     RUN_FAILED = "RunFailed"
+    IMAGE_NOT_PULLED = "ImageNotPulled"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     CANCELLED = "Cancelled"
     HALTED = "Halted"

@@ -1,4 +1,4 @@
-"""Browsing over REST: pages, relations, names, impact, sections and numbers.
+"""Browsing over REST: pages and what narrows them, relations, names, impact, sections, versions and numbers.
 
 People and the command line read it; a call needs no incident, and one that it names still constrains the answer.
 """
@@ -9,13 +9,17 @@ from fastapi import APIRouter, Path, Request, Response
 
 from formulary_catalog.domain.answers import WorkflowList
 from formulary_catalog.domain.browsing import (
+    FacetsAnswer,
     ImpactAnswer,
     NamesAnswer,
     RelatedAnswer,
     SectionAnswer,
     StatisticsAnswer,
+    VersionDifference,
 )
 from formulary_catalog.server.calls.arguments.browsing import (
+    DifferenceArguments,
+    FacetsArguments,
     ImpactArguments,
     NameArguments,
     NoArguments,
@@ -45,6 +49,20 @@ async def list_workflows(request: Request) -> Response:
     context, asked = await checked_call(request, "list", PageArguments)
     listing = services_of(request).listing
     return answered(await listing.page(asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/facets",
+    operation_id="get_facets",
+    summary="Read what narrows the list of workflows",
+    response_model=FacetsAnswer,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(FacetsArguments), of_incident=False),
+)
+async def get_facets(request: Request) -> Response:
+    """Values of each filter of the list, and how many workflows it then has."""
+    _, asked = await checked_call(request, "read.facets", FacetsArguments)
+    return answered(await services_of(request).listing.facets(asked.request, caller=caller_of(request)))
 
 
 @router.get(
@@ -97,6 +115,21 @@ async def get_section(
     context, asked = await checked_call(request, "read.section", SectionArguments)
     browsing = services_of(request).browsing
     return answered(await browsing.section(*asked.request, context=context, caller=caller_of(request), browsing=True))
+
+
+@router.get(
+    "/workflows/{workflow_id:path}/difference",
+    operation_id="get_difference",
+    summary="Compare two versions of a workflow",
+    response_model=VersionDifference,
+    responses=error_responses(404),
+    openapi_extra=operation(query=query_parameters(DifferenceArguments, in_path="workflow_id"), of_incident=False),
+)
+async def get_difference(request: Request, workflow_id: _WorkflowId) -> Response:
+    """Their manifests side by side, the lower version first."""
+    _, asked = await checked_call(request, "read.versions", DifferenceArguments)
+    versions = services_of(request).versions
+    return answered(await versions.difference(asked.workflow_id, asked.against, caller=caller_of(request)))
 
 
 @router.get(

@@ -57,7 +57,7 @@ async def compare_alerts(request: Request) -> Response:
     openapi_extra=operation(query=query_parameters(UpkeepArguments), of_incident=False),
 )
 async def list_stale_workflows(request: Request) -> Response:
-    """Failing ones first, then those that were never chosen, then those that were never found."""
+    """Those whose image is gone first, then failing ones, those never chosen, and those never found."""
     _, asked = await checked_call(request, "read.stale", UpkeepArguments)
     return answered(await services_of(request).upkeep.stale(limit=asked.limit, caller=caller_of(request)))
 

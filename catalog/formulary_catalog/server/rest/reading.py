@@ -1,4 +1,4 @@
-"""What people read over REST beside the catalog: explanations, traces, incidents, runs, contracts (DESIGN section 14).
+"""What people read over REST beside the catalog: explanations, searches, traces, incidents, runs and contracts.
 
 Each answer is what the caller's own rights allow; what they do not is answered as if it did not exist.
 """
@@ -12,17 +12,20 @@ from formulary_catalog.domain.reading import (
     IncidentAnswer,
     IncidentPage,
     InvocationPage,
+    OutcomesAnswer,
     TraceAnswer,
     TracePage,
     WaitingRunList,
 )
-from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
 from formulary_catalog.server.calls.arguments.reading import (
     ContractsArguments,
     ExplainArguments,
     IncidentArguments,
     IncidentsArguments,
     InvocationsArguments,
+    OutcomesArguments,
+    RecordedArguments,
     TraceArguments,
     TracesArguments,
     WaitingArguments,
@@ -51,6 +54,23 @@ async def explain(request: Request) -> Response:
         return answered(await explaining.of_recorded(asked.workflow, asked.search_id, caller=caller))
     wanted = search_request_of(asked, context=context)
     return answered(await explaining.of_search(asked.workflow, wanted, caller=caller))
+
+
+@router.get(
+    "/searches/{search_id}",
+    operation_id="get_search",
+    summary="Read a recorded search",
+    response_model=RecordedAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(of_incident=False),
+)
+async def get_search(
+    request: Request,
+    search_id: Annotated[str, Path(description="`search_id` of an answer, or of an event of a trace.")],
+) -> Response:
+    """What was asked, under which constraints, and what was found then, with scores and reasons."""
+    _, asked = await checked_call(request, "read.explain", RecordedArguments)
+    return answered(await services_of(request).explaining.recorded(asked.search_id, caller=caller_of(request)))
 
 
 @router.get(
@@ -148,6 +168,23 @@ async def list_invocations(request: Request) -> Response:
         caller=caller_of(request),
     )
     return answered(page)
+
+
+@router.get(
+    "/outcomes",
+    operation_id="get_outcomes",
+    summary="Read how runs ended over time",
+    response_model=OutcomesAnswer,
+    responses=error_responses(404),
+    openapi_extra=operation(query=query_parameters(OutcomesArguments), of_incident=False),
+)
+async def get_outcomes(request: Request) -> Response:
+    """By day or week, of all runs that the caller may read or those of one workflow; rehearsals do not count."""
+    _, asked = await checked_call(request, "read.outcomes", OutcomesArguments)
+    runs = services_of(request).runs
+    return answered(
+        await runs.outcomes(days=asked.days, by=asked.by, workflow_id=asked.workflow_id, caller=caller_of(request))
+    )
 
 
 @router.get(

@@ -249,6 +249,17 @@ class RunWriter:
 
         await self._database.write(write)
 
+    async def note_standing(self, invocation_id: str, *, reason: Reason, message: str) -> Invocation | None:
+        """Note what keeps a run that has begun, or that nothing does any more; one that is over stays as it ended."""
+
+        async def write(connection: Connection) -> Invocation | None:
+            run = await _locked(connection, invocation_id)
+            if run is None or run.phase is not Phase.RUNNING:
+                return run
+            return await _changed(connection, invocation_id, "reason = $2, message = $3", reason, message)
+
+        return await self._database.write(write)
+
     async def finish(
         self,
         invocation_id: str,

@@ -5,13 +5,17 @@ from datetime import date, datetime
 
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.runs.run import Invocation, Reason
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
 _ALL = "*"
+_TOLD_OF_ITS_WORKFLOW = (
+    "started_at is not null and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')"
+)
+"""Which runs say something of their workflow, as outcomes count them."""
 _MOST = 1000
 """Runs that are looked through for those that wait."""
 
@@ -122,9 +126,11 @@ class ReviewReader:
         return await self._database.read(read)
 
     async def ended_by_day(
-        self, *, caller: str, namespaces: frozenset[str] | None, since: datetime
+        self, *, caller: str, namespaces: frozenset[str] | None, version_ids: list[str] | None, since: datetime
     ) -> list[tuple[date, int, int]]:
         """Each day (UTC) on which real runs ended since then, oldest first: how many succeeded, and how many did not.
+
+        Those of some versions, None for all.
 
         Raises:
             Unavailable: the database does not answer.
@@ -139,11 +145,41 @@ class ReviewReader:
                        count(*) filter (where phase <> 'Succeeded') as failed
                 from invocation
                 where finished_at >= $1 and started_at is not null and not dry_run and not degraded
+                  and ($2::text[] is null or version_id = any ($2))
                 group by 1 order by 1
                 """,
                 since,
+                version_ids,
             )
             return [(row["day"], row["succeeded"], row["failed"]) for row in rows]
+
+        return await self._database.read(read)
+
+    async def unpulled(self, *, caller: str, namespaces: frozenset[str] | None, since: datetime) -> dict[str, datetime]:
+        """The versions whose newest real run since then could not pull its image, with when that run ended.
+
+        Runs that were cancelled or halted say nothing.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> dict[str, datetime]:
+            await enter_review(connection, caller=caller, namespaces=namespaces)
+            rows = await connection.fetch(
+                f"""
+                select version_id, max(finished_at) as at from invocation as unpulled
+                where finished_at >= $1 and reason = $2 and {_TOLD_OF_ITS_WORKFLOW} and not exists (
+                    select from invocation as later
+                    where later.version_id = unpulled.version_id and later.finished_at > unpulled.finished_at
+                      and later.reason <> $2 and {_TOLD_OF_ITS_WORKFLOW}
+                )
+                group by version_id
+                """,
+                since,
+                Reason.IMAGE_NOT_PULLED,
+            )
+            return {row["version_id"]: row["at"] for row in rows}
 
         return await self._database.read(read)
 

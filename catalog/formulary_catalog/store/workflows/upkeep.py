@@ -41,8 +41,13 @@ class UpkeepReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def served(self, uses: Mapping[str, Use], *, namespaces: frozenset[str] | None) -> list[Served]:
-        """The visible workflows that are served, with the use of all their versions."""
+    async def served(
+        self, uses: Mapping[str, Use], *, unpulled: Mapping[str, datetime], namespaces: frozenset[str] | None
+    ) -> list[Served]:
+        """The visible workflows that are served, with the use of all their versions.
+
+        `unpulled` is when the newest run of a version ended that could not pull its image.
+        """
 
         async def read(connection: Connection) -> list[Served]:
             await enter(connection, namespaces=namespaces)
@@ -71,6 +76,7 @@ class UpkeepReader:
                     since=since[row["namespace"], row["name"]],
                     use=used[row["namespace"], row["name"]],
                     outcome=outcome_of(row["outcome"]),
+                    unpulled_at=unpulled.get(row["version_id"]),
                 )
                 for row in served
             ]

@@ -38,6 +38,14 @@ LimitThatFits = Annotated[int | None, _LIMIT]
 Namespace = Annotated[
     str, Field(max_length=MAX_LABEL_LENGTH, description="Those of this namespace.", examples=["formulary"])
 ]
+Text = Annotated[
+    str,
+    Field(
+        max_length=MAX_LABEL_LENGTH,
+        description="Those with each of these words in the name, title, action or a signal.",
+        examples=["memory limit"],
+    ),
+]
 WorkflowId = Annotated[
     str,
     Field(
@@ -67,8 +75,8 @@ class BrowsingArguments(Arguments):
         """
 
 
-class ListArguments(BrowsingArguments):
-    """Which workflows are to be listed."""
+class FilterArguments(BrowsingArguments):
+    """What narrows a list of workflows."""
 
     signal_type: str = Field(
         "", max_length=MAX_LABEL_LENGTH, description="Those that answer this signal or alert.", examples=["OOMKilled"]
@@ -87,6 +95,15 @@ class ListArguments(BrowsingArguments):
     status: str = Field(
         "", max_length=MAX_LABEL_LENGTH, description="Active; others are for people.", examples=["Active"]
     )
+
+    @property
+    def request(self) -> ListingRequest:
+        return listing_request(**{name: value for name, value in self if value is not None}, max_limit=MAX_PAGE)
+
+
+class ListArguments(FilterArguments):
+    """Which workflows are to be listed."""
+
     limit: LimitThatFits = Field(None, examples=[10])
     cursor: str = Field(
         "",
@@ -95,20 +112,17 @@ class ListArguments(BrowsingArguments):
         examples=["WyJhIl0"],
     )
 
-    @property
-    def request(self) -> ListingRequest:
-        return listing_request(**{name: value for name, value in self if value is not None}, max_limit=MAX_PAGE)
+
+class FacetsArguments(FilterArguments):
+    """Of which list it is asked what narrows it."""
+
+    text: Text = ""
 
 
 class PageArguments(ListArguments):
     """The same for programs, which may ask for long pages and for any place in the list."""
 
-    text: str = Field(
-        "",
-        max_length=MAX_LABEL_LENGTH,
-        description="Those with each of these words in the name, title, action or a signal.",
-        examples=["memory limit"],
-    )
+    text: Text = ""
     limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many to return; 100 without it.", examples=[20])
     offset: int = Field(
         0, ge=0, le=MAX_OFFSET, description="How many to leave out before; none without it.", examples=[20]
@@ -158,6 +172,13 @@ class ImpactArguments(BrowsingArguments):
     @property
     def request(self) -> str:
         return named_text(self.workflow_id, field="workflow_id", example="oom-raise-memory-limit")
+
+
+class DifferenceArguments(Arguments):
+    """Which versions are to be compared."""
+
+    workflow_id: WorkflowId
+    against: str = Field(max_length=MAX_LABEL_LENGTH, description="Version to compare it with.", examples=["1.0.0"])
 
 
 class SectionArguments(BrowsingArguments):

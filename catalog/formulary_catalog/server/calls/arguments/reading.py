@@ -1,6 +1,6 @@
 """Arguments of the endpoints that people read with: explanations, traces, incidents, runs and contracts."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,7 @@ from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
 from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.browsing import Namespace, WorkflowId
 from formulary_catalog.server.calls.arguments.catalog import Labels, SearchFields, SearchId, labelled
@@ -16,6 +17,8 @@ from formulary_catalog.server.calls.arguments.refusals import broken
 
 MAX_PAGE = 200
 DEFAULT_PAGE = 50
+MAX_DAYS = 366
+DEFAULT_DAYS = 30
 
 Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description=f"At most so many; {DEFAULT_PAGE} without it.")]
 Cursor = Annotated[str, Field(max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")]
@@ -45,6 +48,16 @@ class ExplainArguments(SearchFields, _ExplainedQuery):
             if self.search_id and getattr(self, name):
                 raise broken("belongs to a new search; leave it out, or leave out search_id", name=name)
         return self
+
+
+class RecordedArguments(Arguments):
+    """Which recorded search is to be read."""
+
+    search_id: str = Field(
+        max_length=MAX_LABEL_LENGTH,
+        description="search_id of an answer, or of an event of a trace.",
+        examples=["0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10"],
+    )
 
 
 class TracesArguments(Arguments):
@@ -109,6 +122,25 @@ class InvocationsArguments(Arguments):
     namespace: Namespace = ""
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
     cursor: Cursor = ""
+
+
+class OutcomesArguments(Arguments):
+    """Of which runs it is asked how they ended, and of how long."""
+
+    days: int = Field(
+        DEFAULT_DAYS,
+        ge=1,
+        le=MAX_DAYS,
+        description=f"Those that ended in so many days; {DEFAULT_DAYS} without it.",
+        examples=[90],
+    )
+    by: Literal["day", "week"] = Field("day", description="Length of a period.", examples=["week"])
+    workflow_id: str = Field(
+        "",
+        max_length=MAX_NAME_LENGTH,
+        description="Those of all versions of this workflow.",
+        examples=["oom-raise-memory-limit"],
+    )
 
 
 class WaitingArguments(Arguments):

@@ -20,6 +20,8 @@ from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArgu
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
 from formulary_catalog.server.console.addresses import workflow_address
 from formulary_catalog.server.console.asking import asked, filled
+from formulary_catalog.server.console.pictures.outcomes import described, span
+from formulary_catalog.server.console.pictures.outcomes import outcomes as outcomes_picture
 from formulary_catalog.server.console.pictures.relations import RELATION_WORDS, relations_picture
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
@@ -38,6 +40,8 @@ FACETS = {
 """What narrows the list, by the field of the address, and what it is called."""
 FEW_RUNS = 10
 """Below it a share of successes says little."""
+_DAYS = 90
+"""So far back it is shown how runs ended."""
 _LINES = 50
 _NEIGHBOURS = 40
 _NO_INCIDENT = ContextReference()
@@ -124,6 +128,7 @@ async def workflow(request: Request, workflow_id: str) -> Response:
     details = await _details(request, wanted)
     impact = await services.relations.impact(details.version_id, context=_NO_INCIDENT, caller=caller, browsing=True)
     around = related_request(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
+    ended = await services.runs.outcomes(days=_DAYS, by="week", workflow_id=details.version_id, caller=caller)
     related = await services.relations.related(around, context=_NO_INCIDENT, caller=caller, browsing=True)
     difference: VersionDifference | None = None
     problem = ""
@@ -143,6 +148,8 @@ async def workflow(request: Request, workflow_id: str) -> Response:
         pinned=workflow_address(f"{name}@{details.version}"),
         impact=impact,
         outcomes=Outcomes.of(impact),
+        over_time=outcomes_picture(ended) if ended.total else None,
+        ended=f"{span(ended)}: {described(ended)}",
         related=[_neighbour(each) for each in related.related],
         related_total=related.total,
         picture=relations_picture(name.rpartition("/")[2], related.related),

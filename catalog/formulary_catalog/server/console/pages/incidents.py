@@ -19,7 +19,7 @@ from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
 from formulary_catalog.server.console.pages.story import moments, story_events
-from formulary_catalog.server.console.pictures.outcomes import described, outcomes
+from formulary_catalog.server.console.pictures.outcomes import described, outcomes, span
 from formulary_catalog.server.console.pictures.timeline import timeline
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
@@ -61,7 +61,8 @@ async def incidents(request: Request) -> Response:
     )
     filtered = bool(asked.since or asked.namespace or asked.remediation_id or asked.outcome)
     is_first = not (filtered or asked.cursor)
-    days = await services_of(request).runs.by_day(days=_DAYS, caller=visitor_of(request).caller) if is_first else []
+    runs = services_of(request).runs
+    ended = await runs.outcomes(days=_DAYS, caller=visitor_of(request).caller) if is_first else None
     return render(
         request,
         "incidents.html",
@@ -72,8 +73,9 @@ async def incidents(request: Request) -> Response:
         tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
         filtered=filtered,
-        picture=outcomes(days) if any(day.succeeded or day.failed for day in days) else None,
-        ended=described(days),
+        own=OWN_TRACE,
+        picture=outcomes(ended) if ended is not None and ended.total else None,
+        ended=f"{span(ended)}: {described(ended)}" if ended is not None else "",
     )
 
 
