@@ -56,6 +56,7 @@ bench: setup ## Measure, and print ratios within one run
 	@bash scripts/measure.sh analytics benchmarks/bench_analytics.py
 	@bash scripts/measure.sh startup benchmarks/bench_startup.py
 	@bash scripts/measure.sh console benchmarks/bench_console.py
+	@bash scripts/measure.sh tools benchmarks/bench_tools.py
 	@bash scripts/measure.sh scale benchmarks/bench_scale.py $(if $(SIZES),--sizes $(SIZES))
 
 bench-peers: setup ## Measure ours and other stores on the same catalogs; SIZES=10000,100000

@@ -145,6 +145,27 @@ SECTIONS = (
     ),
     Section(name="mcp_peers", title="Other MCP servers", words="Searches of the same documents.", pictures={}),
     Section(
+        name="tools",
+        title="The tools of the catalog beside a search",
+        words="The catalog of the sections above, asked over REST by somebody who sees all of it. Goals are beside a "
+        "search with labels, which has to look at all rows as most of these do.",
+        pictures={},
+    ),
+    Section(
+        name="console",
+        title="Pages of the console",
+        words="With a large catalog and a long trail: each page in turns, then one each second while a client "
+        "searches all the time.",
+        pictures={},
+    ),
+    Section(
+        name="analytics",
+        title="Searches beside heavy statements",
+        words="Searches over MCP alone, and while four clients send statements to `execute_query` that take what it "
+        "gives them.",
+        pictures={},
+    ),
+    Section(
         name="embedding",
         title="Embedding",
         words="The floor is the time to read the weights once from memory, measured in the same run.",
