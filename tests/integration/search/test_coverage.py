@@ -53,11 +53,11 @@ TABLE = {
     "NodeFilesystemAlmostOutOfSpace": ("covered", "node-disk-pressure-prune-images"),
     "NodeClockNotSynchronising": ("none", ""),
     "NodeRAIDDiskFailure": ("weak", "mount-reattach-stale-volume"),
-    "NodeNetworkReceiveErrs": ("weak", "dns-coredns-restart-scale"),
+    "NodeNetworkReceiveErrs": ("none", ""),  # judged: a weak one
     "KubeAPIDown": ("weak", "hpa-metrics-restore"),
     "KubeSchedulerDown": ("none", ""),
     "KubeVersionMismatch": ("none", ""),
-    "KubeClientCertificateExpiration": ("covered", "certificate-expired-renew"),  # judged: a weak one
+    "KubeClientCertificateExpiration": ("weak", "certificate-expired-renew"),
     "etcdInsufficientMembers": ("covered", "etcd-restore-quorum"),
     "etcdHighFsyncDurations": ("none", ""),
     "CoreDNSDown": ("covered", "dns-coredns-restart-scale"),
