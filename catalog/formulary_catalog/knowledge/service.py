@@ -19,6 +19,7 @@ from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH, parse_query
 from formulary_catalog.domain.search.request import MAX_TOP_K, ContextReference
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.text import one_line, storable
+from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, UnknownDocument
 from formulary_catalog.knowledge.answers import (
     MAX_PREVIEW,
@@ -111,7 +112,7 @@ class KnowledgeService:
             kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=within)
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return DocumentSearchAnswer(
-                query=_preview(query),
+                query=_preview(visible(query)),
                 collection=within or ALL_COLLECTIONS,
                 total_results=candidates.total,
                 results=kept,
