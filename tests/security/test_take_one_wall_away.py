@@ -111,14 +111,14 @@ async def test_only_work_mem_sends_big_sorts_to_files(stage: Stage) -> None:
         f"select count(*) from (select row_number() over (order by md5((1000 * a + b)::text) || '{'x' * 100}') as n"
         " from generate_series(1, 800) as a, generate_series(1, 1000) as b) as numbered where n > 0"
     )
-    with pytest.raises(InvalidInput, match="temporary file size exceeds"):
+    with pytest.raises(InvalidInput, match="more rows than it may; narrow it with WHERE"):
         await _rows(stage, attack, limits=PATIENT)
     assert await _rows(stage, attack, limits=replace(PATIENT, work_mem="200MB")) == [(800_000,)]
 
 
 async def test_only_temp_file_limit_bounds_files(stage: Stage) -> None:
     attack = "select count(*) from generate_series(1, 5000000)"
-    with pytest.raises(InvalidInput, match="temporary file size exceeds"):
+    with pytest.raises(InvalidInput, match="more rows than it may; narrow it with WHERE"):
         await _rows(stage, attack, limits=PATIENT)
     superuser = await asyncpg.connect(as_user(stage.dsn, "postgres"))
     try:

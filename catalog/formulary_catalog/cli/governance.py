@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.cli.options import Suggesting, data_dir_option, database_option, json_option, settings_of
 from formulary_catalog.cli.targets import url_option
 from formulary_catalog.errors import InvalidInput
 
@@ -263,7 +263,7 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
         raise SystemExit(1)
 
 
-@click.group("governance")
+@click.group("governance", cls=Suggesting)
 def governance_command() -> None:
     """Judge actions as the governance tools do, read the contracts in force, and try one before it is applied.
 

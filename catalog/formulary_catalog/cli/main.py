@@ -1,6 +1,5 @@
 """The group of all commands: each is imported when it is needed, and every expected error ends in one line."""
 
-import difflib
 import json
 import re
 from importlib import import_module
@@ -9,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from formulary_catalog import __version__
+from formulary_catalog.cli.options import Suggesting
 from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocument, UnknownWorkflow
 
 _JSON = "formulary.json"
@@ -51,7 +51,7 @@ _MODULES = {
 """Where each command is: `NAME_command` of a module in this package."""
 
 
-class _Commands(click.Group):
+class _Commands(Suggesting):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_MODULES)
 
@@ -67,10 +67,6 @@ class _Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Looks for `--json` as well: where arguments are wrong, the command's own options are never read."""
         ctx.meta[_JSON] = "--json" in args
-        if not args[0].startswith("-") and args[0] not in _MODULES:
-            nearest = difflib.get_close_matches(args[0], _MODULES, n=3)
-            hint = f"did you mean {' or '.join(nearest)}?" if nearest else "`formulary --help` lists all commands."
-            raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx=ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:

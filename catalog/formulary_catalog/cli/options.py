@@ -1,5 +1,6 @@
-"""Options that several commands share, and the settings that they make up."""
+"""Options that several commands share, the settings that they make up, and groups of commands."""
 
+import difflib
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,9 +13,26 @@ if TYPE_CHECKING:
     from formulary_catalog.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_FEW_COMMANDS = 8
 _LEVELS = ("debug", "info", "warning", "error")
 
 DIRECTORY = click.Path(path_type=Path)
+
+
+class Suggesting(click.Group):
+    """A group that answers the name of no command with the nearest, or with all where they are few."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if not args[0].startswith("-") and args[0] not in known:
+            nearest = difflib.get_close_matches(args[0], known, n=3)
+            few = f"its commands are {', '.join(known)}."
+            all_ = few if len(known) <= _FEW_COMMANDS else f"`{ctx.command_path} --help` lists all commands."
+            hint = f"did you mean {' or '.join(nearest)}?" if nearest else all_
+            raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx=ctx)
+        return super().resolve_command(ctx, args)
 
 
 def json_option(command: _F) -> _F:

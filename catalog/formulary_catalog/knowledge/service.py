@@ -19,6 +19,7 @@ from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH, parse_query
 from formulary_catalog.domain.search.request import MAX_TOP_K, ContextReference
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.text import one_line, storable
+from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, UnknownDocument
 from formulary_catalog.knowledge.answers import (
     MAX_PREVIEW,
@@ -62,6 +63,9 @@ _NOTHING = {
     Collection.RUNBOOKS: "there is no runbook that may be read here",
 }
 """By collection, what an answer says where nothing could have been found."""
+_ELSEWHERE = "look in another collection"
+_NO_OTHER = "no other source of its collection may be read here; give its words as text to look in all"
+_IN_WORKFLOWS = "search for a workflow instead"
 
 
 class _Draft(NamedTuple):
@@ -111,7 +115,7 @@ class KnowledgeService:
             kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=within)
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return DocumentSearchAnswer(
-                query=_preview(query),
+                query=_preview(visible(query)),
                 collection=within or ALL_COLLECTIONS,
                 total_results=candidates.total,
                 results=kept,
@@ -144,6 +148,8 @@ class KnowledgeService:
             candidates, ranked = await self._ranked(draft, scope=scope, record=record)
             hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
             kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=draft.collection)
+            if draft.doc_id and not candidates.total:
+                notes = [_NO_OTHER]
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return SimilarDocumentsAnswer(
                 source_doc_id=draft.doc_id,
@@ -298,8 +304,10 @@ def _fitting(
 ) -> tuple[list[DocumentHit], list[str]]:
     """The first hits that fit, at least one, and what the answer has to say about it."""
     if candidates.total == 0:
-        return [], [_NOTHING[within]]
+        return [], [f"{_NOTHING[within]}; {_ELSEWHERE if within else _IN_WORKFLOWS}"]
     notes = [] if candidates.compared else [_LEXICAL]
+    if not hits:
+        return [], [*notes, f"none of {candidates.total} documents fits; describe the symptom in other English words"]
     if max_bytes is None:
         return list(hits), notes
     kept: list[DocumentHit] = []

@@ -4,6 +4,7 @@ A caller reads its own runs, and those of the namespaces in which it may `get wo
 that it does not see, or that the incident of the call excludes, are not among them.
 """
 
+from collections.abc import Collection
 from datetime import timedelta
 
 from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
@@ -19,6 +20,7 @@ from formulary_catalog.search.visibility import namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
 _SHOWN_REASON = 150
+_SHOWN_NAMESPACES = 5
 _HOW = "a person decides, with `formulary approve INVOCATION_ID --reason …`; tell them, and do not ask again"
 
 
@@ -55,19 +57,19 @@ class WaitingRuns:
             runs = await self._review.waiting(caller=caller.name, namespaces=reviewed)
             constraints = self._finder.constraints(scope)
             readable = await self._workflows.readable({run.version_id for run in runs}, namespaces=scope.namespaces)
-            waiting = [
+            everywhere = [
                 run
                 for run in runs
                 if run.version_id in readable
-                and namespace in ("", run.namespace)
                 and scope.remediation_id in ("", run.remediation_id)
                 and self._finder.allowed(run, constraints) is not None
             ]
+            waiting = [run for run in everywhere if namespace in ("", run.namespace)]
             record.result = {"total": len(waiting)}
             return PendingApprovals(
                 approvals=[_short(pending_approval(run)) for run in waiting[: request.limit]],
                 total=len(waiting),
-                notes=[_HOW] if waiting else [],
+                notes=[_HOW] if waiting else _nothing_waits(namespace, others={run.namespace for run in everywhere}),
             )
 
 
@@ -84,6 +86,14 @@ def pending_approval(run: Invocation) -> PendingApproval:
         asked_at=moment(run.created_at),
         waits_until=moment(run.created_at + timedelta(hours=APPROVAL_HOURS)),
     )
+
+
+def _nothing_waits(namespace: str, *, others: Collection[str]) -> list[str]:
+    """What is said of a namespace; `others` are those in which something waits that may be known."""
+    if not namespace:
+        return []
+    there = f"; runs wait in {', '.join(sorted(others)[:_SHOWN_NAMESPACES])}" if others else ""
+    return [f"no run that you may see waits in namespace {namespace!r}{there}; check its name, or leave it out"]
 
 
 def _short(approval: PendingApproval) -> PendingApproval:

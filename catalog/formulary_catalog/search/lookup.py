@@ -1,6 +1,6 @@
 """What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -23,6 +23,8 @@ from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.workflows.names import Declared
 from formulary_catalog.store.workflows.reader import WorkflowReader
+
+_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +153,15 @@ class WorkflowFinder:
     async def nearest_values(self, what: Declared, value: str, *, scope: CallScope) -> list[str] | None:
         """The values nearest to one that no workflow has; None if some workflow has it."""
         return await self._nearest.values(what, value, constraints=self.constraints(scope), namespaces=scope.namespaces)
+
+    async def unknown_values(self, given: Mapping[Declared, str], *, scope: CallScope) -> list[str]:
+        """A note on each of these values that no workflow has, with the nearest ones."""
+        notes = []
+        for what, value in given.items():
+            if value and (near := await self.nearest_values(what, value, scope=scope)) is not None:
+                meant = f"did you mean {' or '.join(near)}?" if near else "leave it out to see what there is"
+                notes.append(f"no workflow you may see has {what} {value[:_SHOWN]!r}; {meant}")
+        return notes
 
     def constraints(self, scope: CallScope) -> Constraints:
         """What the incident of a call demands."""

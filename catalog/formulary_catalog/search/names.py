@@ -1,7 +1,9 @@
 """What somebody may have meant by a name or a value that nothing has: the nearest that they may see."""
 
 import difflib
+import re
 from collections import Counter
+from collections.abc import Iterable
 
 from formulary_catalog.domain.search.results import workflow_id
 from formulary_catalog.domain.workflows.labels import Constraints, fold
@@ -16,6 +18,9 @@ _MAX_COMPARED = 100
 _ALIKE_VALUES = 0.7
 """The same for values, which are shorter."""
 _MOST_VALUES = 3
+_ALIKE_PARTS = 0.7
+"""The same for what stands between hyphens, dots and slashes, which is short as well."""
+_BETWEEN_PARTS = re.compile("[-./]+")
 
 
 class NearestNames:
@@ -33,7 +38,7 @@ class NearestNames:
         wanted = name.lower()[:_MAX_COMPARED]
         found = await self._names.alike(wanted, constraints=constraints, namespaces=namespaces, limit=_LOOKED_AT)
         spread = Counter(name for name, _ in found)
-        near = difflib.get_close_matches(wanted, list(spread), n=MOST, cutoff=_ALIKE)
+        near = _nearest(wanted, list(spread))
         ids = [
             workflow_id(namespace=namespace, name=name, ambiguous=spread[name] > 1)
             for each in near
@@ -57,3 +62,31 @@ class NearestNames:
         if wanted in known:
             return None
         return [known[near] for near in difflib.get_close_matches(wanted, known, n=_MOST_VALUES, cutoff=_ALIKE_VALUES)]
+
+
+def _nearest(wanted: str, names: list[str]) -> list[str]:
+    """The names that are like this one as a whole, or have parts that are like all of its parts; the nearest first."""
+    alike = _alike(wanted, names, least=_ALIKE)
+    parts = {name: _parts(name) for name in names}
+    known = {part for each in parts.values() for part in each}
+    like_parts = [_alike(part, known, least=_ALIKE_PARTS) for part in _parts(wanted)]
+    for name in names if like_parts else ():
+        shares = [max((like.get(part, 0.0) for part in parts[name]), default=0.0) for like in like_parts]
+        if all(shares):
+            alike[name] = max(alike.get(name, 0.0), sum(shares) / len(shares))
+    return sorted(alike, key=lambda name: (-alike[name], names.index(name)))[:MOST]
+
+
+def _alike(wanted: str, names: Iterable[str], *, least: float) -> dict[str, float]:
+    """The share of letters in common with each name, where it is at least this one."""
+    matcher = difflib.SequenceMatcher(b=wanted)
+    shares = dict[str, float]()
+    for name in names:
+        matcher.set_seq1(name)
+        if min(matcher.real_quick_ratio(), matcher.quick_ratio()) >= least and (share := matcher.ratio()) >= least:
+            shares[name] = share
+    return shares
+
+
+def _parts(name: str) -> list[str]:
+    return list(filter(None, _BETWEEN_PARTS.split(name)))

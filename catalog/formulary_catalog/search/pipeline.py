@@ -30,6 +30,7 @@ from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Record
+from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.notes import Halted, halted_notes, search_notes
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
@@ -37,6 +38,7 @@ from formulary_catalog.search.vectors import QueryVectors, VectorsByModel
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
+from formulary_catalog.store.workflows.names import Declared
 
 _LOOKED_AT = 20
 """So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
@@ -82,6 +84,7 @@ class Searcher:
         pages: PageReader,
         visibility: Visibility,
         vectors: QueryVectors,
+        finder: WorkflowFinder,
         parsed: ParsedWorkflows,
         halted: Halted,
         strict_keys: frozenset[str],
@@ -92,6 +95,7 @@ class Searcher:
         self._pages = pages
         self._visibility = visibility
         self._vectors = vectors
+        self._finder = finder
         self._parsed = parsed
         self._strict_keys = strict_keys
         self._metrics = metrics
@@ -124,6 +128,9 @@ class Searcher:
                 constraints=plan.imposed,
                 namespaces=scope.namespaces,
             )
+            narrowing = {what: getattr(plan.narrowing, what) for what in (Declared.ACTION_TYPE, Declared.NAMESPACE)}
+            narrowing = {} if ranked.candidates.total else narrowing
+            unknown = await self._finder.unknown_values(narrowing, scope=scope)
         hits = found[: _limit(request)]
         shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
@@ -134,6 +141,7 @@ class Searcher:
             notes=[
                 *halted_notes(await self._halted.of(scope.context)),
                 *plan.notes,
+                *unknown,
                 *search_notes(
                     ranked.candidates,
                     plan=plan,

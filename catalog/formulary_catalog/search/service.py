@@ -49,6 +49,7 @@ class CatalogService:
             pages=PageReader(parts.database),
             visibility=parts.visibility,
             vectors=self._vectors,
+            finder=parts.finder,
             parsed=parts.parsed,
             halted=parts.halted,
             strict_keys=settings.strict_custom_labels,

@@ -192,7 +192,8 @@ def _named_workflow(found: NamedVersion) -> NamedWorkflow:
 def _nothing_found(near: Sequence[NamedVersion], *, signals: Sequence[str]) -> str:
     these = "; these are the nearest" if near else ""
     meant = f"; did you mean the signal {' or '.join(signals)}?" if signals else ""
-    return f"nothing has this name{these}{meant}"
+    instead = "" if near or signals else "; give a part of a name, or search for the symptom in words"
+    return f"nothing has this name{these}{meant}{instead}"
 
 
 def _similar(found: NamedVersion) -> NamedVersion:

@@ -23,7 +23,6 @@ from formulary_catalog.store.workflows.listing import ListingQuestion, ListingRe
 from formulary_catalog.store.workflows.names import Declared
 
 _ACTIVE = STATUSES[0]
-_SHOWN = 60
 _NO_INCIDENT = ContextReference()
 _SHOWN_VALUES = 12
 _INVALID = "the catalog keeps no invalid object: its status in the cluster says what is wrong, kubectl get rw -A"
@@ -158,15 +157,11 @@ class Listing:
         """Notes on filters with a value that no workflow has. Those that answer any signal are listed for any."""
         asked = fold(request.signal_type)
         answered = any(asked in map(fold, line.signal_types) for line in workflows)
-        notes = []
-        for what in Declared if request.status == _ACTIVE else ():
-            value = getattr(request, what)
-            if not value or (answered if what is Declared.SIGNAL_TYPE else workflows):
-                continue
-            if (near := await self._finder.nearest_values(what, value, scope=scope)) is not None:
-                meant = f"did you mean {' or '.join(near)}?" if near else "leave it out to see what there is"
-                notes.append(f"no workflow you may see has {what} {value[:_SHOWN]!r}; {meant}")
-        return notes
+        if request.status != _ACTIVE:
+            return []
+        found = {what: bool(workflows) for what in Declared} | {Declared.SIGNAL_TYPE: answered}
+        given = {what: getattr(request, what) for what in Declared if not found[what]}
+        return await self._finder.unknown_values(given, scope=scope)
 
 
 def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:

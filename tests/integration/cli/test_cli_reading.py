@@ -160,6 +160,20 @@ async def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
     done = await formulary("serch", "x")
     assert done.code == 2
     assert "There is no command 'serch'; did you mean search" in done.err
+    for group, misspelt, meant in (
+        ("governance", "evalute", "evaluate"),
+        ("docs", "serch", "search"),
+        ("runbooks", "lod", "load"),
+        ("trace", "shw", "show"),
+        ("export", "skil", "skill"),
+    ):
+        inner = await formulary(group, misspelt)
+        assert inner.code == 2
+        assert f"There is no command {misspelt!r}; did you mean {meant}" in inner.err
+    tool = await formulary("governance", "gat")  # a tool that is no command
+    assert "There is no command 'gat'; its commands are contracts, evaluate" in tool.err
+    other = await formulary("zzzzzz")
+    assert "`formulary --help` lists all commands." in other.err
 
 
 async def test_a_person_waits_longer_for_a_slow_database_than_an_agent_would(dsn: str) -> None:

@@ -89,6 +89,20 @@ async def test_similar_documents_are_those_of_other_sources(filled: str, knowled
     assert (draft.source_doc_id, draft.collection) == ("", "all")
 
 
+async def test_where_nothing_is_found_the_answer_says_what_to_do_next(
+    workflows: CatalogWriter, writing: Database, knowledge: KnowledgeService
+) -> None:
+    nothing = await knowledge.search("anything", context=NOWHERE, caller=ALICE, collection="runbooks")
+    assert nothing.notes == ["there is no runbook that may be read here; look in another collection"]
+    await load_runbooks(writing, {"dns.md": RUNBOOKS["dns.md"]})
+    unfit = await knowledge.search("qzqzqz", context=NOWHERE, caller=ALICE, collection="runbooks")
+    assert unfit.results == []
+    assert "fits; describe the symptom in other English words" in unfit.notes[-1]
+    (doc_id,) = await found(knowledge, "throttled", "runbooks")
+    alone = await knowledge.similar(doc_id, context=NOWHERE, caller=ALICE)
+    assert alone.notes == ["no other source of its collection may be read here; give its words as text to look in all"]
+
+
 async def test_without_vectors_words_find_documents_and_the_answer_says_so(
     workflows: CatalogWriter, writing: Database, knowledge: KnowledgeService
 ) -> None:

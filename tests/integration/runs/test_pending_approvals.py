@@ -73,3 +73,13 @@ async def test_others_are_told_of_their_own_runs_alone(service: CatalogService) 
 async def test_a_run_of_a_suspended_workflow_is_not_told_of(service: CatalogService, workflows: CatalogWriter) -> None:
     await workflows.suspend(namespace="formulary", name="restart")
     assert (await pending(service, read=(EVERYWHERE,))).total == 0
+
+
+async def test_a_namespace_in_which_nothing_waits_is_answered_with_those_in_which_something_does(
+    service: CatalogService,
+) -> None:
+    (own,) = (await pending(service, caller=STRANGER, namespace="bnk")).notes
+    assert own == "no run that you may see waits in namespace 'bnk'; runs wait in bank; check its name, or leave it out"
+    for namespace in ("bank", "nowhere"):
+        (note,) = (await pending(service, namespace=namespace)).notes
+        assert note.endswith(f"in namespace {namespace!r}; check its name, or leave it out")

@@ -231,6 +231,26 @@ async def test_a_misspelt_signal_or_action_is_answered_with_the_nearest(service:
     assert found.notes == ["nothing has this name; did you mean the signal PodPending?"]
 
 
+async def test_a_misspelt_part_of_a_name_is_answered_with_the_names_that_have_one_like_it(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [workflow(name) for name in ("pod-raise-memory-for-java", "dns.cache-flush")])
+    for misspelt, meant in (("memry", "pod-raise-memory-for-java"), ("cachee", "dns.cache-flush")):
+        found = await Browsing(service.parts).find(misspelt, **ASKED)
+        assert [(each.workflow_id, each.matched) for each in found.workflows] == [(meant, "similar name")]
+        assert found.notes == ["nothing has this name; these are the nearest"]
+        with pytest.raises(UnknownWorkflow) as refused:
+            await edges(service, misspelt)
+        assert refused.value.nearest == (meant,)
+    several = await Browsing(service.parts).find("java-memry", **ASKED)
+    assert [each.workflow_id for each in several.workflows] == ["pod-raise-memory-for-java"]
+
+
+async def test_a_name_like_none_is_answered_with_what_to_do_instead(service: CatalogService) -> None:
+    found = await Browsing(service.parts).find("zzzzzz", **ASKED)
+    assert found.notes == ["nothing has this name; give a part of a name, or search for the symptom in words"]
+
+
 async def test_workflows_are_found_by_all_that_names_them(service: CatalogService) -> None:
     async def found(name: str) -> tuple[bool, list[tuple[str, str]]]:
         answer = await Browsing(service.parts).find(name, **ASKED)

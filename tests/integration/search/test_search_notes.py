@@ -1,5 +1,7 @@
 """What the answer to a search says about labels that nobody knows, weak matches and what it leaves out."""
 
+from typing import Any
+
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.search.request import search_request
@@ -109,3 +111,22 @@ async def test_copies_in_other_namespaces_do_not_make_a_good_match_a_weak_one(
     among = await service.search(request, caller=CALLER)
     assert among.total_results == 14
     assert alone.workflows[0].confidence == among.workflows[0].confidence > 0.7
+
+
+async def test_an_action_or_namespace_that_no_workflow_has_is_answered_with_the_nearest(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    await fill(workflows, [manifest.workflow("restart", actionType="RestartPod")])
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"action_type": "RestrtPod"}, "no workflow you may see has action_type 'RestrtPod'; did you mean RestartPod?"),
+        ({"namespace": "formulry"}, "no workflow you may see has namespace 'formulry'; did you mean formulary?"),
+        ({"namespace": "zz"}, "no workflow you may see has namespace 'zz'; leave it out to see what there is"),
+    ]
+    for given, note in cases:
+        answer = await service.search(search_request(query="restart", **given), caller=CALLER)
+        assert answer.workflows == []
+        assert note in answer.notes
+    known = await service.search(
+        search_request(query="restart", action_type="restartpod", keywords=["absent"]), caller=CALLER
+    )
+    assert not _says(known, "no workflow you may see")

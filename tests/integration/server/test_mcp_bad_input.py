@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from formulary_catalog.domain.workflows.visible import all_visible, visible
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, refused
 from support.manifest import text, workflow
@@ -202,7 +203,10 @@ async def test_hostile_and_odd_text_is_only_text_in_every_field(url: str, mode: 
         everything = answer_of(await client.call_tool("search_workflow_catalog", search))
         for label in ("signal-type", "severity", "environment", "component", "priority", "business-category"):
             narrowed = await client.call_tool("search_workflow_catalog", {**search, f"label.{label}": given[:200]})
-            assert answer_of(narrowed)["total_results"] <= everything["total_results"]
+            if visible(given) == given:
+                assert answer_of(narrowed)["total_results"] <= everything["total_results"]
+            else:
+                assert f"label.{label} contains U+" in refused(narrowed)
         refused(await client.call_tool("get_workflow_details", {"workflow_id": given[:200]}))
         refused(await client.call_tool("get_workflow_details", {"workflow_id": "ours", "version": given[:200]}))
         chosen = {"workflow_id": "ours", "reasoning": given}
@@ -210,6 +214,46 @@ async def test_hostile_and_odd_text_is_only_text_in_every_field(url: str, mode: 
         refused(await client.call_tool("record_workflow_selection", {**chosen, "search_id": given[:200]}))
         still_there = await client.call_tool("search_workflow_catalog", {"query": "restart"})
         assert answer_of(still_there)["total_results"] == 2
+
+
+HIDING = "a\u202eb\x1b"
+CANNOT_BE_SEEN = "contains U+202E (RIGHT-TO-LEFT OVERRIDE) at character 2, which cannot be seen"
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["label.signal-type", "label.risk-tolerance", "action_type", "namespace", "keywords", "exclude_keywords"],
+)
+async def test_what_narrows_a_search_may_hide_nothing_over_mcp_and_rest(url: str, argument: str) -> None:
+    async with agent(url) as client:
+        said = refused(await client.call_tool("search_workflow_catalog", {"query": "restart", argument: HIDING}))
+    async with httpx2.AsyncClient() as http:
+        response = await http.post(f"{url}/api/v1/workflows/search", json={"query": "restart", argument: HIDING})
+    assert response.status_code == 400, response.text
+    for words in (said, response.text):
+        assert f"{argument} {CANNOT_BE_SEEN}" in words
+        assert visible(words) == words
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("search_workflow_catalog", {"query": f"restart {HIDING}"}),
+        ("semantic_search", {"query": f"restart {HIDING}"}),
+        ("execute_query", {"sql": f"SELECT 1 AS one -- {HIDING}"}),
+        ("record_workflow_selection", {"workflow_id": "ours", "reasoning": f"It fits. {HIDING}"}),
+        ("record_workflow_selection", {"workflow_id": "ours", "reasoning": "It fits.", "search_id": HIDING}),
+        ("get_workflow_details", {"workflow_id": HIDING}),
+        ("get_workflow_details", {"workflow_id": "ours", "version": HIDING}),
+        ("get_document", {"doc_id": HIDING}),
+        ("governance_replay", {"trace_id": HIDING}),
+        ("get_invocation_status", {"invocation_id": HIDING}),
+        ("search_workflow_catalog", {"query": "restart", HIDING: "x"}),
+    ],
+)
+async def test_no_answer_repeats_what_cannot_be_seen(url: str, tool: str, arguments: dict[str, Any]) -> None:
+    told = json.loads((await posted(url, message(tool, arguments))).content)
+    assert all_visible(told) == told
 
 
 async def test_a_header_of_odd_characters_fails_closed(url: str) -> None:

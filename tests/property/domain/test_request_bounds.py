@@ -1,5 +1,6 @@
 """What a caller may ask: bounds, and what counts as absent."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,10 +16,14 @@ from formulary_catalog.domain.search.request import (
     search_request,
 )
 from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.requests import listing_request
+from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput
 
 blanks = st.sampled_from(["", " ", "\t\n"])
-label_values = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=MAX_LABEL_LENGTH)
+label_values = st.text(
+    st.characters(exclude_categories=["Cc", "Cf", "Cs", "Mn", "Lo", "Zl", "Zp"]), max_size=MAX_LABEL_LENGTH
+).filter(lambda text: visible(text) == text)
 
 
 @given(
@@ -90,3 +95,36 @@ def test_a_reference_is_absent_only_when_every_source_is() -> None:
     assert ContextReference(analysis="shop/oom")
     assert ContextReference(meta_remediation_id="rr-1")
     assert ContextReference(remediation_id="rr-1")
+
+
+HIDING = st.sampled_from("\x01\x1b\x7f\u061c\u200e\u202e\u2066\u2028\u200b\ufeff\U000e0041\u3164")
+
+
+@given(hiding=HIDING)
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (lambda text: {"action_type": text}, "action_type"),
+        (lambda text: {"namespace": text}, "namespace"),
+        (lambda text: {"keywords": ["memory", text]}, "keywords"),
+        (lambda text: {"exclude_keywords": [text]}, "exclude_keywords"),
+        (lambda text: {"labels": {"signal_type": [text]}}, "label.signal-type"),
+        (lambda text: {"detected_labels": {"hpaEnabled": text}}, "detected_labels"),
+        (lambda text: {"detected_labels": {text: "true"}}, "detected_labels"),
+    ],
+)
+def test_what_narrows_a_search_may_hide_nothing_in_the_words_of_a_listing(
+    hiding: str, arguments: Callable[[str], dict[str, Any]], field: str
+) -> None:
+    text = f"a{hiding}b"
+    with pytest.raises(InvalidInput) as listing:
+        listing_request(action_type=text)
+    with pytest.raises(InvalidInput) as refused:
+        search_request(query="q", **arguments(text))
+    assert refused.value.field == field
+    assert str(refused.value) == str(listing.value).replace("action_type", field, 1)
+
+
+@given(hiding=HIDING)
+def test_a_query_is_free_text_and_taken_as_it_is(hiding: str) -> None:
+    assert search_request(query=f"a{hiding}b").query == f"a{hiding}b"

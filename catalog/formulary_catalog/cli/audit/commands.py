@@ -3,9 +3,10 @@
 import click
 
 from formulary_catalog.cli.audit import checkpoint, export, retention, show, verify
+from formulary_catalog.cli.options import Suggesting
 
 
-class _InReadingOrder(click.Group):
+class _InReadingOrder(Suggesting):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
 

@@ -2,7 +2,7 @@
 
 import click
 
-from formulary_catalog.cli.options import json_option
+from formulary_catalog.cli.options import Suggesting, json_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 
 _top_k_option = click.option(
@@ -10,7 +10,7 @@ _top_k_option = click.option(
 )
 
 
-@click.group("docs")
+@click.group("docs", cls=Suggesting)
 def docs_command() -> None:
     """Search and read documents: sections of workflows, past incidents, runbooks.
 

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from formulary_catalog.cli.options import DIRECTORY, data_dir_option, database_option, json_option, settings_of
+from formulary_catalog.cli.options import (
+    DIRECTORY,
+    Suggesting,
+    data_dir_option,
+    database_option,
+    json_option,
+    settings_of,
+)
 from formulary_catalog.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ if TYPE_CHECKING:
 _WRITE_SECONDS = 60.0
 
 
-@click.group("runbooks")
+@click.group("runbooks", cls=Suggesting)
 def runbooks_command() -> None:
     """Load, list and remove runbooks, which searches of documents find.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formulary_catalog.cli.options import DIRECTORY
+from formulary_catalog.cli.options import DIRECTORY, Suggesting
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput, StartupError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.workflows.skill import Skill
 
 
-@click.group("export")
+@click.group("export", cls=Suggesting)
 def export_command() -> None:
     """Write what the catalog holds in a form that other programs read.
 

@@ -88,7 +88,9 @@ def query_answer(
     sql: str, *, columns: Sequence[str], rows: Sequence[Sequence[Any]], max_rows: int, max_bytes: int
 ) -> QueryAnswer:
     """The answer with at most so many rows and bytes of JSON. `rows` has one more than `max_rows` if there are more."""
-    answer = QueryAnswer(query=sql, columns=[visible(name) for name in columns], row_count=0, rows=[], truncated=False)
+    answer = QueryAnswer(
+        query=visible(sql), columns=[visible(name) for name in columns], row_count=0, rows=[], truncated=False
+    )
     room = max_bytes - len(to_json(answer)) - _ROOM_FOR_NOTES
     kept: list[list[Cell]] = []
     shortened = 0

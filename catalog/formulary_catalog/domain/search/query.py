@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from formulary_catalog.domain.search.synonyms import with_names
 from formulary_catalog.domain.text import split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
+from formulary_catalog.domain.workflows.visible import visible
 
 CANONICAL_SIGNAL_TYPES = (
     "OOMKilled",
@@ -49,7 +50,7 @@ class ParsedQuery:
         if not signal_declared and fold(self.signal) not in CANONICAL_BY_FOLD:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
-        return {dimension: value for dimension, value in read.items() if value}
+        return {dimension: visible(value) for dimension, value in read.items() if value}
 
 
 def parse_query(query: str) -> ParsedQuery:

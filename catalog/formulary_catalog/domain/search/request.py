@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, normalize_detected
+from formulary_catalog.domain.workflows.visible import first_hidden
 from formulary_catalog.errors import InvalidInput
 
 DEFAULT_TOP_K = 10
@@ -18,6 +19,7 @@ MAX_LABEL_LENGTH = 253
 MAX_REASONING_LENGTH = 4000
 MAX_LABEL_VALUES = 50
 MAX_EXCLUDED_KEYWORDS = 50
+_QUERY = "query"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +93,10 @@ def search_request(
     Raises:
         InvalidInput: the message names the bad value, the rule and the next step.
     """
-    query = _text(query, field_name="query", limit=MAX_QUERY_LENGTH)
+    _check_text(query, field=_QUERY, limit=MAX_QUERY_LENGTH, advice=", the essential words first")
     if not query.strip():
         raise InvalidInput(
-            "query is empty; give '<signal_type> <severity> [keywords]', such as 'OOMKilled critical'", field="query"
+            "query is empty; give '<signal_type> <severity> [keywords]', such as 'OOMKilled critical'", field=_QUERY
         )
     if top_k is not None and not 1 <= top_k <= MAX_TOP_K:
         raise InvalidInput(f"top_k {top_k} is out of bounds; give 1 to {MAX_TOP_K}", field="top_k")
@@ -105,8 +107,8 @@ def search_request(
         labels=_labels(labels or {}),
         exclude_keywords=_keywords(exclude_keywords, name="exclude_keywords"),
         narrowing=Narrowing(
-            action_type=_text(action_type, field_name="action_type", limit=MAX_LABEL_LENGTH).strip(),
-            namespace=_text(namespace, field_name="namespace", limit=MAX_LABEL_LENGTH).strip(),
+            action_type=plain(action_type, field="action_type"),
+            namespace=plain(namespace, field="namespace"),
             keywords=_keywords(keywords, name="keywords"),
         ),
         min_confidence=min_confidence,
@@ -117,6 +119,18 @@ def search_request(
         detected_labels=_detected(detected_labels or {}),
         context=context or ContextReference(),
     )
+
+
+def plain(value: str, *, field: str, limit: int = MAX_LABEL_LENGTH) -> str:
+    """A text that narrows or names something, without the blanks around it. Every edge asks for it like this.
+
+    Raises:
+        InvalidInput: it is too long, or holds characters that nobody sees.
+    """
+    _check_text(value, field=field, limit=limit)
+    if (hidden := first_hidden(value.strip(), field=field)) is not None:
+        raise InvalidInput(f"{field} {hidden.problem}", field=field)
+    return value.strip()
 
 
 def wire_name(dimension: str) -> str:
@@ -131,9 +145,7 @@ def _labels(labels: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
             known = ", ".join(wire_name(name) for name in DIMENSIONS)
             raise InvalidInput(f"label {dimension!r} is unknown; known labels: {known}", field=dimension)
         name = f"label.{wire_name(dimension)}"
-        given = tuple(
-            stripped for value in values if (stripped := _text(value, field_name=name, limit=MAX_LABEL_LENGTH).strip())
-        )
+        given = tuple(stripped for value in values if (stripped := plain(value, field=name)))
         if len(given) > MAX_LABEL_VALUES:
             raise InvalidInput(f"{name} has {len(given)} values; give at most {MAX_LABEL_VALUES}", field=name)
         if given:
@@ -147,33 +159,18 @@ def _detected(labels: Mapping[str, str]) -> dict[str, str]:
             f"detected_labels has {len(labels)} entries; give at most {MAX_LABEL_VALUES}", field="detected_labels"
         )
     name = "detected_labels"
-    return {
-        _text(key, field_name=name, limit=MAX_LABEL_LENGTH): normalize_detected(
-            _text(value, field_name=name, limit=MAX_LABEL_LENGTH)
-        )
-        for key, value in labels.items()
-    }
+    return {plain(key, field=name): normalize_detected(plain(value, field=name)) for key, value in labels.items()}
 
 
 def _keywords(keywords: Iterable[str], *, name: str) -> tuple[str, ...]:
-    given = tuple(
-        stripped
-        for keyword in keywords
-        if (stripped := _text(keyword, field_name=name, limit=MAX_LABEL_LENGTH).strip())
-    )
+    given = tuple(stripped for keyword in keywords if (stripped := plain(keyword, field=name)))
     if len(given) > MAX_EXCLUDED_KEYWORDS:
         raise InvalidInput(f"{name} has {len(given)} entries; give at most {MAX_EXCLUDED_KEYWORDS}", field=name)
     return given
 
 
-def _text(value: str, *, field_name: str, limit: int) -> str:
+def _check_text(value: str, *, field: str, limit: int, advice: str = "") -> None:
     if len(value) > limit:
-        raise InvalidInput(
-            f"{field_name} has {len(value)} characters; give at most {limit}, the essential words first",
-            field=field_name,
-        )
+        raise InvalidInput(f"{field} has {len(value)} characters; give at most {limit}{advice}", field=field)
     if not storable(value):
-        raise InvalidInput(
-            f"{field_name} contains a NUL or an unpaired surrogate character; send plain text", field=field_name
-        )
-    return value
+        raise InvalidInput(f"{field} contains a NUL or an unpaired surrogate character; send plain text", field=field)

@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
-from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.search.request import plain
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, RELATIONS, Relation
 from formulary_catalog.domain.workflows.sections import SECTIONS
-from formulary_catalog.domain.workflows.visible import first_hidden
 from formulary_catalog.errors import InvalidInput
 
 DEFAULT_LIMIT = 20
@@ -157,21 +155,6 @@ def named_text(value: str, *, field: str, example: str) -> str:
     if not checked:
         raise InvalidInput(f"{field} is empty; give one, such as {example!r}", field=field)
     return checked
-
-
-def plain(value: str, *, field: str, limit: int = MAX_LABEL_LENGTH) -> str:
-    """A text without the blanks around it.
-
-    Raises:
-        InvalidInput: it is too long, or holds characters that nobody sees.
-    """
-    if len(value) > limit:
-        raise InvalidInput(f"{field} has {len(value)} characters; give at most {limit}", field=field)
-    if not storable(value):
-        raise InvalidInput(f"{field} contains a NUL or an unpaired surrogate character; send plain text", field=field)
-    if (hidden := first_hidden(value.strip(), field=field)) is not None:
-        raise InvalidInput(f"{field} {hidden.problem}", field=field)
-    return value.strip()
 
 
 def _choice(value: str, *, field: str, choices: tuple[str, ...]) -> str:

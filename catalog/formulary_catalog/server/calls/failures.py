@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import structlog
 
+from formulary_catalog.domain.workflows.visible import all_visible, visible
 from formulary_catalog.errors import (
     FormularyError,
     InputRefused,
@@ -61,15 +62,18 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The report of an exception. What is not ours is logged under an id, and nothing but that id is told."""
+    """The report of an exception. What is not ours is logged under an id, and nothing but that id is told.
+
+    What it repeats of the call is shown as `visible` has it.
+    """
     if isinstance(error, FormularyError):
         return Failure(
             code=error.rpc_code,
             status=error.http_status,
-            message=str(error),
+            message=visible(str(error)),
             retryable=error.retryable,
             field=_writable(error.field) if isinstance(error, InvalidInput) else None,
-            details=_details(error),
+            details=all_visible(_details(error)),
             retry_after=error.retry_after if isinstance(error, RateLimited) else None,
         )
     if isinstance(error, TimeoutError):
@@ -108,8 +112,8 @@ def _details(error: FormularyError) -> dict[str, Any]:
 
 
 def _writable(field: str | None) -> str | None:
-    """The name of a member is the caller's own, and may hold half of a surrogate pair, which no answer can."""
-    return field and field.encode(errors="replace").decode()
+    """The name of a member is the caller's own: it may hold half of a surrogate pair, which no answer can, or hide."""
+    return field and visible(field.encode(errors="replace").decode())
 
 
 def _internal(**logged: object) -> Failure:

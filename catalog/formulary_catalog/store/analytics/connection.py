@@ -251,6 +251,8 @@ def _refused(error: asyncpg.PostgresError, *, seconds: float) -> InvalidInput | 
         return _too_slow(seconds)
     if isinstance(error, asyncpg.OutOfMemoryError):
         return _refusal("takes more memory than it may; aggregate fewer rows, or shorter texts")
+    if isinstance(error, asyncpg.ConfigurationLimitExceededError):
+        return _refusal("sorts or joins more rows than it may; narrow it with WHERE, or aggregate before it sorts")
     state = str(getattr(error, "sqlstate", ""))
     if state[:2] not in _OF_THE_STATEMENT:
         return None

@@ -119,7 +119,7 @@ class NameReader:
     ) -> Sequence[tuple[str, str]]:
         """Name and namespace of the allowed workflows that have most beginnings of parts in common with this name.
 
-        Parts stand between hyphens, and their first letters are seldom misspelt.
+        Parts stand between hyphens and dots, and their first letters are seldom misspelt.
 
         Raises:
             Unavailable: the database does not answer.
@@ -130,7 +130,8 @@ class NameReader:
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
         shared = " + ".join(
-            f"(strpos('-' || name, {arguments.add(f'-{each}', 'text')}) > 0)::integer" for each in beginnings
+            f"(strpos('-' || translate(name, '.', '-'), {arguments.add(f'-{each}', 'text')}) > 0)::integer"
+            for each in beginnings
         )
         statement = f"""
             select name, namespace from (
