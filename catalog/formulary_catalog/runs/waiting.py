@@ -20,7 +20,7 @@ PLACES = 40
 _PLACES_EACH = 20
 
 Progress = Callable[[float, float, str], Awaitable[None]]
-"""Called with the seconds waited, out of how many, and the state of the run."""
+"""Called with the seconds waited, out of how many, and the state of what is waited for."""
 
 
 async def no_progress(waited: float, total: float, message: str) -> None:

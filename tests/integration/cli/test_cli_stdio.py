@@ -140,6 +140,21 @@ async def test_it_loads_manifests_into_a_database_of_its_own(data_dir: Path, man
     assert await found("--data-dir", str(data_dir), "--manifests", str(manifests)) == ["a"]
 
 
+async def test_a_first_search_says_what_it_waits_for(data_dir: Path, manifests: Path) -> None:
+    said: list[tuple[float, float | None, str | None]] = []
+
+    async def heard(progress: float, total: float | None, message: str | None) -> None:
+        said.append((progress, total, message))
+
+    async with Client(command("--data-dir", str(data_dir), "--manifests", str(manifests))) as client:
+        arguments = {"query": "OOMKilled critical"}
+        answer = await client.call_tool("search_workflow_catalog", arguments, progress_callback=heard)
+    assert ids(answer) == ["a"]
+    assert said, "the catalog cannot be open yet"
+    assert {message for *_, message in said} == {"the catalog is being opened"}
+    assert [waited for waited, *_ in said] == sorted(waited for waited, *_ in said)
+
+
 async def test_it_reads_the_catalog_of_a_running_up_on_the_same_data(data_dir: Path, manifests: Path) -> None:
     with formulary_up(data_dir=data_dir, manifests=[manifests]):
         assert await found("--data-dir", str(data_dir)) == ["a"]

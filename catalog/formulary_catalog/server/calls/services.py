@@ -1,10 +1,12 @@
 """The services that the edges call, together, and the time until they are there."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
+from formulary_catalog.runs.waiting import Progress, no_progress
 from formulary_catalog.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 OPENING_SECONDS = 45.0
 """How long a call waits for services that are being opened; a first start loads a database. Clients wait 60 s."""
+_REPORT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,15 +141,15 @@ class Opening:
         self._failure = failure
         self._settled.set()
 
-    async def until_open(self) -> Services:
-        """The services, waited for as long as a call may wait.
+    async def until_open(self, progress: Progress = no_progress) -> Services:
+        """The services, waited for as long as a call may wait; `progress` is reported meanwhile.
 
         Raises:
             Unavailable: they are not there yet.
             StartupError: they could not be opened.
         """
         if self.services is None:
-            await self._until_settled()
+            await self._until_settled(progress)
         if isinstance(self._failure, FormularyError):
             raise StartupError(
                 f"the catalog could not be opened: {self._failure}; correct that and start the server again"
@@ -156,9 +159,13 @@ class Opening:
         assert self.services is not None
         return self.services
 
-    async def _until_settled(self) -> None:
-        try:
-            async with asyncio.timeout(OPENING_SECONDS):
-                await self._settled.wait()
-        except TimeoutError:
-            raise Unavailable("the catalog is still being opened; retry in a few seconds") from None
+    async def _until_settled(self, progress: Progress) -> None:
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        while not self._settled.is_set():
+            if (waited := clock() - started) >= OPENING_SECONDS:
+                raise Unavailable("the catalog is still being opened; retry in a few seconds")
+            await progress(waited, OPENING_SECONDS, "the catalog is being opened")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(_REPORT_SECONDS, OPENING_SECONDS - waited)):
+                    await self._settled.wait()

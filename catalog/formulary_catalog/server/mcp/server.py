@@ -143,7 +143,7 @@ class _Tools:
         given = params.arguments or {}
         started = time.perf_counter()
         try:
-            await self._requests.opening.until_open()  # a first start takes longer than a call may
+            await self._requests.opening.until_open(_progress(ctx))  # a first start takes longer than a call may
             answer = await within_deadline(self._run(tool, given=given, ctx=ctx), seconds=tool.seconds)
         except Exception as error:
             failure = failure_of(error)
