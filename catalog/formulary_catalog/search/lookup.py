@@ -1,7 +1,7 @@
 """What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from formulary_catalog.domain.access import Caller
@@ -18,7 +18,7 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
-from formulary_catalog.search.names import NearestNames
+from formulary_catalog.search.names import MOST, NearestNames
 from formulary_catalog.search.visibility import CallScope, Visibility
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.workflows.names import Declared
@@ -104,12 +104,23 @@ class WorkflowFinder:
         """The workflow that is meant, within the scope of a call.
 
         Raises:
-            NotFound: no visible, allowed workflow has that name; the error has the nearest names.
+            NotFound: no visible, allowed workflow has that name or version; the error has the nearest of them.
             InvalidInput: it needs a namespace.
             Unavailable: the database does not answer.
         """
+        found = await self._found(wanted, scope=scope)
+        if not found:
+            raise UnknownWorkflow(str(wanted), nearest=await self._near(wanted, scope=scope))
+        if len(found) > 1:
+            names = ", ".join(f"{each.stored.namespace}/{each.stored.name}" for each in found)
+            raise InvalidInput(
+                f"workflow_id {str(wanted)!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
+            )
+        return found[0]
+
+    async def _found(self, wanted: WorkflowReference, *, scope: CallScope) -> list[FoundWorkflow]:
         constraints = self.constraints(scope)
-        found = [
+        return [
             FoundWorkflow(
                 stored=stored,
                 parsed=parsed,
@@ -121,14 +132,14 @@ class WorkflowFinder:
             )
             if (parsed := self.allowed(stored, constraints)) is not None
         ]
-        if not found:
-            raise UnknownWorkflow(str(wanted), nearest=await self.nearest(wanted.name, scope=scope))
-        if len(found) > 1:
-            names = ", ".join(f"{each.stored.namespace}/{each.stored.name}" for each in found)
-            raise InvalidInput(
-                f"workflow_id {str(wanted)!r} exists in {len(found)} namespaces; name one: {names}", field="workflow_id"
-            )
-        return found[0]
+
+    async def _near(self, wanted: WorkflowReference, *, scope: CallScope) -> list[str]:
+        """Versions that the workflow has, where only the version is unknown; else the nearest names."""
+        if wanted.name and wanted.version:
+            named = await self._found(replace(wanted, version=""), scope=scope)
+            if versions := [f"{each.workflow_id}@{line.version}" for each in named for line in each.history]:
+                return versions[:MOST]
+        return await self.nearest(wanted.name, scope=scope)
 
     async def versions(self, version_ids: Sequence[str], *, scope: CallScope) -> list[FoundWorkflow]:
         """Those of these versions that the call may read, in this order, without their history: one read for all.

@@ -10,7 +10,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import NotFound, VersionImmutable
+from formulary_catalog.errors import NotFound, UnknownWorkflow, VersionImmutable
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from formulary_catalog.workflows.listing import Listing
@@ -52,6 +52,16 @@ async def test_a_new_version_supersedes_the_old_one_which_stays_readable(
             ("1.0.0", "Superseded"),
         ]
     assert await service.parts.workflows.counts() == {"Active": 1, "Superseded": 1}
+
+
+async def test_an_unknown_version_is_answered_with_those_that_the_workflow_has(
+    workflows: CatalogWriter, service: CatalogService
+) -> None:
+    for version in ("1.0.0", "1.1.0"):
+        await workflows.apply(_version(version, what=f"Restarts it, {version}."))
+    with pytest.raises(UnknownWorkflow) as refused:
+        await service.details("restart@1.2.0", context=NOWHERE, caller=CALLER)
+    assert refused.value.nearest == ("restart@1.1.0", "restart@1.0.0")
 
 
 async def test_an_older_version_that_is_applied_again_is_served_again(
