@@ -27,7 +27,7 @@ from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.server.mcp.size import compact
-from formulary_catalog.server.mcp.tools.catalog_tools import Call
+from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.analytics.connection import ROLE
@@ -45,6 +45,8 @@ from support.insight import as_user
 from support.services import open_service
 
 SECRET = "v4ult"
+LIST_SKILLS, READ_SKILL = "skills/list", "skills/read"
+"""Methods of the protocol, which no tool answers."""
 NAMES = ["oom-raise", "oom-scale-out", "node-drain"]
 SIGNALS = ["OOMKilled", "Evicted", "DiskAlert", "*"]
 ACTIONS = ["RestartPod", "DrainNode"]
@@ -218,6 +220,10 @@ calls = st.one_of(
         st.just("read_workflow_section"),
         st.fixed_dictionaries({"workflow_id": references, "section": st.sampled_from(SECTIONS)}),
     ),
+    st.tuples(
+        st.just(READ_SKILL),
+        st.fixed_dictionaries({"uri": st.builds("skill://workflows/{}/SKILL.md".format, references)}),
+    ),
     st.tuples(st.just("catalog_stats"), st.just({})),
     st.tuples(st.just("list_pending_approvals"), st.just({})),
     st.tuples(st.just("list_tables"), st.just({})),
@@ -248,6 +254,8 @@ BATTERY: list[tuple[str, dict[str, Any]]] = [
         for name in NAMES[:2]
     ),
     ("list_workflows", {}),
+    (LIST_SKILLS, {}),
+    *((READ_SKILL, {"uri": f"skill://workflows/{namespace}{{0}}/{NAMES[0]}/SKILL.md"}) for namespace in "abc"),
     ("list_tables", {}),
     (
         "execute_query",
@@ -295,16 +303,25 @@ class Catalog:
         await self._contexts.save(incident)
 
     async def answer(self, name: str, arguments: Mapping[str, Any], *, incident: RequestContext, caller: Caller) -> str:
-        """What a tool says, without what is another with every call."""
-        tool = TOOLS_BY_NAME[name]
+        """What a tool or a method says, without what is another with every call."""
         context = ContextReference(analysis=f"{incident.namespace}/{incident.name}")
         try:
-            read = tool.arguments.read(arguments)
-            call = Call(services=self.services, arguments=read, context=context, caller=caller)
-            said = compact(tool.shrink(_without_chance(await tool.run(call)).as_json()))
+            if name == LIST_SKILLS:
+                said = str(await self.services.skills.listed(context=context, caller=caller))
+            elif name == READ_SKILL:
+                said = str(await self.services.skills.read(arguments["uri"], context=context, caller=caller))
+            else:
+                said = await self._answer(TOOLS_BY_NAME[name], arguments, context=context, caller=caller)
         except (NotFound, InvalidInput) as error:
             said = f"{type(error).__name__}: {error}"
         return TIMES.sub(r"\1", said)
+
+    async def _answer(
+        self, tool: CatalogTool[Any], arguments: Mapping[str, Any], *, context: ContextReference, caller: Caller
+    ) -> str:
+        read = tool.arguments.read(arguments)
+        call = Call(services=self.services, arguments=read, context=context, caller=caller)
+        return compact(tool.shrink(_without_chance(await tool.run(call)).as_json()))
 
 
 def _without_chance(answer: Answer) -> Answer:
