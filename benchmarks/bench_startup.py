@@ -1,4 +1,5 @@
-"""How long `formulary serve` and `formulary up` take to be ready on a large catalog, and how much memory they have.
+"""How long `formulary serve` and `formulary up` take to be ready on a large catalog, and how much memory they have; how
+long a client waits for `formulary stdio` to answer `initialize`.
 
 Ready is what `/readyz` calls so: able to rank by meaning too, not degraded. `up` finds the data directory of an earlier
 start, and the manifests, a file for each workflow, as they were then: it reads them all to see that nothing changed.
@@ -30,6 +31,7 @@ from formulary_catalog.embedding import load_embedder
 from formulary_catalog.server.calls.readiness import Status
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptConnection
+from mcp_stdio import stdio_session
 from processes import peak_resident, resident
 from scale_database import catalog_database
 from support.manifest import text
@@ -38,6 +40,7 @@ from support.process import FORMULARY
 STARTS = 5
 GOAL_MEGABYTES = 300
 GOAL_SECONDS = 4.0
+GOAL_INITIALIZE = 1.5
 _PATIENCE, _LOAD_PATIENCE = 60.0, 3600.0
 _LOOK_SECONDS = 0.01
 _SAYS_READY = re.compile(r'"message": "ready"|^Formulary is ready')
@@ -60,7 +63,9 @@ class Starts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """Both commands; `first` are the seconds of the `formulary up` that loaded the manifests."""
+    """All commands; `first` are the seconds of the `formulary up` that loaded the manifests, `initialize` those from
+    the start of `formulary stdio` to its first answer, median.
+    """
 
     workflows: int
     searches: int
@@ -69,6 +74,7 @@ class Measured:
     peak: float
     up: Starts
     first: float
+    initialize: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +100,7 @@ def measure(*, workflows: int, searches: int) -> Measured:
             with started(command) as running:
                 _search(running.url, catalog=catalog, count=searches)
                 searched, peak = resident(running.process), peak_resident(running.process)
+            initialize = statistics.median(_until_initialized(dsn) for _ in range(STARTS))
         command = [FORMULARY, "up", "--data-dir", f"{directory}/up", "--manifests", f"{directory}/manifests"]
         _write(catalog, directory=Path(directory) / "manifests")
         first = _starts(command, times=1, patience=_LOAD_PATIENCE)
@@ -105,7 +112,17 @@ def measure(*, workflows: int, searches: int) -> Measured:
             peak=peak,
             up=_starts(command, times=STARTS),
             first=first.median,
+            initialize=initialize,
         )
+
+
+def _until_initialized(dsn: str) -> float:
+    """Seconds."""
+    command = [FORMULARY, "stdio", "--database-url", dsn]
+    with tempfile.TemporaryDirectory() as directory:
+        started = time.perf_counter()
+        with stdio_session(command, environment={}, log=Path(directory) / "log"):
+            return time.perf_counter() - started
 
 
 def _write(catalog: Catalog, *, directory: Path) -> None:
@@ -191,6 +208,8 @@ def report(measured: Measured) -> None:
             table.add_row("", after, f"{measured.searched:.0f} MB", f"<= {GOAL_MEGABYTES} MB")
             table.add_row("", "at most", f"{measured.peak:.0f} MB", "")
     table.add_row("", "ready, the manifests to be loaded first", f"{measured.first:.0f} s", "")
+    stdio = "initialize answered, median"
+    table.add_row("formulary stdio", stdio, f"{measured.initialize:.2f} s", f"<= {GOAL_INITIALIZE:g} s")
     Console(width=100).print(table)
 
 
