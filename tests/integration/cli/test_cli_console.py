@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = "from formulary_catalog.cli import main; main()"
+PROGRAM = """
+import signal
+
+from formulary_catalog.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and children inherit that
+main()
+"""
 STAND_IN = """#!/bin/sh
 echo "$@" >> "{log}"
 case "$*" in

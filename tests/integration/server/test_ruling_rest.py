@@ -129,7 +129,7 @@ async def test_newly_allowed_runs_come_first_with_both_reasons_in_words(world: W
     assert (denied["change"], denied["before"]["outcome"], denied["after"]["outcome"]) == ("allowed", "BLOCK", "ALLOW")
     assert denied["before"]["why"] == ["DENY by rule risky of contract shop/c (Too risky.)"]
     assert denied["after"]["why"] == ["ALLOW by rule open of contract shop/c (Trust.)"]
-    assert "counts as production" in waiting["before"]["why"][0]
+    assert "the environment is production" in waiting["before"]["why"][0]
     assert (waiting["trace_id"], waiting["workflow_id"]) == ("rr-waiting", "formulary/restart")
     assert answer["changed"] == {"allowed": 2, "denied": 0, "waiting": 0, "dry_run": 0}
     assert (answer["runs"], answer["unchanged"], answer["replaces"], answer["complete"]) == (3, 1, True, True)

@@ -65,13 +65,14 @@ def test_only_filtered_queries_with_an_answer_set_the_weights(calibrate: ModuleT
     assert calibrate.fitted_weights([*filtered, *others]) == pytest.approx(calibrate.fitted_weights(filtered))
 
 
-def test_the_confidence_of_first_answers_is_true_on_average(calibrate: ModuleType) -> None:
+def test_the_confidence_of_first_answers_is_true_on_average_by_what_each_query_counts(calibrate: ModuleType) -> None:
     asked = _asked(calibrate, 3_000, variant=Variant.FILTERED, chance=0.6)
     fitted = calibrate.fitted_calibration(asked, weights=WEIGHTS, used=("constant", "score"))
     first = [(each.features @ WEIGHTS, each.grades) for each in asked]
     given = [1 / (1 + np.exp(-fitted.constant - fitted.score * scores.max())) for scores, _ in first]
     right = [grades[scores.argmax()] > 0 for scores, grades in first]
-    assert np.mean(given) == pytest.approx(np.mean(right), abs=0.01)
+    counts = [1.0 if each.judgement.has_answer else calibrate.NOTHING_WEIGHT for each in asked]
+    assert np.average(given, weights=counts) == pytest.approx(np.average(right, weights=counts), abs=0.01)
     assert fitted.score > 0
     assert (fitted.length, fitted.known) == (0, 0)
 
