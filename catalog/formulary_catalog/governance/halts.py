@@ -11,10 +11,10 @@ from formulary_catalog.domain.access import HALT, LIFT, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, LiftedAnswer, halt_answer
 from formulary_catalog.domain.governance.halting import SERVER, require_namespace, require_reason
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import FormularyError, Overloaded
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
-from formulary_catalog.search.waiting_room import WaitingRoom
 from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.reviewing import ReviewReader

@@ -29,13 +29,13 @@ from formulary_catalog.domain.runs.decision_basis import BasisUnreadable, Decisi
 from formulary_catalog.domain.runs.rehearsal import Change, Comparison, RecordedDecision, Rehearsal, Rulebook
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import moment
+from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.visibility import namespaces_with
-from formulary_catalog.search.waiting_room import WaitingRoom
 from formulary_catalog.store.runs.decisions import DecidedRun, DecisionReader
 
 MOST = 10_000

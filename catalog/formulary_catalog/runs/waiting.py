@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from formulary_catalog.domain.runs.run import Invocation
+from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import Unavailable
-from formulary_catalog.search.waiting_room import WaitingRoom
 
 if TYPE_CHECKING:
     from formulary_catalog.store.runs.submission import InvocationStore

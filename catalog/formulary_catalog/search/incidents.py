@@ -11,9 +11,9 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import ContextError, NotAllowed
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.waiting_room import WaitingRoom
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 

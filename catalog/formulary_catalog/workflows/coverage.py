@@ -46,7 +46,7 @@ _ALERT_SECONDS = 3.0
 """So long a call compares alerts of the cluster: it then stays within its deadline, however many there are."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
-_FOUND, _FOUND_SECONDS = 8192, 600.0
+_FOUND, _FOUND_SECONDS = 8192, 3600.0
 """So many best hits are remembered, for as long: the same alerts are compared again and again."""
 _NO_INCIDENT = ContextReference()
 _NONE = Demand()
@@ -74,7 +74,6 @@ class Coverage:
         self._searcher = searcher
         self._strict_keys = strict_keys
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
-
         self._found: TTLCache[tuple[frozenset[str] | None, str, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
         """By the namespaces that were searched, the fingerprint of their workflows, and the query."""
 

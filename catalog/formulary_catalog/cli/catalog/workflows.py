@@ -95,7 +95,7 @@ def show_command(
       formulary show oom-raise-memory-limit --section steps
       formulary show oom-raise-memory-limit --against 1.0.0
     """
-    from formulary_catalog.cli.catalog.difference_page import show_difference
+    from formulary_catalog.cli.catalog.browsing_pages import show_difference
     from formulary_catalog.cli.catalog.rendering import show_details, show_section
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.domain.workflows.requests import section_request

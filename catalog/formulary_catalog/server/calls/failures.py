@@ -62,7 +62,7 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """The report of an exception. What is not ours is logged under an id, and nothing but that id is told.
+    """The report of an exception. What is not ours is logged under an id, and nothing but that id is shown.
 
     What it repeats of the call is shown as `visible` has it.
     """

@@ -12,9 +12,7 @@ from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
 _ALL = "*"
-_TOLD_OF_ITS_WORKFLOW = (
-    "started_at is not null and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')"
-)
+_COUNTED = "started_at is not null and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')"
 """Which runs say something of their workflow, as outcomes count them."""
 _MOST = 1000
 """Runs that are looked through for those that wait."""
@@ -169,10 +167,10 @@ class ReviewReader:
             rows = await connection.fetch(
                 f"""
                 select version_id, max(finished_at) as at from invocation as unpulled
-                where finished_at >= $1 and reason = $2 and {_TOLD_OF_ITS_WORKFLOW} and not exists (
+                where finished_at >= $1 and reason = $2 and {_COUNTED} and not exists (
                     select from invocation as later
                     where later.version_id = unpulled.version_id and later.finished_at > unpulled.finished_at
-                      and later.reason <> $2 and {_TOLD_OF_ITS_WORKFLOW}
+                      and later.reason <> $2 and {_COUNTED}
                 )
                 group by version_id
                 """,

@@ -1,4 +1,5 @@
-"""Places for calls that wait: for an incident, a run, a rehearsal. A module of its own: it imports nothing slow."""
+"""Places for calls that wait: for an incident, a run, a rehearsal. A module of its own: four services of different
+layers have one, and `initialize` over stdio must not import more."""
 
 from collections import Counter
 from collections.abc import Iterator
