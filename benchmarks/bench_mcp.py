@@ -28,7 +28,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptConnection, SessionEachCall, ToolFailed
 from processes import postgres_here, processor_time
 from quantiles import milliseconds
-from support.announcing import announced
+from support.announced_address import announced
 from support.manifest import analysis, text
 from support.serving import load
 

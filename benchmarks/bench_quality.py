@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,14 +39,12 @@ from quality_judgements import (
     read_entries,
     read_judgements,
 )
-from quality_metrics import reciprocal_rank
 from quality_report import report, report_incidents, report_misses
 from quality_summary import OURS, Answered, summarise
 from quality_variants import Ask, Variant, asks, with_owners
 from support.databases import migrated_database
 from support.serving import load
 
-BEST = 2
 _WITHOUT_TEAM = (Variant.PLAIN, Variant.FILTERED, Variant.EXCLUDED)
 _CALLER = Caller(name="bench", access=EVERYTHING)
 
@@ -84,25 +83,26 @@ async def _measure(
 
 
 async def measure_incidents(
-    judgements: Sequence[Judgement], *, manifests: Path, embedder: Embedder, postgres: EmbeddedPostgres
+    cells: Iterable[tuple[int, int, Sequence[Ask]]], *, manifests: Path, embedder: Embedder, postgres: EmbeddedPostgres
 ) -> list[Cell]:
     """Ask ours under generated incidents, in a catalog that holds unrelated workflows of their teams too."""
-    cells = [*grid(judgements)]
     with tempfile.TemporaryDirectory(prefix="formulary-teams-") as directory:
-        owned = Path(directory) / "teams.yaml"
-        owned.write_text(yaml.safe_dump_all(manifests_of_teams()), encoding="utf-8")
-        service_of = _served([manifests, owned], asked=[], embedder=embedder, postgres=postgres)
+        teams = Path(directory) / "teams.yaml"
+        teams.write_text(yaml.safe_dump_all(manifests_of_teams()), encoding="utf-8")
+        service_of = _served([manifests, teams], asked=[], embedder=embedder, postgres=postgres)
         async with service_of as (service, dsn):
             return [
-                cell(labels, number, await _ranks(each, service=service, dsn=dsn)) for labels, number, each in cells
+                cell(labels, owned, await _answers(each, service=service, dsn=dsn)) for labels, owned, each in cells
             ]
 
 
-async def _ranks(asked: Sequence[Ask], *, service: CatalogService, dsn: str) -> list[float]:
+async def _answers(
+    asked: Sequence[Ask], *, service: CatalogService, dsn: str
+) -> list[tuple[Judgement, list[tuple[str, float]]]]:
     await _save_incidents(asked, dsn=dsn)
     answers = [await service.search(each.request, caller=_CALLER) for each in asked]
     return [
-        reciprocal_rank([each.judgement.grade(name) for name in _names(answer)], least=BEST)
+        (each.judgement, [*zip(_names(answer), (hit.confidence for hit in answer.workflows), strict=True)])
         for each, answer in zip(asked, answers, strict=True)
     ]
 
@@ -139,6 +139,7 @@ class _Asking:
             raise SystemExit(
                 f"{each.judgement.id}: the search allows {answer.total_results}, the rules {len(candidates)}"
             )
+        by_default = await self._service.search(replace(each.request, top_k=None), caller=_CALLER)
         baselines = await self._baselines.rank(ranked_words(each.judgement, plan=plan), among=candidates)
         return Answered(
             judgement=each.judgement,
@@ -148,6 +149,8 @@ class _Asking:
             mode=answer.search_mode,
             allowed=len(candidates),
             notes=answer.notes,
+            by_default=_names(by_default),
+            caution=answer.workflows[0].caution if answer.workflows else "",
         )
 
 
@@ -174,6 +177,8 @@ def as_json(answered: Answered) -> dict[str, Any]:
         "allowed": answered.allowed,
         "mode": answered.mode,
         "notes": list(answered.notes),
+        "by_default": list(answered.by_default),
+        "caution": answered.caution,
         "rankings": {system: list(names) for system, names in answered.rankings.items()},
         "confidences": [{"confidence": given, "right": right} for given, right in answered.judged_confidences],
     }
@@ -201,7 +206,7 @@ def main() -> None:
             manifests = catalog.workflows
             answers = asyncio.run(measure(judgements, manifests=manifests, embedder=embedder, postgres=postgres))
             cells = asyncio.run(
-                measure_incidents(judgements, manifests=manifests, embedder=embedder, postgres=postgres)
+                measure_incidents(grid(judgements), manifests=manifests, embedder=embedder, postgres=postgres)
             )
     summary = summarise(answers)
     report(summary, title=f"{len(judgements)} queries, part: {given.part}")

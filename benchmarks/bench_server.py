@@ -17,7 +17,7 @@ from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, 
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
 from formulary_catalog.store.analytics.connection import ROLE
-from support.announcing import announce
+from support.announced_address import announce
 
 TRIVIAL_TOOL = "trivial"
 

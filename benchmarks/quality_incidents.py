@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from quality_judgements import Judgement
-from quality_metrics import Estimate, estimate
+from quality_judgements import BEST, Judgement
+from quality_metrics import Estimate, estimate, reciprocal_rank
 from quality_variants import TEAM, Ask, Variant, asks
 from unrelated_workflows import unrelated_workflows
 
 OWNED = (0, 12, 50, 200)
 LABELS = (0, 1, 2, 3, 4)
+_PREFIX = "team-of-"
 _FURTHER = {"region": "eu-west", "tier": "gold", "line": "retail"}
 
 
@@ -25,6 +26,8 @@ class Cell:
     labels: int
     owned: int
     ranks: Estimate
+    moved: Mapping[str, float]
+    """Of the queries whose first answer is unrelated: its confidence, by their id."""
 
     def as_json(self) -> dict[str, Any]:
         """The numbers as JSON values."""
@@ -47,19 +50,28 @@ def manifests_of_teams() -> Iterator[dict[str, Any]]:
             yield document
 
 
-def grid(judgements: Sequence[Judgement]) -> Iterator[tuple[int, int, list[Ask]]]:
+def grid(
+    judgements: Sequence[Judgement], *, owning: Sequence[int] = OWNED, labels: Sequence[int] = LABELS
+) -> Iterator[tuple[int, int, list[Ask]]]:
     """The number of labels, how many workflows the team owns, and the queries."""
-    for owned in OWNED:
-        for count in LABELS:
+    for owned in owning:
+        for count in labels:
             custom = custom_labels(count, owned=owned)
             variant = Variant.INCIDENT if custom else Variant.FILTERED
             yield count, owned, [asks(each, variant, custom=custom) for each in judgements if each.has_answer]
 
 
-def cell(labels: int, owned: int, ranks: Sequence[float]) -> Cell:
-    """One number of the table, from the reciprocal rank of each query."""
-    return Cell(labels=labels, owned=owned, ranks=estimate(ranks))
+def cell(labels: int, owned: int, answers: Sequence[tuple[Judgement, Sequence[tuple[str, float]]]]) -> Cell:
+    """One number of the table, from the names and confidences that each query was answered with."""
+    return Cell(
+        labels=labels,
+        owned=owned,
+        ranks=estimate(
+            [reciprocal_rank([judged.grade(name) for name, _ in hits], least=BEST) for judged, hits in answers]
+        ),
+        moved={judged.id: hits[0][1] for judged, hits in answers if hits and hits[0][0].startswith(_PREFIX)},
+    )
 
 
 def _team(owned: int) -> str:
-    return f"team-of-{owned}"
+    return f"{_PREFIX}{owned}"

@@ -8,8 +8,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.search.request import wire_name
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.loading.documents import read_documents
 from formulary_catalog.loading.files import find_manifests

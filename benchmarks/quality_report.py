@@ -71,10 +71,12 @@ def _variants(summary: Summary) -> Table:
 
 
 def _trust(summary: Summary) -> Table:
-    table = Table("confidence", "answers", "error", "right >= .5", "nothing right >= .5", "AUROC")
+    table = Table(
+        "confidence", "answers", "error", "right >= .5", "nothing right >= .5", "AUROC", "left out by default"
+    )
     for variant, each in summary.trust.items():
         numbers = (each.error, each.right_kept, each.nothing_high, each.separation)
-        table.add_row(variant, str(each.answers), *(f"{number:.3f}" for number in numbers))
+        table.add_row(variant, str(each.answers), *(f"{number:.3f}" for number in numbers), str(each.left_out))
     return table
 
 

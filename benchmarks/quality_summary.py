@@ -31,7 +31,11 @@ _QUANTILES = (0.1, 0.5, 0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What each system answered to a query; the confidences are those of ours, in its order, the notes ours too."""
+    """What each system answered to a query.
+
+    Of ours, in its order, are the confidences, the notes, and the caution of the first answer, empty without one.
+    `by_default`: what it answers where nobody says how many are wanted.
+    """
 
     judgement: Judgement
     variant: Variant
@@ -40,10 +44,17 @@ class Answered:
     mode: str
     allowed: int
     notes: Sequence[str] = ()
+    by_default: Sequence[str] = ()
+    caution: str = ""
 
     def grades(self, system: str) -> list[int]:
         """The grades of a system's answers in their order."""
         return [self.judgement.grade(name) for name in self.rankings[system]]
+
+    @property
+    def left_out(self) -> list[str]:
+        """The right answers that are missing by default."""
+        return [name for name in self.rankings[OURS] if self.judgement.grade(name) > 0 and name not in self.by_default]
 
     @property
     def judged_confidences(self) -> list[tuple[float, bool]]:
@@ -68,7 +79,7 @@ class Trust:
 
     `error`: the expected calibration error. `right_kept`: the share of right first answers with 0.5 or more.
     `nothing_high`: the share of 0.5 or more where no workflow is right. `separation`: AUROC of right first answers
-    against those where none is. NaN where a side has no query.
+    against those where none is. NaN where a side has no query. `left_out`: right answers that are missing by default.
     """
 
     answers: int
@@ -76,6 +87,7 @@ class Trust:
     right_kept: float
     nothing_high: float
     separation: float
+    left_out: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +219,7 @@ def _trust(answers: Sequence[Answered], *, right: Sequence[Answered]) -> Trust:
         right_kept=_share_high(kept),
         nothing_high=_share_high(nothing),
         separation=auroc(positives=kept, negatives=nothing),
+        left_out=sum(len(each.left_out) for each in answers),
     )
 
 

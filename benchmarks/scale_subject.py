@@ -11,7 +11,7 @@ from typing import TypeVar
 from floor import BEST, Floor, Nearest
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT
 from formulary_catalog.domain.search.query import parse_query
-from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.search.terms import query_terms, rare_words
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Connection, Database
@@ -180,6 +180,7 @@ def prepared(given: Sequence[Question], *, embedder: Embedder) -> list[Asked]:
             sought=Sought(
                 constraints=question.constraints,
                 words=[term.word for term in query_terms(text)],
+                rare=rare_words(query_terms(text)),
                 vectors={embedder.model_id: vector},
                 signal=question.signal,
                 severity=question.severity,

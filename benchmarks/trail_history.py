@@ -33,6 +33,7 @@ _READING_EACH = 6
 """Traces of reading for each incident: lists that people looked at, pages that refresh themselves."""
 _BETWEEN_CHECKPOINTS = 10
 """Incidents: a checkpoint is written every minute in which something happens."""
+_BETWEEN_ANALYZE = 50 * _BETWEEN_CHECKPOINTS
 _APPEND = "select from formulary.append_sealed($1, $2, $3, $4, $5, $6)"
 _APPEND_READING = "select from formulary.append_trace($1, $2, $3)"
 _RUNS = """
@@ -72,6 +73,8 @@ async def write_history(dsn: str, *, events: int = EVENTS) -> History:
                 await owner.executemany(_APPEND, [row for context in some for row in _incident(context, digest)])
                 await owner.executemany(_APPEND_READING, [row for context in some for row in _reading(context)])
                 await checkpoints.checkpoint(None)
+                if start % _BETWEEN_ANALYZE == 0:  # plans of an empty table read all of it for every event
+                    await owner.execute("analyze formulary.trace_head")
             long = RequestContext(namespace="team-000", name="long", remediation_id=LONG)
             rows = (_row(long, "search", SEARCH, digest) for _ in range(_LONG_EVENTS))
             await owner.executemany(_APPEND, list(rows))

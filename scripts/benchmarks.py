@@ -1,8 +1,8 @@
-"""Writes docs/benchmarks.md and its pictures from what `make benchmarks` measured.
+"""Writes docs/benchmarks.md and its pictures from what `make benchmarks`, or a part of it, measured.
 
 Each benchmark leaves in build/benchmarks `NAME.txt`, as it was printed, `NAME.json`, the numbers, and `NAME.run`, the
-commit, the date and how busy the machine was. The page shows the first and the last; the pictures are drawn from the
-numbers.
+commit, the date, the processor and how busy the machine was. The page shows the first and the last; the pictures are
+drawn from the numbers. A section that was not measured again stays as it is, with its own commit and date.
 """
 
 import json
@@ -24,9 +24,9 @@ RESULTS = ROOT / "build" / "benchmarks"
 HEAD = """\
 # Benchmarks
 
-What `make benchmarks` measured last, on {machine}. It measures again and writes this page anew. Times belong to a
-machine and to what else it does; ratios within one run are what to compare. Goals are beside the numbers where there
-are any. `performance.md` tells where the time goes.
+What `make benchmarks` measured last, on {machine}. Each section says of which commit and when; it is rewritten
+where it is measured again. Times belong to a machine and to what else it does; ratios within one run are what to
+compare. Goals are beside the numbers where there are any. `performance.md` tells where the time goes.
 """
 Numbers = Any
 Drawing = Callable[[Axes, Numbers], None]
@@ -154,15 +154,8 @@ SECTIONS = (
     Section(
         name="console",
         title="Pages of the console",
-        words="With a large catalog and a long trail: each page in turns, then one each second while a client "
-        "searches all the time.",
-        pictures={},
-    ),
-    Section(
-        name="analytics",
-        title="Searches beside heavy statements",
-        words="Searches over MCP alone, and while four clients send statements to `execute_query` that take what it "
-        "gives them.",
+        words="Over HTTP, with a large catalog and a long trail; the server and PostgreSQL are processes of their own. "
+        "Each page in turns, then one each second while a client searches all the time.",
         pictures={},
     ),
     Section(
@@ -176,13 +169,6 @@ SECTIONS = (
         title="From nothing to the first answer",
         words="With empty caches, downloads included. With an export by torch, before, `make run` installed 2.4 GB, "
         "in 81 s on this kind of machine; `pip install` of the wheel brought 6.2 GB along and searched by words alone.",
-        pictures={},
-    ),
-    Section(
-        name="console",
-        title="The console",
-        words="Each page over HTTP, with a large catalog and a long trail; the server and PostgreSQL are processes of "
-        "their own. Beside the searches a page is loaded each second.",
         pictures={},
     ),
     Section(
@@ -206,12 +192,13 @@ SECTIONS = (
 @dataclass(frozen=True)
 class Run:
     """What was measured, when (UTC), and how busy the machine was: load averages before, and how much of its time, in
-    percent, the host gave to others meanwhile."""
+    percent, the host gave to others meanwhile. Without `bfloat16` the model takes three times as long."""
 
     commit: str
     date: str
     load: str
     stolen: int
+    bfloat16: bool
 
 
 def machine() -> str:
@@ -233,16 +220,28 @@ def page(runs: Mapping[Section, Run]) -> str:
         raise SystemExit("nothing was measured: run `make benchmarks`")
     if changed := [section.name for section, run in runs.items() if run.commit.endswith("-dirty")]:
         raise SystemExit(f"measured with changes that are in no commit: {', '.join(changed)}; measure again")
+    kept = _sections_of_page()
+    sections = [_section(each, runs[each]) if each in runs else kept.get(each.title) for each in SECTIONS]
     head = HEAD.format(machine=machine())
-    if missing := [section.title for section in SECTIONS if section not in runs]:
+    if missing := [each.title for each, text in zip(SECTIONS, sections, strict=True) if text is None]:
         head += f"\nNot measured for this page: {'; '.join(missing)}.\n"
-    return "\n".join([head, *(_section(section, run) for section, run in runs.items())])
+    return "\n".join([head, *filter(None, sections)])
+
+
+def _sections_of_page() -> dict[str, str]:
+    """The sections that the page has now, by title."""
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    _, *sections = text.split("\n## ")
+    return {each.partition("\n")[0]: f"## {each.rstrip()}\n" for each in sections}
 
 
 def _section(section: Section, run: Run) -> str:
     text = "\n".join(line.rstrip() for line in _result(section, "txt").splitlines())
     pictures = "".join(f"![{name}](benchmarks/{name}.svg)\n\n" for name in section.pictures)
-    measured = f"Commit `{run.commit}`, {run.date} UTC; load before: {run.load}; taken by others: {run.stolen} %."
+    measured = (
+        f"Commit `{run.commit}`, {run.date} UTC; load before: {run.load}; taken by others: {run.stolen} %; "
+        f"{'with' if run.bfloat16 else 'without'} bfloat16."
+    )
     return f"## {section.title}\n\n{section.words} {measured}\n\n{pictures}```text\n{text}\n```\n"
 
 

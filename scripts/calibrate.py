@@ -19,7 +19,7 @@ from formulary_catalog.domain.search import confidence, label_weights
 from formulary_catalog.domain.search import fit as fitting
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
-from formulary_catalog.domain.search.fit import Wanted, words_held
+from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import label_evidence
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold
 from formulary_catalog.domain.workflows.matching import allowed
@@ -121,7 +121,7 @@ def features(
     return np.stack(
         [
             np.array([one.cosine or 0.0 for one in evidence]),
-            words_held(evidence, wanted=wanted),
+            words_held(places_found(evidence, wanted=wanted), wanted=wanted),
             np.array([signal in each.values.get("signal_type", ()) for each in declared]),
             np.array([severity in each.values.get("severity", ()) for each in declared]),
         ],

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a benchmark: scripts/measure.sh NAME ARGUMENTS... of python. What it prints, its numbers, and of what and when they
-# are and how busy the machine was, stay in build/benchmarks/NAME.* for docs/benchmarks.md. Files of the benchmark are in
-# memory where there are 8 GB of room; TMPDIR names another place, as a million workflows need.
+# are, on what processor and how busy the machine was, stay in build/benchmarks/NAME.* for docs/benchmarks.md. Files of
+# the benchmark are in memory where there are 8 GB of room; TMPDIR names another place, as a million workflows need.
 set -euo pipefail
 
 results=build/benchmarks
@@ -23,5 +23,7 @@ if [ "${free:-0}" -gt 8388608 ]; then export TMPDIR="${TMPDIR:-/dev/shm}"; fi
 PYTHONPATH=tests:. .venv/bin/python "$@" --json "$results/$name.json" | tee "$results/$name.txt"
 
 read -r stolen all < <(processors)
-printf '{"commit": "%s", "date": "%s", "load": "%s", "stolen": %s}\n' "$commit" "$date" "$load" \
-    "$(((100 * (stolen - stolen_before)) / (all - all_before + 1)))" >"$results/$name.run"
+bfloat16=false
+if grep -qwsE 'avx512_bf16|amx_bf16|bf16' /proc/cpuinfo; then bfloat16=true; fi
+printf '{"commit": "%s", "date": "%s", "load": "%s", "stolen": %s, "bfloat16": %s}\n' "$commit" "$date" "$load" \
+    "$(((100 * (stolen - stolen_before)) / (all - all_before + 1)))" "$bfloat16" >"$results/$name.run"

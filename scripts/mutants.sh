@@ -16,12 +16,14 @@ if [ "${HALF:-rules}" = store ]; then
 else
     modules=(
         "$package"/domain/{text,workflows/labels,workflows/matching}.py
-        "$package"/domain/search/{terms,query,spelling,synonyms,candidates,fit,scoring,confidence}.py
+        "$package"/domain/search/{terms,query,spelling,synonyms,candidates,fit,scoring,confidence,caution,label_weights}.py
         "$package"/search/planning.py
     )
     tests=(
-        tests/property/domain/test_{label_rules,scoring_rules,places,terms,text_words,query_grammar}.py
-        tests/unit/domain/test_{planning,spelling,synonyms}.py
+        tests/property/domain/{test_text_words,workflows/test_label_rules}.py
+        tests/property/domain/search/test_{scoring_rules,places,terms,query_grammar}.py
+        tests/unit/domain/search/test_{caution,spelling,synonyms}.py
+        tests/unit/search/test_planning.py
     )
 fi
 

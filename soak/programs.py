@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from support.announcing import announced
+from support.announced_address import announced
 
 START_SECONDS = 120.0
 _STOP_SECONDS = 30.0

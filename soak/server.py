@@ -17,7 +17,7 @@ from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
 from formulary_catalog.settings import ContextPolicy, Settings
-from support.announcing import announce
+from support.announced_address import announce
 
 
 class FailingOnCommand:

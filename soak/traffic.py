@@ -188,7 +188,8 @@ def _read_reply(reply: Reply) -> tuple[Mapping[str, Any] | None, tuple[str, str]
 def _judged(message: str, *, status: int) -> tuple[str, str]:
     if status not in (404, 408, 503):
         return message, f"HTTP {status}: {message}"
-    if "retry" not in message.lower() or "\n" in message:
+    # A status 404 says it to programs; a tool's error, which has none, is judged as one of 503.
+    if (status != 404 and "retry" not in message.lower()) or "\n" in message:
         return message, f"does not say whether to retry: {message}"
     if any(word in message.lower() for word in _INSIDE):
         return message, f"tells of the inside: {message}"

@@ -55,21 +55,21 @@ class UnknownWorkflow(NotFound):
     def __init__(self, reference: str, *, nearest: Sequence[str] = ()) -> None:
         near = f"nearest names: {', '.join(nearest)}; " if nearest else ""
         super().__init__(
-            f"workflow {reference!r} is not found among the workflows allowed here; {near}take workflow_id from a "
-            "search result, retrying unchanged will fail again",
+            f"workflow {reference!r} is not found among the workflows allowed here; {near}take a name from "
+            "the results of a search",
             reference=reference,
         )
         self.nearest = tuple(nearest)
 
 
 class UnknownDocument(NotFound):
-    """No document that the caller may read has that id; `nearest` are ids of those that it may read."""
+    """No document that the caller may read has that id or address; `nearest` are those of some that it may read."""
 
     def __init__(self, reference: str, *, nearest: Sequence[str] = ()) -> None:
-        near = f"the nearest are {', '.join(nearest)}" if nearest else "semantic_search finds ids"
+        near = f"the nearest are {', '.join(nearest)}: take one of these, or " if nearest else ""
         super().__init__(
-            f"document {reference!r} is not found among those that may be read here; {near}; retrying "
-            "unchanged will fail again",
+            f"document {reference!r} is not found among those that may be read here; {near}a search of "
+            "documents finds ids",
             reference=reference,
         )
         self.nearest = tuple(nearest)
@@ -84,15 +84,19 @@ class ContextError(FormularyError):
 
 
 class InvalidManifest(FormularyError):
-    """A document cannot be accepted. Names file, field, value and rule; its neighbours are unaffected."""
+    """A document cannot be accepted. Names file, field, value and rule; its neighbours are unaffected.
+
+    `problems` has a field and what is wrong with it each, all of them; the message may name the first ones alone.
+    """
 
     rpc_code = -32002
     http_status = 400
 
-    def __init__(self, message: str, *, source: str, field: str) -> None:
+    def __init__(self, message: str, *, source: str, field: str, problems: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__(message)
         self.source = source
         self.field = field
+        self.problems = tuple(problems)
 
     @property
     def detail(self) -> str:
@@ -204,6 +208,14 @@ class StartupError(FormularyError):
     """The process cannot start as asked; the message says the way out."""
 
     exit_code = 3
+
+
+class DirectoryInUse(StartupError):
+    """Another process runs the PostgreSQL of a data directory; `holder` says which."""
+
+    def __init__(self, message: str, *, holder: str) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class NotMigrated(StartupError):

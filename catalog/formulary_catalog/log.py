@@ -1,7 +1,8 @@
 """Logs of a serving process: structured events to standard error, ours and those of the libraries alike.
 
 Arguments, labels and tokens are nobody's to log above debug. What belongs to one call is bound with
-`structlog.contextvars` (`remediation_id`, `trace_id`) by the edge and appears in each of its lines.
+`structlog.contextvars` and appears in each of its lines: `remediation_id` and `client_trace_id` by the edge, and by the
+services `trace_id`, that of the audit trail.
 """
 
 import logging
@@ -15,7 +16,6 @@ from cachetools import LRUCache
 from structlog.typing import Processor
 
 _QUIET_SECONDS = 10.0
-_KNOWN_KINDS = 256
 _CHATTY = ("httpx2", "httpcore2", "kopf", "mcp", "watchfiles", "asyncio", "alembic", "uvicorn")
 
 
@@ -26,11 +26,11 @@ class _Kind:
 
 
 class Throttle:
-    """Lets the first of each kind through, then one in ten seconds."""
+    """Lets the first of each kind through, then one in ten seconds; `kinds` are remembered."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, kinds: int = 256) -> None:
         self._clock = clock
-        self._kinds: LRUCache[Hashable, _Kind] = LRUCache(_KNOWN_KINDS)
+        self._kinds: LRUCache[Hashable, _Kind] = LRUCache(kinds)
 
     def admit(self, kind: Hashable) -> int:
         """For how many this one speaks, those held back before it included; 0 if it is to be held back itself."""

@@ -56,7 +56,7 @@ class Metrics:
         )
         self._search_seconds = Histogram(
             "formulary_search_seconds",
-            "Duration of searches in seconds, by phase: context, embed, sql, total.",
+            "Duration of searches in seconds, by phase: context, embed, sql, rank, total.",
             ("phase",),
             buckets=_SECONDS,
             registry=registry,

@@ -115,7 +115,7 @@ class Settings(ConnectionSettings):
         "for an embedded one.",
     )
     analytics_per_minute: int = Field(
-        default=30, ge=1, le=10_000, description="Statements of SQL that one caller may run within a minute."
+        default=120, ge=1, le=10_000, description="Statements of SQL that one caller may run within a minute."
     )
     data_dir: Path | None = Field(default=None, description="Directory of the embedded PostgreSQL.")
     host: str = Field(default="127.0.0.1", description="Address to listen on.")
@@ -210,6 +210,10 @@ class Settings(ConnectionSettings):
     )
     runs_namespace: str = Field(
         default="formulary-runs", description="Namespace of runs whose target has none, such as a Node."
+    )
+    release_namespace: str = Field(
+        default="",
+        description="Namespace of Formulary itself, in which nothing is run, as in `kube-*`; empty: it has none.",
     )
     tekton_bundles: bool = Field(
         default=False,

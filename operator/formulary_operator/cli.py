@@ -36,7 +36,7 @@ def cli() -> None:
     help="How much to log. [FORMULARY_LOG_LEVEL]",
 )
 def run_command(*, log_level: str) -> None:
-    """Watch, validate, embed and store, until stopped.
+    """Run the operator: watch, validate, embed and store, until it is stopped.
 
     Settings come from FORMULARY_* variables; the API server from the pod's ServiceAccount or KUBECONFIG.
     """
@@ -49,10 +49,15 @@ def run_command(*, log_level: str) -> None:
 
 
 @cli.command("apply-starter")
-@click.option("--manifests", type=click.Path(path_type=Path), metavar="DIR", help="Default: the starter catalog.")
-@click.option("--namespace", metavar="NAMESPACE", help="Where to. [FORMULARY_CATALOG_NAMESPACE]")
+@click.option(
+    "--manifests",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Directory of manifests. Default: the starter catalog.",
+)
+@click.option("--namespace", metavar="NAMESPACE", help="Namespace to apply them in. [FORMULARY_CATALOG_NAMESPACE]")
 def apply_starter(*, manifests: Path | None, namespace: str | None) -> None:
-    """Apply the starter catalog as RemediationWorkflow objects; what others changed of them stays theirs."""
+    """Apply the starter catalog as RemediationWorkflow objects. Fields that others changed are kept."""
     from formulary_operator.starter import apply_starter_command
 
     settings = _settings()
@@ -67,7 +72,7 @@ def apply_starter(*, manifests: Path | None, namespace: str | None) -> None:
 
 
 @cli.command("sweep")
-@click.option("--allow", metavar="ID", default="", help="Allow one refused removal, once, of those very objects.")
+@click.option("--allow", metavar="ID", default="", help="Allow the refused removal with this id, once.")
 def sweep(*, allow: str) -> None:
     """Show which removals of many workflows at once the operator refused, and allow one.
 

@@ -9,14 +9,16 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
-from formulary_catalog.domain.stored import StoredWorkflow
+from formulary_catalog.domain.stored import RefusedWorkflow, StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, FormularyError
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.resyncs import ResyncWriter
+from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.kube.client import KubeClient
@@ -36,6 +38,13 @@ _EMPTINESS_SECONDS = 10.0
 _log = structlog.get_logger(__name__)
 
 
+class _Compared(NamedTuple):
+    """How many objects of a kind were listed, and how many keys were queued because they differ."""
+
+    listed: int
+    differed: int
+
+
 class Resync:
     """Runs at the start, every few minutes, and when somebody asks for it."""
 
@@ -43,8 +52,11 @@ class Resync:
         self,
         settings: OperatorSettings,
         *,
+        name: str,
         client: KubeClient,
         catalog: CatalogWriter,
+        refusals: RefusalWriter,
+        resyncs: ResyncWriter,
         contexts: ContextWriter,
         embedding: Embedding,
         queue: WorkQueue[ObjectKey],
@@ -52,10 +64,13 @@ class Resync:
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
+        self._name = name
         self._executor: RunWiring | None = None
         self._namespaces = settings.watch_namespaces or ("",)
         self._client = client
         self._catalog = catalog
+        self._refusals = refusals
+        self._resyncs = resyncs
         self._contexts = contexts
         self._embedding = embedding
         self._queue = queue
@@ -122,14 +137,23 @@ class Resync:
         """
         started = time.monotonic()
         # Incidents first: calls for one that is not known yet fail.
-        drifted = await self._analyses() + await self._workflows()
+        compared = [await self._analyses(), await self._workflows()]
         if self._executor is not None:
-            listed = ListedObjects()
-            for resource in RUN_KINDS:
-                drifted += await self._of_runs(resource, executor=self._executor, listed=listed)
-            await self._executor.expiry.expire(listed)
+            objects = ListedObjects()
+            compared += [
+                await self._of_runs(resource, executor=self._executor, objects=objects) for resource in RUN_KINDS
+            ]
+            await self._executor.expiry.expire(objects)
+        listed, differed = (sum(counts) for counts in zip(*compared, strict=True))
+        await self._resyncs.note(
+            self._name,
+            listed=listed,
+            differed=differed,
+            refused=self._guard.refused,
+            every_seconds=self._settings.resync_seconds,
+        )
         self._metrics.resynced(seconds=time.monotonic() - started)
-        _log.info("resynced", queued=drifted, seconds=round(time.monotonic() - started, 2))
+        _log.info("resynced", listed=listed, queued=differed, seconds=round(time.monotonic() - started, 2))
 
     async def _until_next(self) -> None:
         await asyncio.sleep(min(_APART_SECONDS, self._settings.resync_seconds))
@@ -144,10 +168,14 @@ class Resync:
         else:
             _log.error("resync_crashed", exc_info=error)
 
-    async def _workflows(self) -> int:
+    async def _workflows(self) -> _Compared:
         # Read before the list is: what is created meanwhile can then be in the list alone, and is no orphan.
         served = await self._catalog.served()
-        known = by_key(served, source=SOURCE, namespaces=self._settings.watch_namespaces)
+        if watched := self._settings.watch_namespaces:
+            # Not by the queue: in a namespace that is watched no more, the object may not be read.
+            await self._refusals.keep_only(watched)
+        noted = {(refusal.namespace, refusal.name): refusal for refusal in await self._refusals.noted()}
+        known = by_key(served, source=SOURCE, namespaces=watched)
         self._report_strays(served, known=known)
         model_id = await self._embedding.model_id()
         seen: set[Key] = set()
@@ -155,12 +183,15 @@ class Resync:
         async for page in self._pages(WORKFLOWS):
             seen |= {(document["metadata"]["namespace"], document["metadata"]["name"]) for document in page}
             drifted |= await asyncio.to_thread(
-                _adrift, page, known=known, model_id=model_id, problem=self._embedding.problem
+                _adrift, page, known=known, noted=noted, model_id=model_id, problem=self._embedding.problem
             )
         orphans = await self._guard.orphans(known, seen=seen)
-        return self._send(WORKFLOWS, drifted | {ObjectKey(WORKFLOWS.plural, *orphan) for orphan in orphans})
+        # Of what is served as well, the guard decides.
+        gone = orphans | {key for key in noted if key not in seen and key not in known}
+        differed = self._send(WORKFLOWS, drifted | {ObjectKey(WORKFLOWS.plural, *key) for key in gone})
+        return _Compared(len(seen), differed)
 
-    async def _analyses(self) -> int:
+    async def _analyses(self) -> _Compared:
         known = await self._contexts.stored()
         seen: set[Key] = set()
         drifted: set[ObjectKey] = set()
@@ -176,24 +207,30 @@ class Resync:
                     context = None
                 if known.get((key.namespace, key.name)) != context:
                     drifted.add(key)
-        watched = self._settings.watch_namespaces
-        gone = {key for key in known if key not in seen and (not watched or key[0] in watched)}
+        gone = {key for key in known if key not in seen and self._watches(key[0])}
         await self._contexts.purge(gone_for_seconds=self._settings.context_retention_hours * 3600)
         self._metrics.contexts_stored.set(len(known))
-        return self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone})
+        return _Compared(len(seen), self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone}))
 
-    async def _of_runs(self, resource: Resource, *, executor: RunWiring, listed: ListedObjects) -> int:
-        """Have those objects looked at about which something may be left to do; how many stored ones are gone."""
-        watched = self._settings.watch_namespaces
-        stored = {key for key in await executor.stored(resource) if not watched or key[0] in watched}
+    async def _of_runs(self, resource: Resource, *, executor: RunWiring, objects: ListedObjects) -> _Compared:
+        """Have those objects looked at about which something may be left to do; what differs are stored ones that are
+        gone."""
+        stored = {key for key in await executor.stored(resource) if self._watches(key[0])}
+        listed = 0
         async for page in self._pages(resource):
+            listed += len(page)
             for document in page:
                 key = key_of(resource, document)
-                listed.add(resource, document)
+                objects.add(resource, document)
                 stored.discard((key.namespace, key.name))
                 if not executor.is_settled(resource, document):
                     self._queue.add(key, Priority.URGENT)
-        return self._send(resource, {ObjectKey(resource.plural, *key) for key in stored})
+        return _Compared(listed, self._send(resource, {ObjectKey(resource.plural, *key) for key in stored}))
+
+    def _watches(self, namespace: str) -> bool:
+        """Whether objects of this namespace are listed."""
+        watched = self._settings.watch_namespaces
+        return not watched or namespace in watched
 
     def _report_strays(self, served: Collection[StoredWorkflow], *, known: Mapping[Key, StoredWorkflow]) -> None:
         """Workflows of namespaces that are not watched any more are served until somebody removes them."""
@@ -219,6 +256,7 @@ def _adrift(
     page: list[dict[str, Any]],
     *,
     known: Mapping[Key, StoredWorkflow],
+    noted: Mapping[Key, RefusedWorkflow],
     model_id: str,
     problem: EmbedderUnavailable | None,
 ) -> set[ObjectKey]:
@@ -226,7 +264,13 @@ def _adrift(
     for document in page:
         key = key_of(WORKFLOWS, document)
         try:
-            differs = is_adrift(document, known.get((key.namespace, key.name)), model_id=model_id, problem=problem)
+            differs = is_adrift(
+                document,
+                known.get((key.namespace, key.name)),
+                noted=noted.get((key.namespace, key.name)),
+                model_id=model_id,
+                problem=problem,
+            )
         except Exception:  # what is wrong with it is reported when it is reconciled, and holds up nobody else here
             differs = True
         if differs:

@@ -14,14 +14,16 @@ from typing import Any
 import structlog
 
 from formulary_catalog.errors import FormularyError, InvalidInput, StartupError, Unavailable
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.fencing import Superseded, fence
 from formulary_catalog.store.database.migrate import require_current_schema
 from formulary_catalog.store.database.webhook_token import webhook_token
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
-from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.certificates import ServingCertificate, Source, directory
 from formulary_operator.admission.configuration import WebhookConfiguration
@@ -76,7 +78,9 @@ async def run(settings: OperatorSettings) -> None:
                     health.application(),
                     host=settings.health_host,
                     port=settings.health_port,
-                    gate=Gate(settings, server="probes", metrics=metrics.connections, probes=health.PATHS),
+                    limits=ConnectionLimits(
+                        settings, server="probes", metrics=metrics.connections, probes=health.PATHS
+                    ),
                 )
             )
         client = await KubeClient.connect()
@@ -129,7 +133,7 @@ async def _webhook(
     await run_webhook(
         host=settings.webhook_host,
         port=settings.webhook_port,
-        gate=Gate(settings, server="webhook", metrics=metrics.connections),
+        limits=ConnectionLimits(settings, server="webhook", metrics=metrics.connections),
         certificate=ServingCertificate(
             configuration.kept_for(source), client_authority=settings.webhook_client_ca_file
         ),
@@ -183,10 +187,16 @@ class Operator:
         """Whether what is queued is still finished at the end."""
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
+        refusals = RefusalWriter(database)
         embedding = Embedding(settings, models=ModelStore(database), metrics=metrics)
         self._reconcilers: dict[str, Callable[..., Awaitable[str]]] = {
             WORKFLOWS.plural: WorkflowReconciler(
-                client=client, catalog=catalog, embedding=embedding, events=events, metrics=metrics
+                client=client,
+                catalog=catalog,
+                refusals=refusals,
+                embedding=embedding,
+                events=events,
+                metrics=metrics,
             ).reconcile,
             ANALYSES.plural: ContextReconciler(client=client, contexts=contexts, events=events).reconcile,
         }
@@ -208,8 +218,11 @@ class Operator:
         )
         self._resync = Resync(
             settings,
+            name=self._name,
             client=client,
             catalog=catalog,
+            refusals=refusals,
+            resyncs=ResyncWriter(database),
             contexts=contexts,
             embedding=embedding,
             queue=self._queue,

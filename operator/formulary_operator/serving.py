@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from starlette.types import ASGIApp
 
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_catalog.listening.server import Server
 
 _GRACE_SECONDS = 2
@@ -20,8 +20,10 @@ _KEEP_ALIVE_SECONDS = 120
 class _Server(Server):
     """The server, which leaves the signals of the process alone."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, tls: ssl.SSLContext | None) -> None:
-        super().__init__(app, gate=gate, keep_alive_seconds=_KEEP_ALIVE_SECONDS, grace_seconds=_GRACE_SECONDS, tls=tls)
+    def __init__(self, app: ASGIApp, *, limits: ConnectionLimits, tls: ssl.SSLContext | None) -> None:
+        super().__init__(
+            app, limits=limits, keep_alive_seconds=_KEEP_ALIVE_SECONDS, grace_seconds=_GRACE_SECONDS, tls=tls
+        )
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def listens(self, port: int) -> None:
@@ -44,14 +46,14 @@ class _Server(Server):
 
 @asynccontextmanager
 async def served(
-    app: ASGIApp, *, host: str, port: int, gate: Gate, tls: ssl.SSLContext | None = None
+    app: ASGIApp, *, host: str, port: int, limits: ConnectionLimits, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve while inside; the port listened on.
 
     Raises:
         StartupError: the address cannot be listened on.
     """
-    server = _Server(app, gate=gate, tls=tls)
+    server = _Server(app, limits=limits, tls=tls)
     serving = asyncio.create_task(server.serve_at(host=host, port=port))
     try:
         yield await server.listens_on(unless=serving)

@@ -92,7 +92,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no authentication and an open network": (
         {**charts.EXTERNAL, "authentication": {"mode": "none"}},
-        "say who that is in networkPolicy.server.from",
+        "limit that with networkPolicy.server.from",
     ),
     "no authentication and no policies": (
         {

@@ -18,7 +18,7 @@ from formulary_operator.api.names import SECRETS
 from formulary_operator.serving import served
 from formulary_operator.workflows.translate import entry_of
 from support.admission import INVALID, SECRET, SERVICE, TOKEN, Place, configured, judging
-from support.gates import gate
+from support.connection_limits import connection_limits
 from support.manifest import workflow
 
 
@@ -26,10 +26,10 @@ async def test_an_invalid_workflow_is_denied_with_the_field_and_what_is_wrong(
     place: Place, workflows: CatalogWriter, judge: Validator
 ) -> None:
     async with judging(place, judge):
-        told = await place.denial(INVALID)
-        assert '"workflows.formulary.dev" denied the request: spec.labels.severity: ' in told
-        assert "(got 5)" in told
-        assert await place.denial(INVALID, "--dry-run=server") == told
+        denial = await place.denial(INVALID)
+        assert '"workflows.formulary.dev" denied the request: spec.labels.severity: ' in denial
+        assert "(got 5)" in denial
+        assert await place.denial(INVALID, "--dry-run=server") == denial
 
 
 async def test_a_valid_workflow_passes_and_a_dry_run_leaves_nothing(place: Place, judge: Validator) -> None:
@@ -46,10 +46,10 @@ async def test_other_content_under_a_stored_version_is_denied_and_under_a_new_on
         await place.apply(workflow("restart"))
         stored = place.plane.get("rw", "restart", f"--namespace={place.namespace}")
         await workflows.apply(entry_of(stored))
-        told = await place.denial(workflow("restart", what="Deletes it."))
-        assert "(VersionImmutable)" in told
-        assert f"{place.namespace}/restart 1.0.0 is already stored with other content" in told
-        assert "raise spec.version" in told
+        denial = await place.denial(workflow("restart", what="Deletes it."))
+        assert "(VersionImmutable)" in denial
+        assert f"{place.namespace}/restart 1.0.0 is already stored with other content" in denial
+        assert "raise spec.version" in denial
         assert "configured" in await place.apply(workflow("restart", version="1.0.1", what="Deletes it."))
         assert "configured" in await place.apply(workflow("restart", version="1.0.0"))
         assert "configured" in await place.apply(workflow("restart", suspend=True))
@@ -67,7 +67,7 @@ async def test_while_the_webhook_is_down_workflows_pass(place: Place, judge: Val
     certificate = ServingCertificate(place.source())
     async with AsyncExitStack() as stack:
         app = application(judge, token=TOKEN)
-        webhook = served(app, host="localhost", port=0, gate=gate(), tls=certificate.context)
+        webhook = served(app, host="localhost", port=0, limits=connection_limits(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()

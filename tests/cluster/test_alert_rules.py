@@ -1,7 +1,7 @@
 """Alerts from the PrometheusRule objects of a real API server."""
 
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,13 +105,13 @@ def _rules(client: KubeClient, writing: Database, *namespaces: str, max_alerts: 
 async def test_alerts_are_there_as_long_as_their_object_defines_them(
     cluster: Cluster, place: str, client: KubeClient, writing: Database
 ) -> None:
-    told = {"summary": "Nobody can buy {{ $labels.what }}."}
+    annotations = {"summary": "Nobody can buy {{ $labels.what }}."}
     _apply(
         cluster,
         place,
         "shop",
         {"record": "shop:requests", "expr": "sum(x)"},
-        _rule("ShopIsDown", labels={"severity": "critical"}, annotations=told),
+        _rule("ShopIsDown", labels={"severity": "critical"}, annotations=annotations),
         _rule("Watchdog", annotations={"formulary_no_remedy": "always fires"}),
     )
     rules = _rules(client, writing, *EVERYWHERE)
@@ -188,7 +188,7 @@ async def test_without_the_right_to_list_what_is_known_stays_and_it_is_said_once
         assert await _names(writing) == ["ShopIsDown"]
 
 
-async def test_alerts_beyond_the_bound_are_left_out_by_object_until_there_is_room(
+async def test_alerts_beyond_the_bound_are_left_out_in_the_order_of_objects_until_there_is_room(
     cluster: Cluster, place: str, client: KubeClient, writing: Database
 ) -> None:
     for name in ("a", "b", "c"):
@@ -197,11 +197,45 @@ async def test_alerts_beyond_the_bound_are_left_out_by_object_until_there_is_roo
     with capture_logs() as logs:
         for _ in range(2):
             await rules.compare()
-            assert await _names(writing) == ["A0", "A1", "B0", "B1"]
-    assert [(each["event"], each["object"]) for each in logs] == [("alert_rules_too_many", f"{place}/c")]
+            assert await _names(writing) == ["A0", "A1", "B0", "B1", "C0"]
+    assert _left_out(logs) == [(place, 6, 5)]
     _apply(cluster, place, "a", _rule("A0"))
     await rules.compare()
     assert await _names(writing) == ["A0", "B0", "B1", "C0", "C1"]
+
+
+@pytest.mark.parametrize("crowded_first", [True, False])
+async def test_a_namespace_with_very_many_rules_leaves_others_their_share(
+    cluster: Cluster, place: str, client: KubeClient, writing: Database, crowded_first: bool
+) -> None:
+    other = f"{place}-more"
+    few, many = (other, place) if crowded_first else (place, other)
+    cluster.create_namespace(other)
+    _apply(cluster, many, "many", *(_rule(f"Many{number}") for number in range(9)))
+    _apply(cluster, few, "few", _rule("Few0"), _rule("Few1"))
+    rules = _rules(client, writing, *EVERYWHERE, max_alerts=6)
+    with capture_logs() as logs:
+        for _ in range(2):
+            await rules.compare()
+            assert sorted(await _names(writing)) == ["Few0", "Few1", "Many0", "Many1", "Many2", "Many3"]
+    assert _left_out(logs) == [(many, 9, 4)]
+
+    _apply(cluster, few, "more", *(_rule(f"More{number}") for number in range(3)))
+    with capture_logs() as logs:
+        await rules.compare()
+    assert sorted(await _names(writing)) == ["Few0", "Few1", "Many0", "Many1", "Many2", "More0"]
+    assert _left_out(logs) == sorted([(few, 5, 3), (many, 9, 3)])
+
+    delete_all(cluster, PROMETHEUS_RULES, namespace=other)
+    await rules.compare()
+    assert len(await _names(writing)) == (6 if crowded_first else 5)
+
+
+def _left_out(logs: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, int]]:
+    assert {each["event"] for each in logs} <= {"alert_rules_too_many", "alert_rules_removed"}
+    return [
+        (each["namespace"], each["alerts"], each["kept"]) for each in logs if each["event"] == "alert_rules_too_many"
+    ]
 
 
 async def test_broken_and_huge_objects_are_skipped_with_a_word_and_others_are_read(

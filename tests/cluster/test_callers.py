@@ -29,6 +29,7 @@ from support.control_plane import AUDIENCE, Cluster, ControlPlane, KubectlFailed
 from support.operator_process import server
 from support.serving import catalog, serving
 from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
+from support.visiting import visiting
 from support.waiting import wait_until
 
 AGENTS = "agents"
@@ -270,6 +271,26 @@ async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
     assert "may not list remediationworkflows.kubernaut.ai" in message(after)
 
 
+async def test_a_withdrawn_right_is_denied_to_a_session_of_the_console_too(
+    service: CatalogService, reviewer: Path, cluster: Cluster
+) -> None:
+    clock = Clock()
+    token = cluster.service_account(AGENTS, "visiting")
+    _bind(cluster, LIST, to=("visiting", AGENTS), namespace=SHOP)
+    async with _authenticated(service, reviewer, clock=clock) as url, visiting(url) as visitor:
+        await visitor.sign_in(token)
+        before = await visitor.get("/console/catalog")
+        cluster.kubectl("delete", "rolebinding", _name(LIST, "visiting"), f"--namespace={SHOP}")
+        async with asyncio.timeout(20):
+            while (after := await visitor.get("/console/catalog")).status == 200:
+                clock.forward(LASTING_SECONDS)
+                await asyncio.sleep(0.2)
+
+    assert (before.status, "shop-restart" in before.text) == (200, True)
+    assert (after.status, "shop-restart" in after.text) == (403, False)
+    assert "may not list remediationworkflows.kubernaut.ai" in after.text
+
+
 async def test_a_right_that_was_just_given_is_there_within_seconds(
     service: CatalogService, reviewer: Path, cluster: Cluster
 ) -> None:
@@ -383,15 +404,15 @@ async def test_the_command_is_not_ready_while_it_may_not_check_callers_and_gets_
 
 def _readiness(url: str) -> dict[str, str]:
     """What a server says of itself once it listens."""
-    told: dict[str, str] = {}
+    readiness: dict[str, str] = {}
 
     def listens() -> bool:
         with suppress(httpx2.TransportError):
-            told.update(httpx2.get(f"{url}/readyz", timeout=5).json())
-        return bool(told)
+            readiness.update(httpx2.get(f"{url}/readyz", timeout=5).json())
+        return bool(readiness)
 
     wait_until(listens, what="the server to listen")
-    return told
+    return readiness
 
 
 def _reviews(control_plane: ControlPlane, resource: str) -> int:

@@ -55,8 +55,8 @@ def test_a_restart_keeps_what_was_stored(control_plane: ControlPlane, namespace:
 
 def test_the_audit_log_tells_who_did_what(control_plane: ControlPlane, namespace: str) -> None:
     control_plane.apply(workflow("a"), namespace=namespace)
-    told = control_plane.requests(user="admin", verbs=["create"], resource="remediationworkflows")
-    assert [(request.name, request.code) for request in told if request.namespace == namespace] == [("a", 201)]
+    requests = control_plane.requests(user="admin", verbs=["create"], resource="remediationworkflows")
+    assert [(request.name, request.code) for request in requests if request.namespace == namespace] == [("a", 201)]
 
 
 def test_a_watch_from_before_a_compaction_is_answered_410(control_plane: ControlPlane, namespace: str) -> None:

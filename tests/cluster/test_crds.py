@@ -185,11 +185,11 @@ def test_a_status_is_kept_whole_and_a_wrong_one_refused(cluster: Cluster, namesp
 
 def test_explain_is_a_manual(cluster: Cluster) -> None:
     def labels_explained() -> bool:
-        told = " ".join(cluster.kubectl("explain", "rw.spec.labels").split())
+        explained = " ".join(cluster.kubectl("explain", "rw.spec.labels").split())
         return (
-            "A workflow without the label is allowed" in told
-            and "riskTolerance" in told
-            and "low, medium or high" in told
+            "A workflow without the label is allowed" in explained
+            and "riskTolerance" in explained
+            and "low, medium or high" in explained
         )
 
     wait_until(labels_explained, what="the published schema")

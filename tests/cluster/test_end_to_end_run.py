@@ -154,9 +154,9 @@ async def test_in_staging_what_was_found_and_chosen_is_run_and_its_story_is_soun
         done = answer_of(await client.call_tool("invoke_workflow", wanted))
     assert (done["state"], done["output"]) == ("completed", {"restarted": ["checkout-1"]})
     assert created_jobs(product.plane.requests(), namespace=product.shop).count(done["invocation_id"]) == 1
-    told = await product.story("rr-staging")
+    story = await product.story("rr-staging")
     for part in ("OOMKilled critical restart", "A restart frees the memory.", done["invocation_id"], "checkout-1"):
-        assert part in told
+        assert part in story
 
 
 async def test_in_production_it_waits_is_approved_with_kubectl_and_runs_once(product: Product) -> None:
@@ -171,9 +171,9 @@ async def test_in_production_it_waits_is_approved_with_kubectl_and_runs_once(pro
             done = answer_of(await client.call_tool("get_invocation_status", following))
     assert (done["state"], done["output"]) == ("completed", {"restarted": ["checkout-1"]})
     assert created_jobs(product.plane.requests(), namespace=product.shop).count(run) == 1
-    told = await product.story("rr-production")
+    story = await product.story("rr-production")
     for part in ("the environment is production", "admin", run, "checkout-1"):
-        assert part in told
+        assert part in story
     columns = await product.kubectl("get", "wfi", run, f"--namespace={product.shop}")
     assert "Succeeded" in columns
 
@@ -191,9 +191,9 @@ async def test_a_contract_denies_and_the_trail_says_which_rule(product: Product)
         await product.kubectl("delete", "gcon", "quarter-end", f"--namespace={product.shop}")
     assert "no-restarts" in message
     assert "The books are being closed." in message
-    told = await product.story("rr-denied")
-    assert "no-restarts" in told
-    assert "The books are being closed." in told
+    story = await product.story("rr-denied")
+    assert "no-restarts" in story
+    assert "The books are being closed." in story
 
 
 async def test_the_whole_trail_is_as_it_was_written(product: Product) -> None:

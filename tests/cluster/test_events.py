@@ -23,8 +23,8 @@ async def test_describe_shows_what_was_recorded(cluster: Cluster, namespace: str
     document = cluster.get("rw", "restart", f"--namespace={namespace}")
     await recorder.record(document, type="Warning", reason="Invalid", message="spec.version: must be semantic")
     await recorder.record(document, type="Normal", reason="Served", message="version 1.0.0 is served")
-    told = cluster.kubectl("describe", "rw", "restart", f"--namespace={namespace}")
-    events = [line.split() for line in told.partition("Events:")[2].splitlines()[3:]]
+    described = cluster.kubectl("describe", "rw", "restart", f"--namespace={namespace}")
+    events = [line.split() for line in described.partition("Events:")[2].splitlines()[3:]]
     assert sorted((event[0], event[1], *event[3:]) for event in events) == [
         ("Normal", "Served", "formulary-operator", *"version 1.0.0 is served".split()),
         ("Warning", "Invalid", "formulary-operator", *"spec.version: must be semantic".split()),
@@ -55,4 +55,4 @@ async def test_an_event_that_cannot_be_written_is_logged_and_no_error() -> None:
                 await EventRecorder(client, instance="operator-0").record(
                     document, type="Normal", reason="Served", message="version 1.0.0 is served"
                 )
-    assert [(line["event"], line["reason"]) for line in logs] == [("event not written", "Served")]
+    assert [(line["event"], line["event_reason"]) for line in logs] == [("event_not_written", "Served")]

@@ -97,11 +97,11 @@ def test_a_contract_denies_and_the_run_says_which_rule_and_why(
     ready = await_condition(cluster, CONTRACTS, "freeze", "Ready", "InForce", namespace=ns)
     assert condition(ready)["message"] == "1 rule is in force"
     ask(cluster, "denied", namespace=ns, dsn=dsn, **GOVERNED)
-    told = await_phase(cluster, "denied", "Failed", namespace=ns)
-    assert told["reason"] == "Denied"
-    assert "DENY by rule only of contract" in told["message"]
-    assert "end of the quarter" in told["message"]
-    (rule,) = told["decision"]["rules"]
+    reached = await_phase(cluster, "denied", "Failed", namespace=ns)
+    assert reached["reason"] == "Denied"
+    assert "DENY by rule only of contract" in reached["message"]
+    assert "end of the quarter" in reached["message"]
+    (rule,) = reached["decision"]["rules"]
     assert (rule["id"], rule["contract"]) == ("only", f"{ns}/freeze")
     cluster.kubectl("delete", "gcon", "freeze", f"--namespace={ns}")
     wait_until(lambda: fetch(dsn, STORED, ns, "freeze") == [], what="the rules to end")
@@ -116,10 +116,10 @@ def test_a_run_that_the_server_was_asked_for_and_denied_at_once_can_be_seen_in_t
     another = submit(dsn, server_request(manifest=remedy("governed"), namespace=ns, key="again"))
     assert (denied.phase, denied.reason) == (Phase.FAILED, Reason.DENIED)
     for run in (denied, another):
-        told = await_phase(cluster, run.object_name, "Failed", namespace=ns)
-        assert told["reason"] == "Denied"
-        assert "books are closed" in told["message"]
-        assert "executionRef" not in told
+        reached = await_phase(cluster, run.object_name, "Failed", namespace=ns)
+        assert reached["reason"] == "Denied"
+        assert "books are closed" in reached["message"]
+        assert "executionRef" not in reached
     events = [each for each in objects(cluster, EVENTS, namespace=ns) if each["reason"] == "Denied"]
     assert denied.object_name in {each["involvedObject"]["name"] for each in events}
     cluster.kubectl("delete", "wfi", denied.object_name, f"--namespace={ns}")
@@ -163,10 +163,10 @@ def test_a_contract_may_turn_a_run_into_a_dry_run(cluster: Cluster, dsn: str, ns
     cluster.apply(on_the_governed("careful", effect="DEGRADE", rationale="look first"), namespace=ns)
     await_condition(cluster, CONTRACTS, "careful", "Ready", "InForce", namespace=ns)
     ask(cluster, "degraded", namespace=ns, dsn=dsn, **GOVERNED)
-    told = await_phase(cluster, "degraded", "Succeeded", namespace=ns)
-    assert told["reason"] == "Degraded"
-    assert "look first" in told["message"]
-    assert told["outputs"]["manifest"]["kind"] == "Job"
+    reached = await_phase(cluster, "degraded", "Succeeded", namespace=ns)
+    assert reached["reason"] == "Degraded"
+    assert "look first" in reached["message"]
+    assert reached["outputs"]["manifest"]["kind"] == "Job"
     cluster.kubectl("delete", "gcon", "careful", f"--namespace={ns}")
     wait_until(lambda: fetch(dsn, STORED, ns, "careful") == [], what="the rules to end")
 
@@ -184,14 +184,14 @@ def test_what_waits_in_production_runs_once_it_is_approved_with_kubectl(
     control_plane: ControlPlane, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     asked = submit(dsn, server_request("waits", namespace=ns, environment="production"))
-    told = await_phase(control_plane, asked.id, "AwaitingApproval", namespace=ns)
-    assert "the environment is production" in told["message"]
+    reached = await_phase(control_plane, asked.id, "AwaitingApproval", namespace=ns)
+    assert "the environment is production" in reached["message"]
     for name in ("yes", "yes-again"):
         control_plane.apply(approval(name, run=asked.id), namespace=ns)
     await_phase(control_plane, asked.id, "Succeeded", namespace=ns)
     accepted = await_condition(control_plane, APPROVALS, "yes", "Accepted", "Approved", namespace=ns)
     assert accepted["status"]["accepted"] is True
-    assert accepted["status"]["approver"] == "unknown (no admission webhook told who)"
+    assert accepted["status"]["approver"] == "unknown (no admission webhook reported the user)"
     assert created_jobs(control_plane.requests(), namespace=ns).count(asked.id) == 1
     happened = kinds(dsn, "rr-waits")
     assert happened.index("invocation.approved") < happened.index("invocation.started")
@@ -203,9 +203,9 @@ def test_a_rejection_ends_the_run(cluster: Cluster, dsn: str, ns: str, running: 
     refusal = approval("no", run=run, decision="Reject")
     refusal["spec"]["reason"] = "not tonight"
     cluster.apply(refusal, namespace=ns)
-    told = await_phase(cluster, "unwanted", "Failed", namespace=ns)
-    assert told["reason"] == "Rejected"
-    assert "not tonight" in told["message"]
+    reached = await_phase(cluster, "unwanted", "Failed", namespace=ns)
+    assert reached["reason"] == "Rejected"
+    assert "not tonight" in reached["message"]
     cluster.apply(approval("too-late", run=run), namespace=ns)
     late = await_condition(cluster, APPROVALS, "too-late", "Accepted", "TooLate", namespace=ns)
     assert late["status"]["accepted"] is False
@@ -265,8 +265,8 @@ def _asked_by_ada_approved_by_ben(place: Place, database: str, account: Operator
     with running_operator(plane, remedy(), dsn=database, namespace=namespace, account=account):
         wanted = text(invocation("seen", input=INPUT))
         plane.kubectl("create", f"--namespace={namespace}", "--filename=-", input=wanted, kubeconfig=ada)
-        told = await_phase(plane, "seen", "AwaitingApproval", namespace=namespace)
-        answer = text(approval("by-ben", run=told["invocationId"]))
+        reached = await_phase(plane, "seen", "AwaitingApproval", namespace=namespace)
+        answer = text(approval("by-ben", run=reached["invocationId"]))
         plane.kubectl("create", f"--namespace={namespace}", "--filename=-", input=answer, kubeconfig=ben)
         return await_condition(plane, APPROVALS, "by-ben", "Accepted", "Approved", namespace=namespace)
 

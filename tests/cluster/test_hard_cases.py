@@ -78,8 +78,8 @@ def test_suspending_stops_a_workflow_whatever_else_is_wrong_with_it(
     cluster.apply(workflow("edited", what="Something else.", suspend=True), spoilt, namespace=namespace)
     wait_until(lambda: active(dsn) == {}, what="neither to be served", shown=daemon.output)
     wait_until(lambda: reason(cluster, "edited", namespace=namespace) == "VersionImmutable", what="the reason")
-    told = condition(cluster.get("rw", "spoilt", f"--namespace={namespace}"))
-    assert "version 1.0.0 stays suspended" in str(told["message"])
+    found = condition(cluster.get("rw", "spoilt", f"--namespace={namespace}"))
+    assert "version 1.0.0 stays suspended" in str(found["message"])
 
 
 def test_a_name_that_is_taken_again_by_a_refused_object_serves_nothing_of_the_old_one(

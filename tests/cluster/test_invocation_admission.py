@@ -16,7 +16,7 @@ from formulary_operator.admission.webhook import application
 from formulary_operator.serving import served
 from support.admission import TOKEN, Place, configured, judging
 from support.cluster import OperatorAccount, fetch
-from support.gates import gate
+from support.connection_limits import connection_limits
 from support.manifest import approval, contract, invocation
 
 JANE = "system:serviceaccount:people:jane"
@@ -103,8 +103,8 @@ async def test_only_the_operator_asks_for_runs_in_the_name_of_others(
     place: Place, judge: Validator, records: AdmissionRecords, jane: Path, operator_account: OperatorAccount
 ) -> None:
     async with judging(place, judge):
-        told = await place.denial(invocation("one", requester="bob"), user=jane)
-        assert '"records.formulary.dev" denied the request: spec.requester: must be absent or your own name' in told
+        denial = await place.denial(invocation("one", requester="bob"), user=jane)
+        assert '"records.formulary.dev" denied the request: spec.requester: must be absent or your own name' in denial
         await place.apply(invocation("hers", requester=JANE), user=jane)
         his = invocation("his", requester="bob")
         await place.kubectl("create", "--filename=-", document=his, user=operator_account.kubeconfig)
@@ -124,8 +124,8 @@ async def test_what_was_asked_and_answered_cannot_be_changed(
 ) -> None:
     async with judging(place, judge):
         await place.apply(before, user=jane)
-        told = await place.denial(after, user=jane)
-        assert f"spec of a {before['kind']} cannot be changed" in told
+        denial = await place.denial(after, user=jane)
+        assert f"spec of a {before['kind']} cannot be changed" in denial
         assert "unchanged" in await place.apply(before, user=jane)
         await place.kubectl("delete", before["kind"].lower(), "one", user=jane)
         assert "created" in await place.apply(after, user=jane)
@@ -135,11 +135,11 @@ async def test_a_contract_that_means_nothing_is_denied_with_its_field(
     place: Place, judge: Validator, jane: Path
 ) -> None:
     async with judging(place, judge):
-        told = await place.denial(contract("rules", match={"during": {"timeZone": "Europe/Nowhere"}}), user=jane)
-        assert "rules.0.match.during.timeZone: must be a time zone of the IANA database" in told
+        denial = await place.denial(contract("rules", match={"during": {"timeZone": "Europe/Nowhere"}}), user=jane)
+        assert "rules.0.match.during.timeZone: must be a time zone of the IANA database" in denial
         await place.apply(contract("rules", match={"namespaces": ["shop"]}), user=jane)
-        told = await place.denial(contract("rules", match={"namespace": ["shop"]}), "--validate=false", user=jane)
-        assert "rules.0.match.namespace: is unknown" in told
+        denial = await place.denial(contract("rules", match={"namespace": ["shop"]}), "--validate=false", user=jane)
+        assert "rules.0.match.namespace: is unknown" in denial
         assert "configured" in await place.apply(contract("rules", match={}), user=jane)
 
 
@@ -149,7 +149,7 @@ async def test_while_the_webhook_is_down_nothing_goes_unrecorded_and_everything_
     certificate = ServingCertificate(place.source())
     async with AsyncExitStack() as stack:
         app = application(judge, token=TOKEN)
-        webhook = served(app, host="localhost", port=0, gate=gate(), tls=certificate.context)
+        webhook = served(app, host="localhost", port=0, limits=connection_limits(), tls=certificate.context)
         async with webhook as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()

@@ -87,10 +87,10 @@ def test_what_the_server_was_asked_for_is_run_by_a_job_and_its_outputs_come_back
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     asked = submit(dsn, server_request("asked", namespace=ns))
-    told = await_phase(cluster, asked.id, "Succeeded", namespace=ns)
-    assert told["outputs"] == {"restarted": ["checkout-1"]}
-    assert told["executionRef"]["kind"] == "Job"
-    assert (told["invocationId"], told["traceId"], told["reason"]) == (asked.id, "rr-asked", "Completed")
+    reached = await_phase(cluster, asked.id, "Succeeded", namespace=ns)
+    assert reached["outputs"] == {"restarted": ["checkout-1"]}
+    assert reached["executionRef"]["kind"] == "Job"
+    assert (reached["invocationId"], reached["traceId"], reached["reason"]) == (asked.id, "rr-asked", "Completed")
     document = run_object(cluster, asked.id, namespace=ns)
     assert [condition(document, kind)["status"] for kind in ("Accepted", "Approved", "Complete")] == ["True"] * 3
     assert (document["spec"]["requester"], document["spec"]["workflowRef"]["workflowId"]) == (CALLER, "restart")
@@ -111,14 +111,14 @@ def test_what_somebody_creates_with_kubectl_is_run_under_the_same_rules(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     ask(cluster, "by-hand", namespace=ns, dsn=dsn)
-    told = await_phase(cluster, "by-hand", "Succeeded", namespace=ns)
+    reached = await_phase(cluster, "by-hand", "Succeeded", namespace=ns)
     document = run_object(cluster, "by-hand", namespace=ns)
-    assert told["invocationId"] == id_of_object(document["metadata"]["uid"])
-    assert told["outputs"] == {"restarted": ["checkout-1"]}
+    assert reached["invocationId"] == id_of_object(document["metadata"]["uid"])
+    assert reached["outputs"] == {"restarted": ["checkout-1"]}
     ((requester, target),) = fetch(
         dsn,
         "select requester, target ->> 'name' from formulary.invocation where id = $1",
-        told["invocationId"],
+        reached["invocationId"],
     )
     assert (requester, target) == ("admin", "by-hand")
 
@@ -127,11 +127,11 @@ def test_a_run_outside_of_any_incident_awaits_an_approval(
     cluster: Cluster, ns: str, running: Daemon, jobs: JobController
 ) -> None:
     cluster.apply(invocation("unplaced", input=INPUT), namespace=ns)
-    told = await_phase(cluster, "unplaced", "AwaitingApproval", namespace=ns)
-    assert "environment is not known" in told["message"]
+    reached = await_phase(cluster, "unplaced", "AwaitingApproval", namespace=ns)
+    assert "environment is not known" in reached["message"]
     document = run_object(cluster, "unplaced", namespace=ns)
     assert condition(document, "Approved")["status"] == "Unknown"
-    assert job(cluster, told["invocationId"], namespace=ns) == {}
+    assert job(cluster, reached["invocationId"], namespace=ns) == {}
 
 
 REFUSED: Mapping[str, tuple[dict[str, Any], str, str]] = {
@@ -155,10 +155,10 @@ def test_a_request_that_cannot_become_a_run_is_told_why_and_left_alone(
     for name, (spec, _, _) in REFUSED.items():
         ask(cluster, name, namespace=ns, dsn=dsn, **spec)
     for name, (_, reason, words) in REFUSED.items():
-        told = await_phase(cluster, name, "Failed", namespace=ns)
-        assert (name, told["reason"]) == (name, reason)
-        assert words in told["message"]
-        assert "hush" not in told["message"]
+        reached = await_phase(cluster, name, "Failed", namespace=ns)
+        assert (name, reached["reason"]) == (name, reason)
+        assert words in reached["message"]
+        assert "hush" not in reached["message"]
         assert condition(run_object(cluster, name, namespace=ns), "Accepted")["status"] == "False"
     kept = "select object_name from formulary.invocation where object_name = any ($1)"
     assert fetch(dsn, kept, list(REFUSED)) == []
@@ -168,9 +168,9 @@ def test_the_constraints_of_the_incident_hold_for_kubectl_as_well(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
     ask(cluster, "elsewhere", namespace=ns, dsn=dsn, workflowRef={"workflowId": "only-production"})
-    told = await_phase(cluster, "elsewhere", "Failed", namespace=ns)
-    assert told["reason"] == "Denied"
-    assert "labels of the incident" in told["message"]
+    reached = await_phase(cluster, "elsewhere", "Failed", namespace=ns)
+    assert reached["reason"] == "Denied"
+    assert "labels of the incident" in reached["message"]
 
 
 def test_a_run_that_fails_says_what_it_said_last(
@@ -178,9 +178,9 @@ def test_a_run_that_fails_says_what_it_said_last(
 ) -> None:
     jobs.ends = lambda job: FAILS
     ask(cluster, "unlucky", namespace=ns, dsn=dsn)
-    told = await_phase(cluster, "unlucky", "Failed", namespace=ns)
-    assert told["reason"] == "RunFailed"
-    assert "step restart failed with exit code 3" in told["message"]
+    reached = await_phase(cluster, "unlucky", "Failed", namespace=ns)
+    assert reached["reason"] == "RunFailed"
+    assert "step restart failed with exit code 3" in reached["message"]
     assert ("Warning", "RunFailed") in events_of(cluster, "unlucky", namespace=ns)
 
 
@@ -189,8 +189,8 @@ def test_a_run_whose_job_runs_out_of_time_timed_out(
 ) -> None:
     jobs.ends = lambda job: EXPIRES
     ask(cluster, "slow", namespace=ns, dsn=dsn)
-    told = await_phase(cluster, "slow", "TimedOut", namespace=ns)
-    assert told["reason"] == "DeadlineExceeded"
+    reached = await_phase(cluster, "slow", "TimedOut", namespace=ns)
+    assert reached["reason"] == "DeadlineExceeded"
 
 
 def test_a_run_whose_image_cannot_be_pulled_says_so_while_it_waits_and_when_its_time_is_over(
@@ -210,9 +210,9 @@ def test_a_run_whose_image_cannot_be_pulled_says_so_while_it_waits_and_when_its_
     jobs.waits = "ImagePullBackOff"
     wait_until(lambda: stands() == ("Running", "ImageNotPulled"), what="the image to be missed again")
     jobs.ends, jobs.waits = lambda job: NOT_PULLED, ""
-    told = await_phase(cluster, "imageless", "TimedOut", namespace=ns)
-    assert told["reason"] == "ImageNotPulled"
-    assert "its image cannot be pulled: ImagePullBackOff" in told["message"]
+    reached = await_phase(cluster, "imageless", "TimedOut", namespace=ns)
+    assert reached["reason"] == "ImageNotPulled"
+    assert "its image cannot be pulled: ImagePullBackOff" in reached["message"]
 
 
 def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_deleted(
@@ -221,9 +221,9 @@ def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_delet
     ask(cluster, "stuck", namespace=ns, dsn=dsn, timeoutSeconds=2)
     started = await_phase(cluster, "stuck", "Running", namespace=ns)
     assert job(cluster, started["invocationId"], namespace=ns)["spec"]["activeDeadlineSeconds"] <= 2
-    told = await_phase(cluster, "stuck", "TimedOut", namespace=ns)
-    assert "after the timeout of 2 s" in told["message"]
-    assert job(cluster, told["invocationId"], namespace=ns) == {}
+    reached = await_phase(cluster, "stuck", "TimedOut", namespace=ns)
+    assert "after the timeout of 2 s" in reached["message"]
+    assert job(cluster, reached["invocationId"], namespace=ns) == {}
 
 
 def test_deleting_the_object_cancels_the_run_and_deletes_its_job(
@@ -243,19 +243,19 @@ def test_a_dry_run_is_checked_by_the_api_server_and_leaves_nothing(
     control_plane: ControlPlane, dsn: str, ns: str, running: Daemon
 ) -> None:
     ask(control_plane, "rehearsal", namespace=ns, dsn=dsn, dryRun=True)
-    told = await_phase(control_plane, "rehearsal", "Succeeded", namespace=ns)
-    assert told["reason"] == "DryRun"
-    assert told["outputs"]["manifest"]["metadata"]["name"] == told["invocationId"]
-    assert job(control_plane, told["invocationId"], namespace=ns) == {}
+    reached = await_phase(control_plane, "rehearsal", "Succeeded", namespace=ns)
+    assert reached["reason"] == "DryRun"
+    assert reached["outputs"]["manifest"]["metadata"]["name"] == reached["invocationId"]
+    assert job(control_plane, reached["invocationId"], namespace=ns) == {}
 
 
 def test_a_dry_run_that_the_api_server_would_refuse_fails_in_its_words(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
     ask(cluster, "refused", namespace=ns, dsn=dsn, dryRun=True, workflowRef={"workflowId": "greedy"})
-    told = await_phase(cluster, "refused", "Failed", namespace=ns)
-    assert told["reason"] == "StartFailed"
-    assert "must be less than or equal to memory limit" in told["message"]
+    reached = await_phase(cluster, "refused", "Failed", namespace=ns)
+    assert reached["reason"] == "StartFailed"
+    assert "must be less than or equal to memory limit" in reached["message"]
 
 
 def test_sensitive_values_reach_the_run_in_a_secret_and_are_kept_nowhere_else(
@@ -286,18 +286,18 @@ def test_a_run_in_a_namespace_that_is_gone_fails_and_says_so(
 def test_an_engine_that_the_cluster_lacks_is_named(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     execution = {"engine": "tekton", "engineConfig": {"pipelineRef": "restart"}}
     asked = submit(dsn, server_request("engineless", namespace=ns, manifest=remedy(execution=execution)))
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns)
-    assert told["reason"] == "EngineUnavailable"
-    assert "PipelineRun" in told["message"]
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
+    assert reached["reason"] == "EngineUnavailable"
+    assert "PipelineRun" in reached["message"]
     assert fetch(dsn, "select engines from formulary.executor") == [(["job"],)]
 
 
 def test_an_engine_that_is_not_enabled_is_named(cluster: Cluster, dsn: str, ns: str, running: Daemon) -> None:
     execution = {"engine": "argo", "engineConfig": {"workflowTemplate": "restart"}}
     asked = submit(dsn, server_request("disabled", namespace=ns, manifest=remedy(execution=execution)))
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns)
-    assert told["reason"] == "EngineUnavailable"
-    assert "needs the engine argo, which is not enabled here; enabled are job, tekton" in told["message"]
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
+    assert reached["reason"] == "EngineUnavailable"
+    assert "needs the engine argo, which is not enabled here; enabled are job, tekton" in reached["message"]
 
 
 def test_a_run_in_a_namespace_that_no_operator_watches_is_refused_after_a_minute(
@@ -315,7 +315,7 @@ def test_what_somebody_writes_into_the_object_later_changes_nothing(
 ) -> None:
     jobs.ends = lambda job: None
     ask(cluster, "edited", namespace=ns, dsn=dsn)
-    told = await_phase(cluster, "edited", "Running", namespace=ns)
+    reached = await_phase(cluster, "edited", "Running", namespace=ns)
     patch = '{"spec":{"input":{"REPLICAS":9},"dryRun":true}}'
     cluster.kubectl("patch", "wfi", "edited", f"--namespace={ns}", "--type=merge", f"--patch={patch}")
     wait_until(
@@ -326,7 +326,7 @@ def test_what_somebody_writes_into_the_object_later_changes_nothing(
     wait_until(lambda: status(cluster, "edited", namespace=ns).get("phase") == "Running", what="the truth to be told")
     jobs.ends = lambda job: FAILS
     await_phase(cluster, "edited", "Failed", namespace=ns)
-    assert row(dsn, told["invocationId"])["reason"] == "RunFailed"
+    assert row(dsn, reached["invocationId"])["reason"] == "RunFailed"
 
 
 def test_a_job_that_was_there_before_is_not_taken_for_the_run(
@@ -335,9 +335,9 @@ def test_a_job_that_was_there_before_is_not_taken_for_the_run(
     new = server_request("taken", namespace=ns, key="once")
     cluster.apply(_foreign_job(new.id), namespace=ns)
     asked = submit(dsn, new)
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns)
-    assert told["reason"] == "StartFailed"
-    assert "belongs to something else" in told["message"]
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
+    assert reached["reason"] == "StartFailed"
+    assert "belongs to something else" in reached["message"]
 
 
 def test_a_job_that_somebody_deletes_is_not_made_again(
@@ -347,8 +347,8 @@ def test_a_job_that_somebody_deletes_is_not_made_again(
     noted = "select id from formulary.invocation where id = $1 and reference <> '{}'"
     wait_until(lambda: fetch(dsn, noted, asked.id), what="the run to be under way")
     control_plane.kubectl("delete", "job", asked.id, f"--namespace={ns}")
-    told = await_phase(control_plane, asked.id, "Failed", namespace=ns)
-    assert "somebody deleted it" in told["message"]
+    reached = await_phase(control_plane, asked.id, "Failed", namespace=ns)
+    assert "somebody deleted it" in reached["message"]
     assert created_jobs(control_plane.requests(), namespace=ns).count(asked.id) == 1
 
 
@@ -357,8 +357,8 @@ def test_an_object_with_the_name_of_a_servers_run_is_no_request(
 ) -> None:
     name = "inv-0123456789abcdef0123"
     ask(cluster, name, namespace=ns, dsn=dsn)
-    told = await_phase(cluster, name, "Failed", namespace=ns)
-    assert told["reason"] == "InputInvalid"
+    reached = await_phase(cluster, name, "Failed", namespace=ns)
+    assert reached["reason"] == "InputInvalid"
     assert fetch(dsn, "select id from formulary.invocation where object_name = $1", name) == []
 
 

@@ -107,8 +107,8 @@ def test_a_job_that_somebody_puts_in_the_place_of_another_is_not_followed(
     cluster.kubectl("delete", "job", asked.id, f"--namespace={ns}")
     cluster.apply(_like(made), namespace=ns)
     running.start().wait_ready()
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns)
-    assert "somebody deleted it" in told["message"]
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
+    assert "somebody deleted it" in reached["message"]
 
 
 def test_a_run_whose_engine_vanishes_ends_when_its_time_is_over(
@@ -127,8 +127,8 @@ def test_a_run_whose_engine_vanishes_ends_when_its_time_is_over(
     over = "update formulary.invocation set started_at = started_at - interval '1 hour' where id = $1 returning id"
     assert fetch(dsn, over, asked.id)
     running.start().wait_ready()
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns, seconds=60)
-    assert "so that its outcome is unknown" in told["message"]
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns, seconds=60)
+    assert "so that its outcome is unknown" in reached["message"]
 
 
 def test_a_secret_that_somebody_puts_there_first_is_not_what_the_run_reads(
@@ -153,7 +153,7 @@ def test_a_job_that_somebody_makes_in_the_name_of_a_run_is_not_taken_for_it(
     owner = owner_of(run_object(cluster, asked.id, namespace=ns))
     forged = _like({"metadata": {"name": asked.id, "namespace": ns, "labels": {}, "ownerReferences": [owner]}})
     cluster.apply(forged, approval("forged", run=asked.id), namespace=ns)
-    told = await_phase(cluster, asked.id, "Failed", namespace=ns)
-    assert told["reason"] == "StartFailed"
-    assert "belongs to something else" in told["message"]
-    assert "executionRef" not in told
+    reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
+    assert reached["reason"] == "StartFailed"
+    assert "belongs to something else" in reached["message"]
+    assert "executionRef" not in reached

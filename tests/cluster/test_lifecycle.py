@@ -113,10 +113,10 @@ def test_kubectl_describe_tells_the_field_and_the_fix_and_the_neighbours_are_ser
     wrong["spec"]["labels"]["severity"] = 1
     cluster.apply(workflow("before"), wrong, workflow("after"), namespace=namespace)
     observed(cluster, "wrong", namespace=namespace, reason="Invalid")
-    told = cluster.kubectl("describe", "rw", "wrong", f"--namespace={namespace}")
-    assert "spec.labels.severity" in told.partition("Conditions:")[2].partition("Events:")[0]
-    assert "Warning  Invalid" in told.partition("Events:")[2]
-    assert "spec.labels.severity" in told.partition("Events:")[2]
+    described = cluster.kubectl("describe", "rw", "wrong", f"--namespace={namespace}")
+    assert "spec.labels.severity" in described.partition("Conditions:")[2].partition("Events:")[0]
+    assert "Warning  Invalid" in described.partition("Events:")[2]
+    assert "spec.labels.severity" in described.partition("Events:")[2]
     await_agreement(cluster, dsn, namespace)
     assert served(url, "before")
     assert served(url, "after")

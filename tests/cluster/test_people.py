@@ -10,8 +10,12 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.access import (
+    ANALYSE,
     APPROVE,
+    HALT,
     INVOKE,
+    LIFT,
+    LIST_RULES,
     READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
@@ -32,7 +36,18 @@ from support.waiting import wait_until
 
 CLIENT = "formulary-console"
 SECRET = "a secret of the proxy that has more than 32 bytes"
-RIGHTS = (SEE_WORKFLOWS, USE_CONTEXTS, INVOKE, APPROVE, READ_INVOCATIONS, READ_CONTRACTS)
+RIGHTS = (
+    SEE_WORKFLOWS,
+    USE_CONTEXTS,
+    INVOKE,
+    APPROVE,
+    READ_INVOCATIONS,
+    READ_CONTRACTS,
+    HALT,
+    LIFT,
+    LIST_RULES,
+    ANALYSE,
+)
 NAMESPACES = ("shop", "bank")
 PREFIX = "corp:"
 """The API server puts it before what the provider says; a proxy has to send the same names."""
@@ -61,11 +76,17 @@ def trusting(issuer: OidcIssuer) -> Iterator[Cluster]:
             cluster.create_namespace(namespace)
         cluster.service_account("formulary", "server", audiences=[])
         _bind(cluster, "system:auth-delegator", {"kind": "ServiceAccount", "name": "server", "namespace": "formulary"})
-        for name, rights in {"reads": (SEE_WORKFLOWS, READ_INVOCATIONS), "approves": (APPROVE, USE_CONTEXTS)}.items():
+        roles = {
+            "reads": (SEE_WORKFLOWS, READ_INVOCATIONS, LIST_RULES),
+            "approves": (APPROVE, USE_CONTEXTS, HALT),
+            "analyses": (ANALYSE, READ_CONTRACTS, LIFT, INVOKE),
+        }
+        for name, rights in roles.items():
             rules = [{"apiGroups": [it.group], "resources": [it.resource], "verbs": [it.verb]} for it in rights]
             cluster.apply(_rbac("ClusterRole", name, rules=rules))
         _bind(cluster, "reads", {"kind": "Group", "name": f"{PREFIX}oncall"}, namespace="shop")
         _bind(cluster, "approves", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="shop")
+        _bind(cluster, "analyses", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="bank")
         # It reads the keys of the issuer in its own time, and refuses ID tokens until then.
         token = issuer.id_token("probe", client_id=CLIENT, groups=[])
         wait_until(lambda: _knows(cluster, token), what="the API server to know the issuer")
@@ -113,6 +134,29 @@ async def test_a_person_has_the_rights_that_kubectl_says(
         for at in NAMESPACES
     }
     assert any(given.values()) == (user != "eve")
+
+
+async def test_a_service_account_has_the_rights_that_kubectl_says(
+    authenticator: KubernetesAuthenticator, trusting: Cluster
+) -> None:
+    account = {"kind": "ServiceAccount", "name": "robot", "namespace": "shop"}
+    token = await asyncio.to_thread(trusting.service_account, "shop", "robot")
+    for role, namespace in (("approves", "shop"), ("analyses", "bank")):
+        _bind(trusting, role, account, namespace=namespace)
+
+    caller = await by_token(authenticator, token)
+    given = {(str(right), at): await caller.access.allows(right, namespace=at) for right in RIGHTS for at in NAMESPACES}
+
+    assert caller.name == "system:serviceaccount:shop:robot"
+    groups = ["system:serviceaccounts", "system:serviceaccounts:shop", "system:authenticated"]
+    assert given == {
+        (str(right), at): _can(trusting, right, at, user=caller.name, groups=groups)
+        for right in RIGHTS
+        for at in NAMESPACES
+    }
+    assert {right for (right, _), may in given.items() if may} == {
+        str(right) for right in (APPROVE, USE_CONTEXTS, HALT, ANALYSE, READ_CONTRACTS, LIFT, INVOKE)
+    }
 
 
 async def test_an_id_token_for_another_client_or_of_another_issuer_is_refused(
@@ -168,6 +212,9 @@ def _knows(cluster: Cluster, token: str) -> bool:
 
 
 def _can(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: list[str]) -> bool:
+    """What `kubectl auth can-i` says; of resources that this API server does not serve, it asks for none of a group."""
+    if right in (LIST_RULES, ANALYSE):
+        return _reviewed(cluster, right, namespace, user=user, groups=groups)
     as_groups = [f"--as-group={group}" for group in groups]
     resource = f"{right.resource}.{right.group}"
     try:
@@ -177,6 +224,14 @@ def _can(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: l
     except KubectlFailed:
         return False  # kubectl ends with 1 where it says no
     return said.strip() == "yes"
+
+
+def _reviewed(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: list[str]) -> bool:
+    asked = {"verb": right.verb, "resource": right.resource, "group": right.group, "namespace": namespace}
+    spec = {"user": user, "groups": groups, "resourceAttributes": asked}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    answer = json.loads(cluster.kubectl("create", "--filename=-", "--output=json", input=json.dumps(review)))
+    return bool(answer["status"]["allowed"])
 
 
 def _bind(cluster: Cluster, role: str, subject: dict[str, str], *, namespace: str = "") -> None:

@@ -70,6 +70,6 @@ def test_the_operator_serves_upstreams_objects_and_does_not_patch_them_again_and
             ("patch", "remediationworkflows"): 3,
         }
         assert watching.metric("formulary_drift_objects") == 0
-        (told,) = watching.events("nothing_is_run")
-        assert "workflowinvocations.formulary.dev" in told["reason"]
+        (event,) = watching.events("nothing_is_run")
+        assert "workflowinvocations.formulary.dev" in event["reason"]
     assert fetch(database, ACTIVE) == [(3,)]

@@ -12,7 +12,7 @@ from playwright.async_api import Browser, FilePayload, Page
 
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.text import one_line
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.server.calls.arguments.reading import MAX_PAGE
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, FloatRect
 
 from support.browser import DESKTOP, PHONE, Window, window
 from support.console import Console
-from support.console_pages import PAGES, SIGN_IN, WAITING, ConsolePage, findings, overflow, seen_by
+from support.console_pages import PAGES, SIGN_IN, WAITING, ConsolePage, findings, outline, overflow, seen_by
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "console"
 TAKES_PICTURES = os.environ.get("UPDATE_SCREENSHOTS") == "1"
@@ -23,6 +23,7 @@ PICTURED = {
     ("waiting", "light", PHONE),
 }
 Scheme = Literal["light", "dark"]
+_TALLEST = 1600
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 each_scheme = pytest.mark.parametrize("scheme", ["light", "dark"])
 each_size = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -34,7 +35,9 @@ async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tu
     assert await shown.locator("h1").all_inner_texts() == [page.heading]
     if TAKES_PICTURES and (page.name, scheme, size) in PICTURED:
         suffix = ("-dark" if scheme == "dark" else "") + ("-phone" if size == PHONE else "")
-        await shown.screenshot(path=PICTURES / f"{page.name}{suffix}.png")
+        tall = min(await shown.evaluate("document.documentElement.scrollHeight"), _TALLEST)
+        clip = FloatRect(x=0, y=0, width=size[0], height=max(size[1], tall))
+        await shown.screenshot(path=PICTURES / f"{page.name}{suffix}.png", full_page=True, clip=clip)
     assert await overflow(shown) <= 0, "the page scrolls sideways"
     assert await findings(shown) == []
     assert opened.seen.nothing, opened.seen
@@ -66,11 +69,6 @@ async def plain(console: Console, browser: Browser) -> AsyncIterator[Window]:
     """A window without JavaScript."""
     async with seen_by("lead", console=console, browser=browser, scripts=False) as opened:
         yield opened
-
-
-async def outline(page: Page) -> list[str]:
-    """The headings of a page, its navigation, and the columns of its tables."""
-    return await page.locator("h1, h2, h3, nav a, th").all_text_contents()
 
 
 @each_page

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from html import escape
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -12,9 +14,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.listening.certificate import MountedCertificate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_operator.admission.issuing import issue
 from support.browser import Window, window
-from support.console import BANK, OF_THE_BANK, OF_THE_SHOP, SHOP, Console
+from support.console import BANK, OF_THE_BANK, OF_THE_SHOP, SHOP, Console, serve_console
 from support.console_pages import PAGES, SIGN_IN, WAITING, seen_by, sign_in
+from support.databases import copied_database
 from support.serving import listening
 
 
@@ -46,6 +53,30 @@ async def test_the_cookie_of_a_session_is_closed_to_scripts_and_holds_no_token(
         assert not [each for each in cookies if "lead" in each["value"]]
         assert await opened.page.evaluate("localStorage.length") == 0
         assert "lead" not in await opened.page.evaluate("JSON.stringify(sessionStorage)")
+
+
+async def test_over_https_the_browser_keeps_cookies_that_nobody_else_can_set(
+    postgres: EmbeddedPostgres, embedder: Embedder, keys: Path, past: str, browser: Browser, tmp_path: Path
+) -> None:
+    pair = issue(["localhost"], now=datetime.now(UTC))
+    (tmp_path / "tls.crt").write_bytes(pair.certificate)
+    (tmp_path / "tls.key").write_bytes(pair.key)
+    certificate = MountedCertificate(tmp_path)
+    certificate.load()
+    async with (
+        copied_database(postgres, past) as dsn,
+        serve_console(dsn, embedder=embedder, keys=keys, tls=certificate.context) as console,
+        seen_by("lead", console=console, browser=browser, ignore_https_errors=True) as opened,
+    ):
+        page = await opened.open(WAITING.url)
+        assert await page.locator("h1").inner_text() == WAITING.heading
+        (kept,) = await page.context.cookies()
+        assert (kept["name"], kept["secure"], kept["path"]) == ("__Host-formulary_session", True, "/")
+        assert kept["domain"] == "127.0.0.1", "without a dot: it is no domain cookie"
+        await page.get_by_role("button", name="Sign out").click()
+        await page.wait_for_url(f"**{SIGN_IN.url}*")
+        assert "__Host-formulary_session" not in {each["name"] for each in await page.context.cookies()}
+        assert opened.seen.nothing
 
 
 async def test_who_signs_out_is_not_let_back_in_by_the_back_button_or_the_old_cookie(

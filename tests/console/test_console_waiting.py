@@ -7,6 +7,8 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.executors import ExecutorWriter
 from support.console import SHOP, Console, render
 from support.console_pages import WAITING, seen_by
 
@@ -43,16 +45,67 @@ def card(page: Page, run: str) -> Locator:
 
 async def test_a_person_approves_by_keyboard_alone(console: Console, browser: Browser) -> None:
     run = await console.agent.run(SHOP)
+    await render(console.dsn, run)
     async with seen_by("ana", console=console, browser=browser) as opened:
         page = await opened.open(WAITING.url)
         await tab_to(page, f"#reason-{run}")
         await page.keyboard.type("Peak usage checked")
         await tab_to(page, f"[id='{run}'] button[value=Approve]")
-        async with page.expect_event("load"):
-            await page.keyboard.press("Enter")
-        assert run in await page.get_by_role("status").first.inner_text()
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#decided")).to_contain_text(f"Approval of {run} is recorded")
         assert opened.seen.nothing, opened.seen
     assert await ends(console, run) == "completed"
+
+
+async def test_a_decision_leaves_what_was_typed_for_another_run(console: Console, browser: Browser) -> None:
+    run, other = await console.agent.run(SHOP), await console.agent.run(SHOP)
+    async with seen_by("ana", console=console, browser=browser) as opened:
+        page = await opened.open(WAITING.url)
+        await card(page, other).get_by_label("Reason").fill("half a rea")
+        await card(page, run).get_by_label("Reason").fill("Not before the sale ends")
+        await card(page, run).get_by_role("button", name="Reject").click()
+        await expect(page.locator("#decided")).to_contain_text(f"Rejection of {run} is recorded")
+        await expect(card(page, run)).to_have_count(0, timeout=60_000)
+        assert await card(page, other).get_by_label("Reason").input_value() == "half a rea"
+        assert opened.seen.nothing, opened.seen
+
+
+async def test_a_decision_that_fails_says_why_and_leaves_what_was_typed(console: Console, browser: Browser) -> None:
+    run, other = await console.agent.run(SHOP), await console.agent.run(SHOP)
+    async with seen_by("ana", console=console, browser=browser) as opened:
+        page = await opened.open(WAITING.url)
+        for each in (run, other):
+            await card(page, each).get_by_label("Reason").fill(f"Peak usage of {each}")
+        await card(page, run).locator("[name=csrf_token]").evaluate("each => each.value = 'of another session'")
+        await card(page, run).get_by_role("button", name="Reject").click()
+        await expect(card(page, run).get_by_role("alert")).to_contain_text("nothing was done")
+        for each in (run, other):
+            assert await card(page, each).get_by_label("Reason").input_value() == f"Peak usage of {each}"
+        assert opened.seen.violations == []
+
+
+async def test_a_double_click_decides_once_and_says_so(console: Console, browser: Browser) -> None:
+    run = await console.agent.run(SHOP)
+    async with seen_by("ana", console=console, browser=browser) as opened:
+        page = await opened.open(WAITING.url)
+        await card(page, run).get_by_label("Reason").fill("Not before the sale ends")
+        await card(page, run).get_by_role("button", name="Reject").dblclick()
+        await expect(page.locator("#decided")).to_contain_text(f"Rejection of {run} is recorded")
+        await page.wait_for_load_state("networkidle")
+        assert await page.get_by_role("alert").count() == 0
+        assert opened.seen.nothing, opened.seen
+
+
+async def test_a_decision_without_an_answer_says_so(console: Console, browser: Browser) -> None:
+    run = await console.agent.run(SHOP)
+    async with seen_by("ana", console=console, browser=browser) as opened:
+        page = await opened.open(WAITING.url)
+        await card(page, run).get_by_label("Reason").fill("Not before the sale ends")
+        await page.route(f"**/waiting/{run}", lambda route: route.abort())
+        await card(page, run).get_by_role("button", name="Reject").click()
+        await expect(card(page, run).get_by_role("alert")).to_contain_text("it is not known whether this was recorded")
+        assert await card(page, run).get_by_label("Reason").input_value() == "Not before the sale ends"
+        assert opened.seen.violations == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -88,7 +141,7 @@ async def test_a_person_rejects_without_javascript(console: Console, browser: Br
         await card(page, run).get_by_label("Reason").fill("Not before the sale ends")
         async with page.expect_event("load"):
             await card(page, run).get_by_role("button", name="Reject").click()
-        assert run in await page.get_by_role("status").first.inner_text()
+        assert run in await page.locator("#decided").inner_text()
     assert await ends(console, run) == "failed"
 
 
@@ -109,3 +162,21 @@ async def test_a_page_that_refreshes_itself_keeps_the_focus_and_what_was_typed(
         assert await field.input_value() == "half a reason"
         assert await field.evaluate("each => document.activeElement === each")
         assert opened.seen.nothing, opened.seen
+
+
+async def test_health_keeps_the_focus_while_it_changes_and_shows_how_old_it_is(
+    console: Console, browser: Browser
+) -> None:
+    async with seen_by("ana", console=console, browser=browser) as opened:
+        page = await opened.open("/console/health")
+        table = page.get_by_role("region", name="Table of parts")
+        await table.focus()
+        async with Database.opened(console.dsn, role=Role.WRITER, size=1) as database:
+            await ExecutorWriter(database).announce(name="second", engines=["argo", "tekton"])
+        await expect(table).to_contain_text("argo", timeout=60_000)
+        assert await table.evaluate("each => document.activeElement === each")
+        at = await page.locator("#as-of").inner_text()
+        await page.context.set_offline(True)
+        await expect(page.locator("#as-of")).to_have_text(at)
+        await page.context.set_offline(False)
+        await expect(page.locator("#as-of")).not_to_have_text(at, timeout=60_000)

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from formulary_operator.admission.certificates import ServingCertificate, directory
 from formulary_operator.admission.issuing import issue
 from formulary_operator.serving import served
-from support.gates import gate
+from support.connection_limits import connection_limits
 from support.operator_process import Daemon, server
 from support.waiting import wait_until
 
@@ -187,8 +187,8 @@ def test_a_server_without_files_answers_probes_and_writes_no_flood_of_logs(dsn: 
 
 async def test_clients_of_the_webhook_that_never_begin_tls_keep_nobody_out(tmp_path: Path) -> None:
     context, trusting = await _tls(tmp_path)
-    few = gate(max_connections=32, max_connections_per_address=8)
-    async with served(Starlette(), host="127.0.0.1", port=0, gate=few, tls=context) as port:
+    few = connection_limits(max_connections=32, max_connections_per_address=8)
+    async with served(Starlette(), host="127.0.0.1", port=0, limits=few, tls=context) as port:
         with contextlib.ExitStack() as stack:
             for _ in range(100):
                 stack.enter_context(socket.create_connection(("127.0.0.1", port)))
@@ -210,10 +210,10 @@ async def test_probes_are_answered_while_every_connection_is_worked_on(tmp_path:
         return PlainTextResponse("ok")
 
     app = Starlette(routes=[Route("/wait", wait), Route("/healthz", ok), Route("/other", ok)])
-    few = gate(max_connections=32, max_connections_per_address=8, probes=frozenset({"/healthz"}))
+    few = connection_limits(max_connections=32, max_connections_per_address=8, probes=frozenset({"/healthz"}))
     tls = context if scheme == "https" else None
     async with (
-        served(app, host="127.0.0.1", port=0, gate=few, tls=tls) as port,
+        served(app, host="127.0.0.1", port=0, limits=few, tls=tls) as port,
         httpx2.AsyncClient(base_url=f"{scheme}://localhost:{port}", verify=trusting, timeout=20) as http,
     ):
         working = [asyncio.create_task(http.get("/wait")) for _ in range(8)]

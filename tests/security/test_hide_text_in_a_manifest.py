@@ -13,7 +13,7 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.domain.workflows.visible import MARK, first_hidden
+from formulary_catalog.domain.visible import MARK, first_hidden
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.loading.documents import Document

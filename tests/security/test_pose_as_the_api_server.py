@@ -22,7 +22,7 @@ from formulary_operator.serving import served
 from support.admission import TOKEN, Place, configured, judging
 from support.client_certificates import Authority
 from support.cluster import fetch
-from support.gates import gate
+from support.connection_limits import connection_limits
 from support.manifest import approval, invocation, workflow
 
 NOW = datetime.now(UTC)
@@ -126,7 +126,7 @@ async def webhook(recorded: Recorded, *, authority: Path) -> AsyncIterator[tuple
     judge = Validator(check=check, records=recorded, operator_user="")
     trusting = ssl.create_default_context(cadata=pair.authority.decode())
     async with served(
-        application(judge, token=TOKEN), host="localhost", port=0, gate=gate(), tls=certificate.context
+        application(judge, token=TOKEN), host="localhost", port=0, limits=connection_limits(), tls=certificate.context
     ) as port:
         yield f"https://localhost:{port}{path_of('records.formulary.dev', token=TOKEN)}", trusting
 
@@ -156,14 +156,14 @@ async def test_the_path_that_the_api_server_shows_while_the_webhook_is_down_make
     certificate = ServingCertificate(place.source())
     app = application(judge, token=TOKEN)
     async with AsyncExitStack() as stack:
-        async with served(app, host="localhost", port=0, gate=gate(), tls=certificate.context) as port:
+        async with served(app, host="localhost", port=0, limits=connection_limits(), tls=certificate.context) as port:
             await stack.enter_async_context(configured(place, port=port))
             await certificate.load()
             await place.until_judged()
         await place.apply(workflow("passes"), "--warnings-as-errors")
         (shown,) = re.findall(r"/validate/[0-9a-f]+", await place.denial(approval("one")))
         async with (
-            served(app, host="localhost", port=port, gate=gate(), tls=certificate.context),
+            served(app, host="localhost", port=port, limits=connection_limits(), tls=certificate.context),
             pod(place) as mallory,
         ):
             answer = await mallory.post(shown, json=_forged(place)[0])

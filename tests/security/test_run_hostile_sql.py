@@ -104,6 +104,7 @@ HOSTILE = [
     f"select c.* from (select set_config('formulary.insight', '{_FORGED}', true)) as s, insight.catalog as c",
     "select c.* from (select set_config('formulary.insight_versions', '*', true)) as s, insight.catalog as c",
     "select insight.versions()",
+    "select insight.said()",
     "select set_config('formulary.tenants', '1,2,3,4', true), c.name from insight.catalog as c",
     "select current_setting('formulary.insight')",
     "select pg_sleep(10)",

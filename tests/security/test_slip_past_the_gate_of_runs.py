@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.runs.run import WorkflowOutcome
-from formulary_catalog.domain.runs.submission import RunRules
-from formulary_catalog.domain.stored import StoredVersion
+from formulary_catalog.domain.runs.submission import RunRules, why_no_run_here
+from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.errors import InvalidInput
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS
 from formulary_operator.engines import engine_of
@@ -22,7 +21,6 @@ from formulary_operator.runs.permitting import (
     RunPolicy,
     Thing,
     things_of,
-    why_no_run_here,
     why_not_run,
     why_not_used,
 )
@@ -124,12 +122,13 @@ def test_what_a_workflow_depends_on_is_looked_at_whatever_runs_it(execution: dic
 
 @given(names)
 def test_no_namespace_of_kubernetes_holds_a_run(name: str) -> None:
-    assert "belongs to Kubernetes" in why_no_run_here(f"kube-{name}", policy=POLICY)
+    assert "belongs to Kubernetes" in why_no_run_here(f"kube-{name}", own_namespace="")
 
 
 def test_the_namespace_of_the_product_holds_no_run_and_others_may() -> None:
-    assert "that of Formulary itself" in why_no_run_here("formulary-system", policy=POLICY)
-    assert {why_no_run_here(each, policy=POLICY) for each in ("shop", "formulary-runs", "my-kube-tools")} == {""}
+    own = "formulary-system"
+    assert "that of Formulary itself" in why_no_run_here(own, own_namespace=own)
+    assert {why_no_run_here(each, own_namespace=own) for each in ("shop", "formulary-runs", "my-kube-tools")} == {""}
 
 
 @given(

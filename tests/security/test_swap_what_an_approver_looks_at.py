@@ -18,7 +18,8 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_operator.api.names import APPROVALS, INVOCATIONS
-from support.cluster import OperatorAccount, condition, objects
+from formulary_operator.runs.content import digest_of
+from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (
     IMAGE,
     INPUT,
@@ -81,6 +82,12 @@ def test_a_waiting_run_shows_all_that_it_would_run_and_hides_what_is_sensitive(
     assert content["parameters"] == {"REPLICAS": 2, "TOKEN": "(hidden)"}
     assert content["steps"] == [{"name": "restart", "command": "echo ${REPLICAS}"}]
     assert content["digest"].startswith("sha256:")
+    assert "manifest" not in content
+    ((stored,),) = fetch(dsn, "select content ->> 'manifest' from formulary.invocation where id = $1", run.id)
+    manifest = json.loads(stored)
+    assert digest_of(manifest) == content["digest"]
+    assert manifest["spec"]["template"]["spec"]["serviceAccountName"] == "healer"
+    assert "hush" not in json.dumps(manifest)
     assert "hush" not in json.dumps(told)
     wide = cluster.kubectl("get", INVOCATIONS.plural, run.id, f"--namespace={ns}", "--output=wide")
     assert content["digest"] in wide

@@ -16,7 +16,7 @@ from formulary_catalog.domain.access import (
     Caller,
     Right,
 )
-from formulary_catalog.errors import NotAuthenticated
+from formulary_catalog.errors import NotAuthenticated, Unavailable
 
 EVERYWHERE = "*"
 
@@ -54,6 +54,13 @@ class Rights:
 
     async def allows(self, right: Right, *, namespace: str | None) -> bool:
         return EVERYWHERE in self._namespaces[right] or namespace in self._namespaces[right]
+
+
+class NotAnswered(Rights):
+    """Rights that nobody can check now."""
+
+    async def allows(self, right: Right, *, namespace: str | None) -> bool:
+        raise Unavailable("the rights of callers cannot be checked now; retry in a few seconds")
 
 
 class KnownCallers:

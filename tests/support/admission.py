@@ -19,8 +19,8 @@ from formulary_operator.api.names import SECRETS, VALIDATING_WEBHOOKS
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.serving import served
 from support import charts
+from support.connection_limits import connection_limits
 from support.control_plane import ControlPlane, KubectlFailed
-from support.gates import gate
 from support.manifest import text, workflow
 
 SECRET = "webhook-certificate"
@@ -123,7 +123,13 @@ async def judging(place: Place, judge: Validator) -> AsyncIterator[ServingCertif
     """The webhook runs, and the API server asks it."""
     certificate = ServingCertificate(place.source())
     async with (
-        served(application(judge, token=TOKEN), host="localhost", port=0, gate=gate(), tls=certificate.context) as port,
+        served(
+            application(judge, token=TOKEN),
+            host="localhost",
+            port=0,
+            limits=connection_limits(),
+            tls=certificate.context,
+        ) as port,
         configured(place, port=port),
     ):
         await certificate.load()

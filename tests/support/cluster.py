@@ -30,6 +30,10 @@ _CONTEXTS = """
 select namespace || '/' || name as analysis, remediation_id
 from formulary.request_context where gone_at is null and namespace = any ($1)
 """
+_REFUSED = """
+select namespace || '/' || name as workflow, reason, message
+from formulary.refused_workflow where namespace = any ($1)
+"""
 _RULES = [
     {
         "apiGroups": ["kubernaut.ai"],
@@ -167,6 +171,14 @@ def disagreements(cluster: Cluster, dsn: str, *namespaces: str) -> list[str]:
     for document in documents:
         problems += _workflow_problems(document, stored=stored)
     problems += [f"{orphan} has no object" for orphan in stored.keys() - set(map(_key, documents))]
+    noted = {row[0]: row[1:] for row in fetch(dsn, _REFUSED, watched)}
+    refused = {
+        _key(document): (ready["reason"], ready["message"])
+        for document in documents
+        if (ready := condition(document)).get("reason") in ("Invalid", "VersionImmutable")
+    }
+    if noted != refused:
+        problems.append(f"refused are {refused} and noted {noted}")
     analyses = {
         _key(document): document["spec"]["remediationId"]
         for name in namespaces

@@ -1,5 +1,6 @@
 """What the console shows to its tests: two tenants with a past, and people with rights to parts of it."""
 
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,14 +15,16 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.engines import engine_of
 from formulary_operator.runs.content import content_of
 from formulary_operator.runs.plan import plan_of
 from support import playing
-from support.access import EVERYWHERE, KnownCallers, Rights
-from support.filling import fill
+from support.access import EVERYWHERE, KnownCallers, NotAnswered, Rights
+from support.filling import fill, refusal
 from support.manifest import workflow
 from support.rest_agent import RestAgent, rest_agent
 from support.services import open_service
@@ -105,6 +108,21 @@ _ALERTS = {
     "bank": [Alert(name="JournalDiskFull", severity="critical", summary="The volume of the journal is full.")],
 }
 """Of each tenant, as its PrometheusRule object defines them."""
+_REFUSED = (
+    refusal(
+        "shop-carts-refund",
+        namespace="shop",
+        message="spec.labels.severity: got 1, which is no text; write critical, high, medium or low",
+    ),
+    refusal(
+        "bank-journal-archive",
+        namespace="bank",
+        reason="VersionImmutable",
+        message="spec.version: bank/bank-journal-archive 1.0.0 is already stored with other content; raise "
+        "spec.version; version 1.0.0 stays served",
+    ),
+)
+"""What the operator did not take of each tenant."""
 _CONTRACTS: dict[str, list[dict[str, Any]]] = {
     SHARED: [
         {
@@ -153,6 +171,8 @@ class People(KnownCallers):
             approve={EVERYWHERE},
             contracts={EVERYWHERE},
             analyse={EVERYWHERE},
+            halt={EVERYWHERE},
+            lift={EVERYWHERE},
         )
         super().__init__(
             **{
@@ -179,6 +199,8 @@ class People(KnownCallers):
                 "reader": Rights(see=both | {SHARED}, use=both, read=both, contracts=both | {SHARED}),
                 "lead": everything,
                 "guest": everything,
+                "nobody": Rights(),
+                "unknown": NotAnswered(),
             }
         )
         self._revoked: set[str] = set()
@@ -229,6 +251,11 @@ async def write_past(dsn: str, *, starter_catalog: Path, embedder: Embedder, key
             await ContextWriter(writing).save(incident)
         for namespace, alerts in _ALERTS.items():
             await AlertRuleWriter(writing).replace(RuleObject(namespace, "house-rules"), alerts)
+        for refused in _REFUSED:
+            await RefusalWriter(writing).note(refused)
+        await ResyncWriter(writing).note(
+            "formulary/formulary-operator", listed=74, differed=0, refused=None, every_seconds=86_400
+        )
         contracts = ContractWriter(writing, shared_namespace=SHARED)
         for namespace, rules in _CONTRACTS.items():
             await contracts.save({"rules": rules}, namespace=namespace, name="house-rules", uid=namespace)
@@ -239,12 +266,14 @@ async def write_past(dsn: str, *, starter_catalog: Path, embedder: Embedder, key
 
 
 @asynccontextmanager
-async def serve_console(dsn: str, *, embedder: Embedder, keys: Path) -> AsyncIterator[Console]:
+async def serve_console(
+    dsn: str, *, embedder: Embedder, keys: Path, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Console]:
     """A server on the database, with an operator that is played and people who prove themselves by tokens."""
     service, people = await open_service(dsn, embedder=embedder), People()
     try:
         async with (
-            serving(service, authenticator=people, input_key_file=keys) as url,
+            serving(service, authenticator=people, input_key_file=keys, tls=tls) as url,
             playing.operator(dsn),
             rest_agent(url) as agent,
         ):

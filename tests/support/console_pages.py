@@ -35,16 +35,13 @@ class ConsolePage:
     name: str
     path: str
     heading: str
+    is_in_navigation: bool = True
+    """Whether it is reached from every page."""
 
     @property
     def url(self) -> str:
         """Its path on the server."""
         return f"/console{self.path}"
-
-    @property
-    def is_in_navigation(self) -> bool:
-        """Whether it is reached from every page."""
-        return self.path.count("/") == 1
 
 
 SIGN_IN = ConsolePage("sign-in", "/sign-in", "Sign in")
@@ -53,14 +50,22 @@ WAITING = ConsolePage("waiting", "/waiting", "Waiting")
 PAGES = (
     WAITING,
     ConsolePage("incidents", "/incidents", "Incidents"),
-    ConsolePage("incident", f"/incidents/{SHOP}", SHOP),
+    ConsolePage("incident", f"/incidents/{SHOP}", SHOP, is_in_navigation=False),
     ConsolePage("search", f"/search?query={quote(QUERY)}&incident={SHOP}", "Try a search"),
+    ConsolePage(
+        "why-not",
+        f"/search?query={quote(QUERY)}&incident={SHOP}&workflow=dns-coredns-restart-scale",
+        "Try a search",
+        is_in_navigation=False,
+    ),
     ConsolePage("catalog", "/catalog", "Catalog"),
-    ConsolePage("workflow", f"/catalog/{SHARED}/oom-raise-memory-limit", TITLE),
+    ConsolePage("refused", "/catalog?status=Invalid", "Catalog", is_in_navigation=False),
+    ConsolePage("workflow", f"/catalog/{SHARED}/oom-raise-memory-limit", TITLE, is_in_navigation=False),
     ConsolePage("coverage", "/coverage", "Coverage"),
-    ConsolePage("stale", "/coverage/stale", "Stale workflows"),
-    ConsolePage("duplicates", "/coverage/duplicates", "Duplicates"),
+    ConsolePage("stale", "/coverage/stale", "Stale workflows", is_in_navigation=False),
+    ConsolePage("duplicates", "/coverage/duplicates", "Duplicates", is_in_navigation=False),
     ConsolePage("rules", "/rules", "Rules"),
+    ConsolePage("halts", "/rules/halts", "Halts", is_in_navigation=False),
     ConsolePage("health", "/health", "Health"),
 )
 """All that need a person, in the order of the navigation."""
@@ -96,6 +101,11 @@ async def overflow(page: Page) -> int:
     """How many pixels the page is wider than its window, with all details open."""
     await page.evaluate(_EVERYTHING_OPEN)
     return int(await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+async def outline(page: Page) -> list[str]:
+    """The headings of a page, its navigation, and the columns of its tables."""
+    return await page.locator("h1, h2, h3, nav a, th").all_text_contents()
 
 
 async def injected(page: Page) -> list[str]:

@@ -8,8 +8,11 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
-from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.database.migrate import HEAD, migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+
+_MIGRATED = f"migrated_{HEAD}"
+_UNFINISHED = "migrating"
 
 
 @asynccontextmanager
@@ -27,9 +30,11 @@ async def empty_database(postgres: EmbeddedPostgres, *, template: str = "templat
 
 @asynccontextmanager
 async def migrated_database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    """The DSN of a database with our schema and no rows, as its owner."""
-    async with empty_database(postgres) as dsn:
-        await asyncio.to_thread(migrate, dsn)
+    """The DSN of a database with our schema and no rows, as its owner: a copy of one that was migrated.
+
+    All copies have the same keys of digests.
+    """
+    async with empty_database(postgres, template=await _migrated_once(postgres)) as dsn:
         yield dsn
 
 
@@ -38,3 +43,20 @@ async def copied_database(postgres: EmbeddedPostgres, original: str) -> AsyncIte
     """The DSN of a copy of the database with the DSN `original`, to which nobody may be connected meanwhile."""
     async with empty_database(postgres, template=urlsplit(original).path.removeprefix("/")) as dsn:
         yield dsn
+
+
+async def _migrated_once(postgres: EmbeddedPostgres) -> str:
+    """The name of the server's database that is migrated and then only copied: all revisions take half a second."""
+    admin = await asyncpg.connect(postgres.dsn(database="postgres"))
+    try:
+        await admin.execute("select pg_advisory_lock(hashtext($1))", _MIGRATED)
+        if not await admin.fetchval("select exists (select from pg_database where datname = $1)", _MIGRATED):
+            await admin.execute(f"drop database if exists {_UNFINISHED}")
+            await admin.execute(f"create database {_UNFINISHED}")
+            await asyncio.to_thread(migrate, postgres.dsn(database=_UNFINISHED))
+            await admin.execute(f"alter database {_UNFINISHED} rename to {_MIGRATED}")
+            # A connection would keep others from copying it.
+            await admin.execute(f"alter database {_MIGRATED} allow_connections false")
+    finally:
+        await admin.close()
+    return _MIGRATED

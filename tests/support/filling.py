@@ -1,12 +1,14 @@
 """Puts documents into a catalog in a given order, without the loader."""
 
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
+from formulary_catalog.domain.stored import RefusedWorkflow
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.workflows.writer import CatalogWriter
 
@@ -33,6 +35,12 @@ async def fill(
     for each in entries:
         await writer.apply(each, model_id=model_id)
     return entries
+
+
+def refusal(name: str, *, namespace: str = "formulary", **said: str) -> RefusedWorkflow:
+    """An object that the operator refused this year; `said` are other words than the usual ones."""
+    words = {"version": "1.0.0", "reason": "Invalid", "message": "spec.labels.severity: 1 is no text"} | said
+    return RefusedWorkflow(namespace=namespace, name=name, since=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), **words)
 
 
 def starter_documents(directory: Path) -> list[dict[str, Any]]:

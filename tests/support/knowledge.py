@@ -10,9 +10,9 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
-from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 
 

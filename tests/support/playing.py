@@ -10,8 +10,9 @@ from typing import Any
 
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.executors import ExecutorWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from support.runs import KEYS
+from support.runs import KEYS, job_of
 
 SHARED = "formulary"
 _POLL = 0.02
@@ -41,21 +42,33 @@ def well(run: Invocation) -> Ending | None:
     return GOOD
 
 
+class PlayedOperator(RunWriter):
+    """What the operator moves runs on with, and says that it is there."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, shared_namespace=SHARED, keys=KEYS)
+        self._executors = ExecutorWriter(database)
+
+    async def announce(self, *, engines: Sequence[str] = ("job",)) -> None:
+        """Say that an executor with these engines is there."""
+        await self._executors.announce(name="played", engines=engines)
+
+
 @asynccontextmanager
-async def run_writer(dsn: str) -> AsyncIterator[RunWriter]:
-    """What the operator moves runs on with."""
+async def run_writer(dsn: str) -> AsyncIterator[PlayedOperator]:
+    """An operator that does nothing by itself."""
     database = await Database.open(dsn, role=Role.WRITER, size=2, deadline=10)
     try:
-        yield RunWriter(database, shared_namespace=SHARED, keys=KEYS)
+        yield PlayedOperator(database)
     finally:
         await database.close()
 
 
 @asynccontextmanager
-async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("job",)) -> AsyncIterator[RunWriter]:
+async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("job",)) -> AsyncIterator[PlayedOperator]:
     """An operator that is there as long as the block runs."""
     async with run_writer(dsn) as runs:
-        await runs.announce(name="played", engines=engines)
+        await runs.announce(engines=engines)
         working = asyncio.create_task(_work(runs, ends, engines=engines))
         try:
             yield runs
@@ -65,11 +78,11 @@ async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("jo
                 await working
 
 
-async def _work(runs: RunWriter, ends: Ends, *, engines: Sequence[str]) -> None:
+async def _work(runs: PlayedOperator, ends: Ends, *, engines: Sequence[str]) -> None:
     announced = time.monotonic()
     while True:
         if time.monotonic() - announced > _ANNOUNCED_SECONDS:
-            await runs.announce(name="played", engines=engines)
+            await runs.announce(engines=engines)
             announced = time.monotonic()
         for run in await runs.active():
             await _step(runs, run.id, ends)
@@ -87,6 +100,7 @@ async def _step(runs: RunWriter, invocation_id: str, ends: Ends) -> None:
             begun.id, phase=Phase.SUCCEEDED, reason=reason, message="the cluster would take it", manifest=manifest
         )
     elif (ending := ends(begun)) is not None:
+        await runs.note_reference(begun.id, reference=job_of(begun.id))
         await runs.finish(
             begun.id, phase=ending.phase, reason=ending.reason, message=ending.message, outputs=ending.outputs
         )

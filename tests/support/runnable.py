@@ -38,20 +38,20 @@ def runnable(name: str, **spec: Any) -> dict[str, Any]:
     return workflow(name, **(given | spec))
 
 
-def incident(remediation_id: str, *, environment: str) -> dict[str, Any]:
+def incident(remediation_id: str, *, environment: str, namespace: str = TARGET) -> dict[str, Any]:
     """An incident about a Deployment."""
     document = analysis(remediation_id, remediation_id=remediation_id, environment=environment)
     document["spec"]["analysisRequest"]["signalContext"]["targetResource"] = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "name": "web",
-        "namespace": TARGET,
+        "namespace": namespace,
     }
     return document
 
 
 def write_manifests(directory: Path) -> Path:
-    """A file with workflows of all kinds, and the incidents `rr-staging` and `rr-production`."""
+    """A file with workflows of all kinds, and the incidents `rr-staging`, `rr-production` and `rr-system`."""
     file = directory / "runnable.yaml"
     documents = (
         runnable("scale-out"),
@@ -66,6 +66,7 @@ def write_manifests(directory: Path) -> Path:
         workflow("only-words", labels=EVERYWHERE),
         incident("rr-staging", environment="staging"),
         incident("rr-production", environment="production"),
+        incident("rr-system", environment="staging", namespace="kube-system"),
     )
     file.write_text(text(*documents), encoding="utf-8")
     return file

@@ -45,3 +45,8 @@ def request(*, facts: RunFacts = HARMLESS, key: str = "", caller: str = CALLER, 
         idempotency_key=idempotency_digest(caller=caller, idempotency_key=key),
     )
     return replace(asked, object_name=asked.id, **changes)
+
+
+def job_of(invocation_id: str) -> dict[str, Any]:
+    """The reference to a Job that does the work of a run."""
+    return {"apiVersion": "batch/v1", "kind": "Job", "name": invocation_id, "uid": f"uid-of-{invocation_id}"}

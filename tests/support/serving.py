@@ -1,13 +1,12 @@
 """A real server on a free port of loopback, over a real database that holds manifests."""
 
 import asyncio
-import uuid
+import ssl
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 from starlette.types import ASGIApp
 
 from formulary_catalog.domain.access import Authenticator
@@ -21,12 +20,12 @@ from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import PROBES
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support.gates import gate
+from support.connection_limits import connection_limits
+from support.databases import migrated_database
 from support.services import open_service
 
 
@@ -41,7 +40,7 @@ async def catalog(
     **settings: Any,
 ) -> AsyncIterator[CatalogService]:
     """The read side of a new database that holds the manifests below `roots`."""
-    async with _database(postgres) as dsn:
+    async with migrated_database(postgres) as dsn:
         await load(roots, dsn=dsn, embedder=embedder)
         service = await open_service(dsn, embedder=embedder, policy=policy, metrics=metrics, **settings)
         try:
@@ -56,6 +55,7 @@ async def serving(
     *,
     authenticator: Authenticator | None = None,
     metrics: Metrics | None = None,
+    tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[str]:
     """The URL of a server of the whole application."""
@@ -66,22 +66,8 @@ async def serving(
         metrics=metrics or Metrics(),
         authenticator=authenticator,
     )
-    async with listening(app) as url:
+    async with listening(app, tls=tls) as url:
         yield url
-
-
-@asynccontextmanager
-async def _database(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    name = f"serving_{uuid.uuid4().hex[:12]}"
-    admin = await asyncpg.connect(postgres.dsn(database="postgres"))
-    try:
-        await admin.execute(f"create database {name}")
-        dsn = postgres.dsn(database=name)
-        await asyncio.to_thread(migrate, dsn)
-        yield dsn
-        await admin.execute(f"drop database {name} with (force)")
-    finally:
-        await admin.close()
 
 
 async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) -> None:
@@ -103,21 +89,28 @@ async def load(roots: Iterable[Path], *, dsn: str, embedder: Embedder | None) ->
 
 
 @asynccontextmanager
-async def listening(app: ASGIApp) -> AsyncIterator[str]:
+async def listening(app: ASGIApp, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """The URL of a server of any application."""
-    server = _Server(app)
+    server = _Server(app, tls=tls)
     running = asyncio.create_task(server.serve_at(host="127.0.0.1", port=0))
     port = await asyncio.wait_for(server.port, timeout=10)
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         await running
 
 
 class _Server(Server):
-    def __init__(self, app: ASGIApp) -> None:
-        super().__init__(app, gate=gate(probes=PROBES), keep_alive_seconds=5, grace_seconds=5, lifespan=True)
+    def __init__(self, app: ASGIApp, *, tls: ssl.SSLContext | None) -> None:
+        super().__init__(
+            app,
+            limits=connection_limits(probes=PROBES),
+            keep_alive_seconds=5,
+            grace_seconds=5,
+            lifespan=True,
+            tls=tls,
+        )
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     def listens(self, port: int) -> None:

@@ -15,8 +15,6 @@ from formulary_catalog.domain.access import ANALYSE, READ_INVOCATIONS, USE_CONTE
 from formulary_catalog.domain.analytics.answers import (
     DEFAULT_ROWS,
     DEFAULT_SAMPLE,
-    MAX_ROWS,
-    MAX_SAMPLE,
     QueryAnswer,
     TableList,
     TableSchema,
@@ -26,7 +24,6 @@ from formulary_catalog.domain.analytics.answers import (
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, SCHEMA, require_table, single_select
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import namespaces_with
@@ -78,7 +75,7 @@ class AnalyticsService:
         max_bytes: int = DEFAULT_BYTES,
         browsing: bool = False,
     ) -> QueryAnswer:
-        """The rows of one SELECT over the tables of `insight`; `browsing` as in `CatalogService.details`.
+        """The rows of one SELECT over the tables of `insight`; `browsing` as in `Visibility.of`.
 
         Raises:
             InvalidInput: it is no such statement, the database refuses it, or it takes too long.
@@ -87,7 +84,6 @@ class AnalyticsService:
         """
         arguments = {"sql": sql[: MAX_LENGTH + 1], "max_rows": max_rows}
         async with self._recorded("query", arguments, context, caller, browsing=browsing) as (record, scope):
-            _require_within(max_rows, name="max_rows", most=MAX_ROWS)
             statement = await asyncio.to_thread(self._check, sql)  # long statements take long to read
             return await self._answer(statement, scope=scope, record=record, max_rows=max_rows, max_bytes=max_bytes)
 
@@ -104,12 +100,11 @@ class AnalyticsService:
         """Some rows of a table.
 
         Raises:
-            InvalidInput: there is no such table, or `n` is out of bounds.
+            InvalidInput: there is no such table.
             Others: as `execute_query`.
         """
         arguments = {"table": table, "n": n}
         async with self._recorded("sample", arguments, context, caller, browsing=browsing) as (record, scope):
-            _require_within(n, name="n", most=MAX_SAMPLE)
             sql = f"select * from {SCHEMA}.{require_table(table)} limit {n}"
             return await self._answer(sql, scope=scope, record=record, max_rows=n, max_bytes=max_bytes)
 
@@ -183,7 +178,9 @@ class AnalyticsService:
         incidents, runs = await asyncio.gather(
             *(namespaces_with(caller, right, among=call.concerned) for right in (USE_CONTEXTS, READ_INVOCATIONS))
         )
-        everything = Scope(caller=caller.name, namespaces=call.namespaces, incidents=incidents, runs=runs)
+        everything = Scope(
+            caller=caller.name, namespaces=call.namespaces, incidents=incidents, runs=runs, suspended=browsing
+        )
         if call.context is None:
             return everything
         return replace(
@@ -193,8 +190,3 @@ class AnalyticsService:
                 constraints=self._parts.finder.constraints(call), namespaces=call.namespaces
             ),
         )
-
-
-def _require_within(number: int, *, name: str, most: int) -> None:
-    if not 1 <= number <= most:
-        raise InvalidInput(f"{name} is {number}; give 1 to {most}", field=name)

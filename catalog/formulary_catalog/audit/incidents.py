@@ -8,10 +8,10 @@ from datetime import UTC
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of
 from formulary_catalog.domain.incidents import RequestContext, same_incident
+from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.reading import IncidentAnswer, IncidentPage, IncidentSummary
 from formulary_catalog.domain.runs.run import trace_id
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment
 from formulary_catalog.domain.text import storable
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.parts import CatalogParts
@@ -44,7 +44,7 @@ class IncidentReading:
             "read.incidents", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             before = moment_of(after, question=question)
-            namespaces = await self._readable.of(caller, USE_CONTEXTS, namespace=namespace)
+            namespaces, notes = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
             found = await self._reader.page(namespaces=namespaces, namespace=namespace, before=before, limit=limit + 1)
             shown = found[:limit]
             record.result = {"total": len(shown)}
@@ -52,6 +52,7 @@ class IncidentReading:
             return IncidentPage(
                 incidents=[IncidentSummary(**_summary(each)) for each in shown],
                 next_cursor=cursor(_place(last), question=question) if last is not None else "",
+                notes=notes,
             )
 
     async def incident(self, incident: str, *, caller: Caller) -> IncidentAnswer:
@@ -69,8 +70,7 @@ class IncidentReading:
             if not found:
                 raise NotFound(
                     f"no incident {incident[:_MAX_SHOWN]!r} that you may read is known; give the remediation id or "
-                    f"namespace/name of an AIAnalysis in whose namespace you may {USE_CONTEXTS}; retrying unchanged "
-                    "will fail again",
+                    f"namespace/name of an AIAnalysis in whose namespace you may {USE_CONTEXTS}",
                     reference=incident,
                 )
             record.result = {"total": len(found)}

@@ -37,18 +37,30 @@ NO_RUN = "none"
 
 @dataclass(frozen=True, slots=True)
 class FirstEvent:
-    """What the first event of a trace says of all of it. `analysis` is what its caller claimed, true or not."""
+    """What the first event of a trace says of all of it, and the first that names its incident what that is.
+
+    `analysis` is what a caller claimed, true or not. `query` is what was searched for.
+    """
 
     at: datetime
-    analysis: str
-    caller: str
+    analysis: str = ""
+    caller: str = ""
+    query: str = ""
 
 
 def first_event(row: TraceRow) -> FirstEvent:
-    """The first event of a trace in a list."""
-    event = StoredEvent(trace_id="", seq=1, kind="", caller="", search_id="", body=row.first_body, hash="")
+    """The first event of a trace in a list; of one that tampering left without events, what its head says."""
+    if not row.first_body:
+        return FirstEvent(at=row.changed_at)
+    event = _read(row.first_body)
     payload = Recorded(event.payload)
-    return FirstEvent(at=event.at, analysis=payload.text("analysis"), caller=payload.text("caller"))
+    naming = Recorded(_read(row.naming_body).payload) if row.naming_body else payload
+    return FirstEvent(
+        at=event.at,
+        analysis=naming.text("analysis"),
+        caller=payload.text("caller"),
+        query=payload.inner("arguments").text("query"),
+    )
 
 
 def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, RequestContext]) -> TraceSummary:
@@ -68,6 +80,8 @@ def trace_summary(row: TraceRow, *, first: FirstEvent, incidents: Mapping[str, R
         changed=milliseconds(row.changed_at),
         events=row.events,
         caller=first.caller,
+        first_event=row.first_kind,
+        query=first.query,
         last_event=row.last_kind,
         outcome=Phase(row.phase).state if row.phase else NO_RUN,
         held=row.held,
@@ -103,6 +117,10 @@ def trace_answer(
 def milliseconds(at: datetime) -> str:
     """A time as RFC 3339: events differ by milliseconds."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _read(body: str) -> StoredEvent:
+    return StoredEvent(trace_id="", seq=1, kind="", caller="", search_id="", body=body, hash="")
 
 
 def _story(trace_id: str, part: TracePart, *, shown: Container[int] = ()) -> Story | None:

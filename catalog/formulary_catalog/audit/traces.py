@@ -14,7 +14,7 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.export import trace_files
 from formulary_catalog.domain.cursor import Moment, cursor, moment_of, number_of
 from formulary_catalog.domain.moments import BEGINNING, moment_said
-from formulary_catalog.domain.reading import TraceAnswer, TracePage
+from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
@@ -50,17 +50,22 @@ class TraceReading:
         namespace: str = "",
         remediation_id: str = "",
         outcome: str = "",
+        of_incidents: bool = False,
         limit: int,
         after: str = "",
         caller: Caller,
     ) -> TracePage:
-        """The traces that changed `since`, the last first; `after` is the cursor of the page before.
+        """The traces that changed `since`, the last first; `outcome` is one of `OUTCOMES`, `after` a cursor.
+
+        `of_incidents` leaves out what belongs to no incident and has no run, such as searches without one.
 
         Raises:
-            InvalidInput: a filter is malformed, or the cursor is that of another question.
+            InvalidInput: `since` is malformed, or the cursor is that of another question.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         question = {"since": since, "namespace": namespace, "remediation_id": remediation_id, "outcome": outcome}
+        if of_incidents:
+            question["of"] = "incidents"
         arguments = {name: value for name, value in question.items() if value}
         async with self._trail.record(
             "read.traces", caller=caller, reference=_NO_INCIDENT, arguments=arguments
@@ -69,10 +74,11 @@ class TraceReading:
                 since=moment_said(since, now=datetime.now(UTC), name="since") if since else BEGINNING,
                 namespace=namespace,
                 trace_id=remediation_id,
-                phases=[_phase(outcome)] if outcome else None,
+                phases=[OUTCOMES[outcome]] if outcome else None,
+                of_incidents=of_incidents,
                 before=moment_of(after, question=question),
             )
-            namespaces = await self._readable.of(caller, USE_CONTEXTS, namespace=namespace)
+            namespaces, notes = await self._readable.listed(caller, USE_CONTEXTS, namespace=namespace)
             rows = await self._lister.page(wanted, namespaces=namespaces, limit=limit + 1)
             shown = rows[:limit]
             record.result = {"total": len(shown)}
@@ -82,6 +88,7 @@ class TraceReading:
             return TracePage(
                 traces=[trace_summary(row, first=first[row.trace_id], incidents=known) for row in shown],
                 next_cursor=cursor(last, question=question) if last is not None else "",
+                notes=notes,
             )
 
     async def story(self, trace_id: str, *, limit: int, after: str = "", caller: Caller) -> TraceAnswer:
@@ -110,8 +117,8 @@ class TraceReading:
             belongs = [namespace for namespace in namespaces if namespace]
             return trace_answer(trace_id, shown, part=part, last=last, namespaces=belongs)
 
-    async def files(self, trace_id: str, *, caller: Caller) -> dict[str, str]:
-        """One trace as the files of `formulary trace export`, by name.
+    async def files(self, trace_id: str, *, caller: Caller) -> TraceFiles:
+        """One trace as the files of `formulary trace export`.
 
         Raises:
             NotFound: there is none that the caller may read.
@@ -126,11 +133,15 @@ class TraceReading:
             if whole.total > EXPORTED:
                 raise InvalidInput(
                     f"trace {trace_id[:_MAX_SHOWN]!r} has {whole.total} events, and more than {EXPORTED} are not "
-                    "exported at once; the owner of the database can, with `formulary trace export`",
+                    "exported at once; the owner of the database can, with `formulary trace export --database-url`",
                     field="trace_id",
                 )
             record.result = {"total": len(whole.events)}
-            return trace_files(trace_id, whole.events, replay=whole.replay)
+            return TraceFiles(
+                trace_id=trace_id,
+                passed=whole.replay.passed,
+                files=trace_files(trace_id, whole.events, replay=whole.replay),
+            )
 
     @asynccontextmanager
     async def _recorded(self, trace_id: str, *, caller: Caller) -> AsyncIterator[Record]:
@@ -156,12 +167,6 @@ class TraceReading:
 def _not_found(trace_id: str) -> NotFound:
     return NotFound(
         f"no trace {trace_id[:_MAX_SHOWN]!r} that you may read is recorded; give the remediation id of an incident in "
-        f"whose namespace you may {USE_CONTEXTS}; retrying unchanged will fail again",
+        f"whose namespace you may {USE_CONTEXTS}; `formulary trace list` shows those that you may read",
         reference=trace_id,
     )
-
-
-def _phase(outcome: str) -> str:
-    if (phase := OUTCOMES.get(outcome)) is None:
-        raise InvalidInput(f"outcome {outcome[:60]!r} is not known; give one of {', '.join(OUTCOMES)}", field="outcome")
-    return phase

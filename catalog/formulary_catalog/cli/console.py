@@ -18,18 +18,20 @@ _PROTOCOL = """jsonpath={.spec.ports[?(@.name=="http")].appProtocol}"""
 
 
 @click.command("console")
-@click.option("--namespace", "-n", default="formulary", show_default=True, metavar="NAME", help="Where Formulary is.")
+@click.option(
+    "--namespace", "-n", default="formulary", show_default=True, metavar="NAME", help="Namespace of Formulary."
+)
 @click.option("--service", default="formulary", show_default=True, metavar="NAME", help="Service of its server.")
 @click.option(
     "--service-account",
     metavar="NAMESPACE/NAME",
     default="",
-    help="ServiceAccount to make a token of, valid for an hour. Its rights are yours in the console.",
+    help="ServiceAccount to create a token for, valid for an hour. You have its rights in the console.",
 )
 @click.option("--audience", default="formulary", show_default=True, help="Audience of the token.")
 @click.option("--context", default="", metavar="NAME", help="Context of the kubeconfig.")
 def console_command(*, namespace: str, service: str, service_account: str, audience: str, context: str) -> None:
-    """Open a way to the console of a cluster, until Ctrl-C.
+    """Forward a port to the console of a cluster, until Ctrl-C.
 
     Needs kubectl and the right to forward a port. Without a ServiceAccount, sign in with a token of your own.
 
@@ -51,7 +53,7 @@ def console_command(*, namespace: str, service: str, service_account: str, audie
                 pass
         except KeyboardInterrupt:
             return
-    raise Unavailable("kubectl forwards the port no more; run the command again")
+    raise Unavailable("kubectl no longer forwards the port; run the command again")
 
 
 def _kubectl() -> str:

@@ -47,7 +47,7 @@ def migrate_command(*, database_url: str | None) -> None:
     help="How long running servers have at least to load the new model before searches need it; 30 by default. They "
     "look every 5 seconds: with less than 15 some may rank by words for a moment.",
 )
-@click.option("--cancel", is_flag=True, help="Give up a change that is not complete.")
+@click.option("--cancel", is_flag=True, help="Cancel a change that is not complete.")
 @database_option
 @data_dir_option
 @json_option
@@ -111,7 +111,7 @@ async def _reembed(settings: "Settings", *, model: str, notice: float | None) ->
     from formulary_catalog.runtime.model_loading import start_loading
     from formulary_catalog.store.database.connection import Database, Role
     from formulary_catalog.store.database.migrate import require_current_schema
-    from formulary_catalog.store.workflows.models import ModelStore
+    from formulary_catalog.store.embedding_models import ModelStore
     from formulary_catalog.store.workflows.reembedding import SWITCH_SECONDS, ReembeddingStore
 
     with Display() as display:

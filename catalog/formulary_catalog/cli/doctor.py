@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
-from formulary_catalog.cli.targets import DEFAULT_URL
+from formulary_catalog.cli.options import DEFAULT_URL, data_dir_option, database_option, json_option, settings_of
 
 _LABEL_WIDTH = 14
 

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,81 +14,106 @@ from formulary_catalog.cli.targets import url_option
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from formulary_catalog.cli.http_client import Remote
     from formulary_catalog.domain.entry import ContractEntry
-    from formulary_catalog.domain.governance.contract import Contract
+    from formulary_catalog.domain.reading import ContractList
     from formulary_catalog.governance.answers import EnforceAnswer, GateAnswer, VerdictAnswer
+    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import Settings
 
     Judgement = tuple[GateAnswer, EnforceAnswer | None, VerdictAnswer]
 
 _NAMESPACE = "formulary"
+_PAGE = 200
+"""As many contracts as the server lists at once."""
 
 
 @click.command("contracts")
+@url_option
 @database_option
 @data_dir_option
 @json_option
-def contracts_command(*, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
-    """The contracts in force, with their rules.
+def contracts_command(*, url: str | None, database_url: str | None, data_dir: Path | None, as_json: bool) -> None:
+    """List the contracts in force, with their rules.
+
+    With --url a server lists those that the owner of FORMULARY_TOKEN may read; without it the database does, all.
 
     \b
     Examples:
       formulary governance contracts
+      formulary governance contracts --url https://formulary.example
       formulary governance contracts --json --database-url postgresql://owner@db/formulary
     """
-    contracts = asyncio.run(_contracts(settings_of(database_url=database_url, data_dir=data_dir)))
+    from formulary_catalog.cli.http_client import ask_server
+
+    settings = settings_of(database_url=database_url, data_dir=data_dir)
+    answer = (
+        ask_server(url, _served_contracts)
+        if url and not (database_url or data_dir)
+        else asyncio.run(_contracts(settings))
+    )
     if as_json:
-        click.echo(json.dumps({"contracts": [_as_json(contract) for contract in contracts]}, ensure_ascii=False))
+        click.echo(answer.model_dump_json())
     else:
-        _show(contracts)
+        _show(answer)
 
 
-async def _contracts(settings: "Settings") -> "list[Contract]":
+async def _served_contracts(server: "Remote") -> "ContractList":
+    """The pages of the server as one."""
+    from formulary_catalog.domain.reading import ContractList
+
+    asked: dict[str, Any] = {"limit": _PAGE}
+    pages = [await server.answer(ContractList, "GET", "/contracts", params=asked)]
+    while cursor := pages[-1].next_cursor:
+        pages.append(await server.answer(ContractList, "GET", "/contracts", params=asked | {"cursor": cursor}))
+    return pages[-1].model_copy(update={"contracts": [each for page in pages for each in page.contracts]})
+
+
+async def _contracts(settings: "Settings") -> "ContractList":
+    from formulary_catalog.domain.access import EVERYTHING, Caller
+
+    async with _services(settings) as services:
+        return await services.runs.contracts(caller=Caller(name="local", access=EVERYTHING))
+
+
+@asynccontextmanager
+async def _services(settings: "Settings") -> "AsyncIterator[Services]":
+    """The services on the database itself; an embedded one that nobody runs is run meanwhile."""
     from formulary_catalog.runtime.databases import existing_database
-    from formulary_catalog.store.database.connection import Database, Role
-    from formulary_catalog.store.runs.contracts import ContractWriter
+    from formulary_catalog.runtime.serving_process import open_catalog
+    from formulary_catalog.server.calls.services import Services
+    from formulary_catalog.settings import ContextPolicy
+    from formulary_catalog.store.database.connection import Role
 
     async with (
-        existing_database(settings) as dsn,
-        Database.opened(dsn, role=Role.WRITER, size=1) as database,
+        existing_database(settings, role=Role.SERVER) as dsn,
+        open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
     ):
-        return await ContractWriter(database, shared_namespace=settings.catalog_namespace).in_force()
+        yield Services.on(opened.service, settings=settings)
 
 
-def _as_json(contract: "Contract") -> dict[str, Any]:
-    from formulary_catalog.domain.workflows.visible import all_visible
-
-    return {
-        "namespace": contract.namespace,
-        "name": contract.name,
-        "scope": contract.scope,
-        "rules": all_visible(
-            [rule.model_dump(mode="json", by_alias=True, exclude_defaults=True) for rule in contract.rules]
-        ),
-    }
-
-
-def _show(contracts: "list[Contract]") -> None:
+def _show(answer: "ContractList") -> None:
     from formulary_catalog.domain.text import one_line
     from formulary_catalog.runtime.terminal import Page
 
     page = Page()
     rows = [
-        (str(contract), rule.id, rule.effect.value, one_line(rule.rationale))
-        for contract in contracts
-        for rule in contract.rules
+        (each.contract, rule["id"], rule["effect"], one_line(rule.get("rationale", "")))
+        for each in answer.contracts
+        for rule in each.rules
     ]
     if rows:
         page.table(("CONTRACT", "RULE", "EFFECT", "WHY"), rows)
     else:
         page.line("no contract is in force: low-risk runs outside production go ahead, all others wait for a person")
+    page.notes(answer.notes)
 
 
 @click.command("evaluate")
 @click.option("--task", required=True, metavar="TEXT", help="What is to be done.")
 @click.option(
     "--action",
-    "actions",
+    "proposed_actions",
     multiple=True,
     metavar="TEXT|JSON",
     help="An action: its type, or a JSON object with action_type, tool, resource and path_prefix. Repeatable.",
@@ -107,7 +134,7 @@ def _show(contracts: "list[Contract]") -> None:
 def evaluate_command(
     *,
     task: str,
-    actions: tuple[str, ...],
+    proposed_actions: tuple[str, ...],
     contract: Path | None,
     context: tuple[str, ...],
     remediation_id: str,
@@ -132,7 +159,7 @@ def evaluate_command(
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     given: dict[str, Any] = {
         "task": task,
-        "actions": [_action(text) for text in actions],
+        "actions": [_action(text) for text in proposed_actions],
         "context": dict(_pair(text) for text in context),
         "contract": dict(_contract_in(contract)[1].spec) if contract is not None else None,
         "remediation_id": remediation_id,
@@ -162,17 +189,9 @@ async def _judge(
 ) -> "Judgement":
     from formulary_catalog.domain.access import EVERYTHING, Caller
     from formulary_catalog.domain.search.request import ContextReference
-    from formulary_catalog.runtime.databases import existing_database
-    from formulary_catalog.runtime.serving_process import reading
-    from formulary_catalog.server.calls.services import Services
-    from formulary_catalog.settings import ContextPolicy
-    from formulary_catalog.store.database.connection import Role
 
-    async with (
-        existing_database(settings, role=Role.SERVER) as dsn,
-        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
-    ):
-        service = Services.on(opened.service, settings=settings).governance
+    async with _services(settings) as services:
+        service = services.governance
         on_behalf: dict[str, Any] = {
             "reference": ContextReference(remediation_id=remediation_id),
             "caller": Caller(name="local", access=EVERYTHING),
@@ -223,18 +242,27 @@ def _pair(text: str) -> tuple[str, str]:
 @click.command("rehearse")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
-    "--since", default="30d", metavar="TIME", help="Try it on decisions since then; 30d by default, or a date."
+    "--since",
+    default="30d",
+    metavar="TIME",
+    help="Try it on decisions since this time: an age or a date. Default: 30d.",
 )
 @click.option("--namespace", default="", metavar="NAME", help="Namespace of a manifest that names none.")
-@click.option("--limit", type=click.IntRange(1, 500), default=100, metavar="N", help="List at most so many runs.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 500),
+    default=100,
+    metavar="N",
+    help="Maximum number of runs to list. Default: 100.",
+)
 @url_option
 @json_option
 def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url: str | None, as_json: bool) -> None:
     """Try a contract before it is applied: which recorded decisions it would have changed.
 
-    Newly allowed runs come first, those that were denied before all. The contract takes the place of the one of its
-    name, if that is in force; nothing is put in force. Needs a running server, and counts the runs that the owner of
-    FORMULARY_TOKEN may read. Exit code 1 if any run would have gone otherwise.
+    Newly allowed runs come first. The contract is tried in place of the one of its name that is in force, and is not
+    put in force itself. Needs a running server, and counts the runs that the owner of FORMULARY_TOKEN may read. Exit
+    code 1 if any decision would have been different.
 
     \b
     Examples:
@@ -265,10 +293,10 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
 
 @click.group("governance", cls=Suggesting)
 def governance_command() -> None:
-    """Judge actions as the governance tools do, read the contracts in force, and try one before it is applied.
+    """Judge actions, list the contracts in force, and try one before it is applied.
 
-    `contracts` and `evaluate` work on the database itself, without --database-url on that of `formulary up`;
-    `rehearse` asks a running server.
+    `evaluate` works on the database itself, without --database-url on that of `formulary up`; `rehearse` asks a
+    running server; `contracts` does either.
 
     \b
     Examples:

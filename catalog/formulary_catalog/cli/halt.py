@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 from collections.abc import Awaitable, Callable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,6 +11,7 @@ import click
 
 from formulary_catalog.cli.options import data_dir_option, database_option, json_option, settings_of
 from formulary_catalog.cli.targets import url_option
+from formulary_catalog.errors import InvalidInput, StartupError, Unavailable
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.governance.answers import HaltedAnswer, LiftedAnswer
@@ -22,8 +24,14 @@ _SECONDS = 60.0
 
 
 def namespace_option(text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """`--namespace`, empty for everywhere."""
-    return click.option("--namespace", default="", metavar="NAME", help=text)
+    """`--namespace`; without it everywhere, which an unset variable of a script must not mean."""
+    return click.option("--namespace", callback=_namespace, metavar="NAME", help=text)
+
+
+def _namespace(_context: click.Context, _option: click.Parameter, given: str | None) -> str:
+    if given is not None and not given.strip():
+        raise InvalidInput("--namespace is empty; leave it out for everywhere", field="namespace")
+    return given or ""
 
 
 @click.command("halt")
@@ -38,12 +46,13 @@ def halt_command(
 ) -> None:
     """Stop everything: end all runs, let none begin.
 
-    Once this returns nothing starts any more. The operator ends what runs within seconds. What was halted stays ended;
-    `formulary resume` lets new runs begin. Searches go on and say it. In a cluster a GovernanceContract with a rule of
-    effect HALT does the same.
+    Nothing starts after this returns. The operator ends running workflows within seconds, and they stay ended.
+    `formulary resume` lets new runs begin. Searches go on and report the halt. In a cluster a GovernanceContract with a
+    rule of effect HALT does the same.
 
-    With --url a server is asked, in the name of the owner of FORMULARY_TOKEN, who may create governancecontracts in the
-    namespace, for everywhere in that of the shared catalog. Otherwise this works on the database itself, as its owner.
+    With --url a server does it in the name of the owner of FORMULARY_TOKEN. That takes the right to create
+    governancecontracts in the namespace; to halt everything, in the namespace of the shared catalog. Without --url it
+    is done in the database, as its owner.
 
     \b
     Examples:
@@ -83,9 +92,10 @@ def resume_command(
 ) -> None:
     """Lift a halt, so that new runs may begin.
 
-    What was halted stays ended. A halt that a GovernanceContract says is lifted there. With --url a server is asked, in
-    the name of the owner of FORMULARY_TOKEN, who may delete governancecontracts there; it lifts what was halted over a
-    server. At the database everything is lifted that no contract says. Exit code 1 if nothing was halted so.
+    Halted runs stay ended. With --url a server lifts a halt that was set over a server, in the name of the owner of
+    FORMULARY_TOKEN. That takes the right to delete governancecontracts in the namespace. Without --url all halts of the
+    namespace are lifted in the database, as its owner, but not those of GovernanceContracts: remove the HALT rule to
+    lift one. Exit code 1 if there was no halt to lift.
 
     \b
     Examples:
@@ -105,20 +115,33 @@ def resume_command(
         click.echo(answer.model_dump_json())
     else:
         where = f"in namespace {namespace}" if namespace else "everywhere"
-        click.echo(
-            f"the halt {where} is lifted: new runs may begin" if answer.lifted else f"nothing was halted {where}"
-        )
+        click.echo(_outcome(answer, namespace=namespace, where=where))
         for halt in answer.in_force:
             _say(f"still in force: {halt.message}; the way out: {halt.way_out}")
     if answer.lifted is None:
         raise SystemExit(1)
 
 
+def _outcome(answer: "LiftedAnswer", *, namespace: str, where: str) -> str:
+    """What came of lifting: nothing begins where another halt still holds."""
+    holds = answer.still_holds(namespace)
+    if answer.lifted:
+        return f"the halt {where} is lifted" + ("" if holds else ": new runs may begin")
+    if holds:
+        return f"no halt {where} was lifted"
+    near = get_close_matches(namespace, {halt.namespace for halt in answer.in_force}, n=1)
+    return f"no halt holds {where}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _body(*, namespace: str, reason: str) -> dict[str, str]:
+    return {"reason": reason} | ({"namespace": namespace} if namespace else {})
+
+
 def _halted_by_server(url: str, *, namespace: str, reason: str) -> "HaltedAnswer":
     from formulary_catalog.cli.http_client import ask_server
     from formulary_catalog.domain.governance.answers import HaltedAnswer
 
-    body = {"namespace": namespace, "reason": reason}
+    body = _body(namespace=namespace, reason=reason)
     return ask_server(url, lambda server: server.answer(HaltedAnswer, "POST", "/halts", json=body))
 
 
@@ -126,28 +149,46 @@ def _lifted_by_server(url: str, *, namespace: str, reason: str) -> "LiftedAnswer
     from formulary_catalog.cli.http_client import ask_server
     from formulary_catalog.domain.governance.answers import LiftedAnswer
 
-    body = {"namespace": namespace, "reason": reason}
+    body = _body(namespace=namespace, reason=reason)
     return ask_server(url, lambda server: server.answer(LiftedAnswer, "POST", "/halts/lift", json=body))
 
 
 def _halted_at_database(settings: "Settings", *, namespace: str, reason: str) -> "HaltedAnswer":
     from formulary_catalog.domain.governance.answers import HaltedAnswer, halt_answer
+    from formulary_catalog.domain.governance.halting import unknown_namespace
 
-    halt, ended = _at_work(settings, lambda halts: halts.halt(namespace=namespace, reason=reason.strip(), by=_who()))
-    return HaltedAnswer(halted=halt_answer(halt), ended_runs=ended, notes=[])
+    async def halted(halts: "HaltWriter", dsn: str) -> HaltedAnswer:
+        halt, ended = await halts.halt(namespace=namespace, reason=reason.strip(), by=_who())
+        notes = [] if not namespace or await _is_known(namespace, dsn=dsn) else [unknown_namespace(namespace)]
+        return HaltedAnswer(halted=halt_answer(halt), ended_runs=ended, notes=notes)
+
+    return _at_work(settings, halted)
 
 
 def _lifted_at_database(settings: "Settings", *, namespace: str, reason: str) -> "LiftedAnswer":
     from formulary_catalog.domain.governance.answers import LiftedAnswer, halt_answer
 
-    lifted, left = _at_work(settings, lambda halts: halts.resume(namespace=namespace, reason=reason, by=_who()))
+    lifted, left = _at_work(settings, lambda halts, _: halts.resume(namespace=namespace, reason=reason, by=_who()))
     return LiftedAnswer(
         lifted=halt_answer(lifted) if lifted is not None else None, in_force=[halt_answer(halt) for halt in left]
     )
 
 
-def _at_work(settings: "Settings", operation: "Callable[[HaltWriter], Awaitable[_T]]") -> _T:
-    """The result of an operation on the halts of a database; an embedded one that nobody runs is run meanwhile.
+async def _is_known(namespace: str, *, dsn: str) -> bool:
+    """Whether anything of a namespace is known; true where that cannot be found out, for it is halted already."""
+    from formulary_catalog.store.database.connection import Database, Role
+    from formulary_catalog.store.namespaces import NamespaceReader
+
+    try:
+        async with Database.opened(dsn, role=Role.SERVER, size=1) as database:
+            return await NamespaceReader(database).knows(namespace)
+    except (StartupError, Unavailable):
+        return True
+
+
+def _at_work(settings: "Settings", operation: "Callable[[HaltWriter, str], Awaitable[_T]]") -> _T:
+    """The result of an operation on the halts of a database, by its DSN; an embedded one that nobody runs is run
+    meanwhile.
 
     Raises:
         StartupError, Unavailable: the database cannot be used.
@@ -162,7 +203,7 @@ def _at_work(settings: "Settings", operation: "Callable[[HaltWriter], Awaitable[
         async with existing_database(settings) as dsn:
             await require_current_schema(dsn)
             async with Database.opened(dsn, role=Role.WRITER, size=1, deadline=_SECONDS) as database:
-                return await operation(HaltWriter(database))
+                return await operation(HaltWriter(database), dsn)
 
     return asyncio.run(done())
 

@@ -3,15 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx2
 from pydantic import ValidationError
 
-from formulary_catalog.cli.options import settings_of
-from formulary_catalog.cli.targets import DEFAULT_URL
+from formulary_catalog.cli.options import DEFAULT_URL, settings_of
 from formulary_catalog.domain.answers import Answer, InvocationAnswer
-from formulary_catalog.domain.reading import WaitingRunList
 from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,
@@ -30,8 +28,13 @@ from formulary_catalog.errors import (
 )
 from formulary_catalog.runtime.listening import is_loopback
 
+if TYPE_CHECKING:  # as in `run_pages`
+    from formulary_catalog.domain.reading import WaitingRun, WaitingRunList
+
 _A = TypeVar("_A", bound=Answer)
 _RUN_SECONDS = 60.0  # longer than the server's own deadline of a call that waits
+_PAGE = 200
+"""As many runs as the server lists at once."""
 _WAIT_MS = 25_000
 _OVER = frozenset({"completed", "failed", "timed_out", "cancelled", "halted"})
 _T = TypeVar("_T")
@@ -191,10 +194,19 @@ class Runs:
         body = {"decision": decision, "reason": reason} | ({"digest": digest} if digest else {})
         return await self._run(invocation_id, "POST", part="/approval", json=body)
 
-    async def waiting(self, *, namespace: str, limit: int) -> WaitingRunList:
-        """The runs that wait for a person."""
-        asked = {"limit": limit} | ({"namespace": namespace} if namespace else {})
-        return await self._server.answer(WaitingRunList, "GET", "/approvals", params=asked)
+    async def waiting(self, *, namespace: str, limit: int) -> "WaitingRunList":
+        """The runs that wait for a person, at most so many; the pages of the server as one."""
+        from formulary_catalog.domain.reading import WaitingRunList
+
+        asked: dict[str, Any] = {"namespace": namespace} if namespace else {}
+        found: list[WaitingRun] = []
+        while True:
+            asked["limit"] = min(limit - len(found), _PAGE)
+            page = await self._server.answer(WaitingRunList, "GET", "/approvals", params=asked)
+            found += page.approvals
+            if not page.next_cursor or len(found) >= limit:
+                return page.model_copy(update={"approvals": found})
+            asked["cursor"] = page.next_cursor
 
     async def _run(self, invocation_id: str, method: str, *, part: str = "", **options: Any) -> InvocationAnswer:
         path = f"/invocations/{invocation_id}{part}"

@@ -1,26 +1,27 @@
 """The group of all commands: each is imported when it is needed, and every expected error ends in one line."""
 
 import json
-import re
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from formulary_catalog import __version__
-from formulary_catalog.cli.options import Suggesting
+from formulary_catalog.cli.options import COMMAND, Suggesting
+from formulary_catalog.cli.wording import as_typed, with_close_options
 from formulary_catalog.errors import FormularyError, InvalidInput, UnknownDocument, UnknownWorkflow
 
 _JSON = "formulary.json"
-_TO_MODELS = re.compile(r"[;,] retrying unchanged will fail again")
 _MODULES = {
     "up": "up",
+    "demo": "up",
     "serve": "serve",
     "migrate": "database",
     "stdio": "stdio",
     "search": "catalog.workflows",
     "show": "catalog.workflows",
     "list": "catalog.browsing",
+    "select": "catalog.workflows",
     "related": "catalog.browsing",
     "find": "catalog.browsing",
     "impact": "catalog.browsing",
@@ -36,7 +37,7 @@ _MODULES = {
     "invoke": "runs",
     "invocation": "runs",
     "console": "console",
-    "approvals": "waiting",
+    "approvals": "runs",
     "approve": "runs",
     "reject": "runs",
     "governance": "governance",
@@ -73,8 +74,9 @@ class _Commands(Suggesting):
         try:
             return super().invoke(ctx)
         except click.UsageError as error:
-            _print_json(error.format_message(), code=InvalidInput.rpc_code, ctx=ctx)
-            raise
+            said = with_close_options(error) if isinstance(error, click.NoSuchOption) else error
+            _print_json(said.format_message(), code=InvalidInput.rpc_code, ctx=ctx)
+            raise said from None
         except FormularyError as error:
             _report(error, ctx=ctx)
 
@@ -97,21 +99,22 @@ def main() -> None:
 def _report(error: FormularyError, *, ctx: click.Context) -> NoReturn:
     from formulary_catalog.runtime.terminal import plain
 
-    message = " ".join(plain(_for_people(error)).split())
+    message = " ".join(plain(_for_people(error, command=ctx.meta.get(COMMAND))).split())
     _print_json(message, code=error.rpc_code, ctx=ctx)
     click.echo(f"formulary: {message}", err=True)
     ctx.exit(error.exit_code)
 
 
-def _for_people(error: FormularyError) -> str:
-    """The message without what it says to models alone."""
+def _for_people(error: FormularyError, *, command: click.Command | None) -> str:
+    """The message in the words of the command."""
     if isinstance(error, UnknownWorkflow):
         hint = f"did you mean {' or '.join(error.nearest)}?" if error.nearest else "`formulary list` shows all"
         return f"there is no workflow {error.reference!r} that may be used here; {hint}"
     if isinstance(error, UnknownDocument):
         hint = f"did you mean {' or '.join(error.nearest)}?" if error.nearest else "`formulary docs search` finds some"
         return f"there is no document {error.reference!r} that may be read here; {hint}"
-    return _TO_MODELS.sub("", str(error))
+    field = error.field if isinstance(error, InvalidInput) else ""
+    return as_typed(str(error), command=command, field=field)
 
 
 def _print_json(message: str, *, code: int, ctx: click.Context) -> None:

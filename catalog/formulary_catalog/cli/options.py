@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from formulary_catalog.settings import Settings
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+COMMAND = "formulary.command"
 _FEW_COMMANDS = 8
 _LEVELS = ("debug", "info", "warning", "error")
 
+DEFAULT_URL = "http://127.0.0.1:8080"
+"""Of the server that commands ask where none is named."""
 DIRECTORY = click.Path(path_type=Path)
 
 
 class Suggesting(click.Group):
-    """A group that answers the name of no command with the nearest, or with all where they are few."""
+    """A group that answers the name of no command with the nearest, or with all where they are few.
+
+    It keeps the command that runs in the context, under `COMMAND`: errors are reported in its words.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -32,7 +38,9 @@ class Suggesting(click.Group):
             all_ = few if len(known) <= _FEW_COMMANDS else f"`{ctx.command_path} --help` lists all commands."
             hint = f"did you mean {' or '.join(nearest)}?" if nearest else all_
             raise click.UsageError(f"There is no command {args[0]!r}; {hint}", ctx=ctx)
-        return super().resolve_command(ctx, args)
+        name, command, others = super().resolve_command(ctx, args)
+        ctx.meta[COMMAND] = command
+        return name, command, others
 
 
 def json_option(command: _F) -> _F:
@@ -99,7 +107,7 @@ def log_level_option(command: _F) -> _F:
 
 
 def label_option(command: _F) -> _F:
-    """`--label`, any number of times; `by_dimension` reads them."""
+    """`--label`, any number of times; `label_arguments` reads them."""
     return click.option(
         "--label",
         "labels",
@@ -109,18 +117,25 @@ def label_option(command: _F) -> _F:
     )(command)
 
 
-def by_dimension(labels: tuple[str, ...]) -> dict[str, list[str]]:
-    """The values of each label dimension.
+def label_arguments(labels: tuple[str, ...]) -> dict[str, list[str]]:
+    """The values of each label dimension, as the argument of a search that has them.
 
     Raises:
-        InvalidInput: one is not KEY=VALUE.
+        InvalidInput: one is not KEY=VALUE, or its key is none of the dimensions.
     """
+    from formulary_catalog.domain.workflows.labels import DIMENSIONS, nearest_dimension, wire_name
+
     found: dict[str, list[str]] = {}
     for label in labels:
         key, equals, value = label.partition("=")
         if not equals or not value.strip():
             raise InvalidInput(f"--label {label!r} is not KEY=VALUE; give one such as severity=critical", field="label")
-        found.setdefault(key.strip().removeprefix("label.").replace("-", "_"), []).append(value)
+        dimension = key.strip().removeprefix("label.").replace("-", "_")
+        if dimension not in DIMENSIONS:
+            near = wire_name(nearest_dimension(dimension))
+            hint = f"did you mean {near}?" if near else f"known labels: {', '.join(map(wire_name, DIMENSIONS))}"
+            raise InvalidInput(f"--label {key!r} is unknown; {hint}", field="label")
+        found.setdefault(f"label_{dimension}", []).append(value)
     return found
 
 

@@ -25,7 +25,8 @@ def show_rehearsal(answer: RehearsalAnswer, *, page: Page) -> None:
             page.line(f"{heading}: {counted(number, 'run')}", style="bold")
             _runs([run for run in answer.changes if run.change == change], page=page)
     page.line()
-    page.pair("unchanged", counted(answer.unchanged, "run"))
+    if answer.runs:
+        page.pair("unchanged", counted(answer.unchanged, "run"))
     for group in answer.not_replayed:
         page.pair("not tried", f"{counted(group.runs, 'run')}: {group.reason}")
     for rule in answer.rules:

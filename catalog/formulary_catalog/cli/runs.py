@@ -1,13 +1,16 @@
-"""`formulary invoke`, `invocation`, `approve` and `reject`: ask for a run, follow it, decide on it."""
+"""`formulary invoke`, `invocation`, `approvals`, `approve` and `reject`: ask for a run, follow it, decide on it."""
 
 import json
+from datetime import UTC, datetime
 from typing import BinaryIO
 
 import click
 
-from formulary_catalog.cli.options import json_option
+from formulary_catalog.cli.options import json_option, settings_of
 from formulary_catalog.cli.targets import check_remediation_id, incident_option, url_option
 from formulary_catalog.errors import InvalidInput
+
+_MOST_WAITING = 1000
 
 
 @click.command("invoke")
@@ -54,14 +57,17 @@ def invoke_command(
       formulary invoke oom-scale-out --input-file values.yaml --input REPLICAS=4 --dry-run
       formulary invoke oom-scale-out --input-file values.yaml --timeout-ms 600000 --remediation-id rr-42
     """
-    from formulary_catalog.cli.catalog.rendering import show_run
     from formulary_catalog.cli.http_client import ask_for_runs
+    from formulary_catalog.cli.run_pages import show_run
+    from formulary_catalog.domain.visible import first_hidden
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
 
     parse_reference(workflow_id, version=version)
     check_remediation_id(remediation_id)
     values = {**(_read(input_file.read()) if input_file is not None else {}), **_pairs(given)}
+    if (hidden := first_hidden(values, field="input")) is not None:
+        click.echo(f"note: {hidden.field} {hidden.problem}", err=True)
     options = {"timeoutMs": timeout_ms, "idempotencyKey": idempotency_key or None, "dryRun": dry_run or None}
     answer = ask_for_runs(
         url,
@@ -124,14 +130,14 @@ def _require_json(values: dict[str, object]) -> None:
 def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_json: bool) -> None:
     """Show the state of a run.
 
-    ID is what `formulary invoke` showed. Ends with 1 if the run ended without success.
+    ID is what `formulary invoke` showed. Exit code 1 if the run ended without success.
 
     \b
     Example:
       formulary invocation inv-0123456789abcdef0123 --wait
     """
-    from formulary_catalog.cli.catalog.rendering import show_progress, show_run
     from formulary_catalog.cli.http_client import ask_for_runs, is_over
+    from formulary_catalog.cli.run_pages import show_progress, show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 
@@ -145,6 +151,40 @@ def invocation_command(*, invocation_id: str, wait: bool, url: str | None, as_js
     else:
         show_run(answer, page=Page())
     if is_over(answer) and answer.state != "completed":
+        raise SystemExit(1)
+
+
+@click.command("approvals")
+@click.option("--namespace", default="", metavar="NAME", help="Only runs in this namespace.")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, _MOST_WAITING),
+    default=_MOST_WAITING,
+    metavar="N",
+    help=f"Maximum number of results; {_MOST_WAITING} by default.",
+)
+@url_option
+@json_option
+def approvals_command(*, namespace: str, limit: int, url: str | None, as_json: bool) -> None:
+    """List runs that wait for a person, the oldest first.
+
+    Lists the runs that the owner of FORMULARY_TOKEN may read. Needs a running server. Exit code 1 if none waits.
+
+    \b
+    Examples:
+      formulary approvals
+      formulary approvals --namespace shop --url https://formulary.example --json
+    """
+    from formulary_catalog.cli.http_client import ask_for_runs
+    from formulary_catalog.cli.run_pages import show_waiting
+    from formulary_catalog.runtime.terminal import Page
+
+    answer = ask_for_runs(url, lambda runs: runs.waiting(namespace=namespace, limit=limit))
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_waiting(answer, now=datetime.now(UTC), page=Page(), console_url=settings_of().console_url)
+    if not answer.approvals:
         raise SystemExit(1)
 
 
@@ -162,7 +202,7 @@ def approve_command(
 ) -> None:
     """Approve a run that waits for it, or reject it.
 
-    ID is what `formulary invoke` showed. Who approves is whom FORMULARY_TOKEN belongs to; it takes the right to create
+    ID is what `formulary invoke` showed. The approver is the owner of FORMULARY_TOKEN, who needs the right to create
     invocationapprovals in the namespace of the run.
 
     \b
@@ -189,8 +229,8 @@ def reject_command(*, invocation_id: str, reason: str, url: str | None, as_json:
 
 
 def _decide(invocation_id: str, decision: str, *, reason: str, digest: str, url: str | None, as_json: bool) -> None:
-    from formulary_catalog.cli.catalog.rendering import show_run
     from formulary_catalog.cli.http_client import ask_for_runs
+    from formulary_catalog.cli.run_pages import show_run
     from formulary_catalog.domain.runs.run import require_invocation_id
     from formulary_catalog.runtime.terminal import Page
 

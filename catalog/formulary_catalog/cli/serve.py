@@ -54,7 +54,7 @@ async def _serve(settings: "Settings") -> None:
     from formulary_catalog.runtime.background import background
     from formulary_catalog.runtime.garbage import spare_what_stays
     from formulary_catalog.runtime.listening import address
-    from formulary_catalog.runtime.serving_process import waiting
+    from formulary_catalog.runtime.serving_process import pending_catalog
     from formulary_catalog.runtime.signals import hurry_on_signals
     from formulary_catalog.server.app import create_app
     from formulary_catalog.server.calls.readiness import Readiness
@@ -68,7 +68,7 @@ async def _serve(settings: "Settings") -> None:
 
     async with (
         authentication(settings) as authenticator,
-        waiting(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as catalog,
+        pending_catalog(settings, dsn=settings.database_url, policy=ContextPolicy.REQUIRED) as catalog,
         AsyncExitStack() as following,
     ):
         readiness = Readiness(

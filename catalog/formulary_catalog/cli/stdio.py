@@ -41,7 +41,7 @@ _BEHIND = (
     "formulary_catalog.workflows.listing",
     "formulary_catalog.workflows.relations",
 )
-"""Modules that take longer to import than the protocol. They are imported while the client is answered."""
+"""Modules that take longer to import than the protocol. They are imported once the client is greeted."""
 
 
 @click.command("stdio")
@@ -81,7 +81,6 @@ def stdio_command(
     Example, in a client's configuration:
       {"command": "formulary", "args": ["stdio", "--manifests", "/path/to/workflows"]}
     """
-    from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.signals import run_until_stopped
     from formulary_catalog.server.calls.incident import reference_text
     from formulary_catalog.settings import toolsets_of
@@ -89,23 +88,41 @@ def stdio_command(
     incident = reference_text(remediation_id, source="--remediation-id or FORMULARY_REMEDIATION_ID")
     settings = settings_of(data_dir=data_dir, database_url=database_url)
     chosen = toolsets_of(toolsets, among=settings.offered_toolsets)
-    configure_logging(level=log_level, as_json=not sys.stderr.isatty())
-    run_until_stopped(lambda: _stdio(settings, manifests=manifests, remediation_id=incident, toolsets=chosen))
+    run_until_stopped(
+        lambda: _stdio(settings, manifests=manifests, remediation_id=incident, toolsets=chosen, log_level=log_level)
+    )
 
 
 async def _stdio(
-    settings: "Settings", *, manifests: tuple[Path, ...], remediation_id: str, toolsets: Collection["Toolset"]
+    settings: "Settings",
+    *,
+    manifests: tuple[Path, ...],
+    remediation_id: str,
+    toolsets: Collection["Toolset"],
+    log_level: str,
 ) -> None:
-    from formulary_catalog.metrics import Metrics
-    from formulary_catalog.server.calls.services import Opening
-    from formulary_catalog.server.mcp.stdio import run_stdio
+    from formulary_catalog.runtime.garbage import importing
 
-    metrics, opening = Metrics(), Opening()
+    with importing():
+        from formulary_catalog.metrics import Metrics
+        from formulary_catalog.server.calls.services import Opening
+        from formulary_catalog.server.mcp.stdio import run_stdio
+
+    metrics, opening, greeted = Metrics(), Opening(), asyncio.Event()
     talking = run_stdio(
-        opening=opening, settings=settings, metrics=metrics, remediation_id=remediation_id, toolsets=toolsets
+        opening=opening,
+        settings=settings,
+        metrics=metrics,
+        remediation_id=remediation_id,
+        toolsets=toolsets,
+        greeted=greeted,
     )
     conversation = asyncio.create_task(talking)
-    catalog = asyncio.create_task(_hold_open(opening, settings=settings, manifests=manifests, metrics=metrics))
+    catalog = asyncio.create_task(
+        _hold_open(
+            opening, greeted=greeted, settings=settings, manifests=manifests, metrics=metrics, log_level=log_level
+        )
+    )
     try:
         await asyncio.wait([conversation])
     finally:
@@ -120,21 +137,31 @@ async def _stdio(
 
 
 async def _hold_open(
-    opening: "Opening", *, settings: "Settings", manifests: tuple[Path, ...], metrics: "Metrics"
+    opening: "Opening",
+    *,
+    greeted: asyncio.Event,
+    settings: "Settings",
+    manifests: tuple[Path, ...],
+    metrics: "Metrics",
+    log_level: str,
 ) -> None:
-    """Open the catalog, and keep it open until this is cancelled."""
-    import structlog
+    """Open the catalog once the client is greeted, and keep it open until this is cancelled."""
+    await greeted.wait()  # imports would take the processor from the first answer, for which clients wait little
+    from formulary_catalog.log import configure_logging
 
-    from formulary_catalog.runtime.databases import with_local_parts
-    from formulary_catalog.server.calls.services import Services
-
+    configure_logging(level=log_level, as_json=not sys.stderr.isatty())  # until then, lines would go to the client
     try:
         for module in _BEHIND:
             await asyncio.to_thread(import_module, module)
+        from formulary_catalog.runtime.databases import with_local_parts
+        from formulary_catalog.server.calls.services import Services
+
         async with _catalog(settings, manifests=manifests, metrics=metrics) as service:
             opening.opened(Services.on(service, settings=with_local_parts(settings)))
             await asyncio.get_running_loop().create_future()
     except Exception as error:
+        import structlog
+
         structlog.get_logger(__name__).error("catalog_not_opened", reason=str(error))
         opening.failed(error)
         raise
@@ -146,7 +173,7 @@ async def _catalog(
 ) -> AsyncIterator["CatalogService"]:
     from formulary_catalog.runtime import databases
     from formulary_catalog.runtime.display import Display
-    from formulary_catalog.runtime.serving_process import reading
+    from formulary_catalog.runtime.serving_process import open_catalog
     from formulary_catalog.runtime.standalone import standalone
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
@@ -160,7 +187,7 @@ async def _catalog(
     if fed_by_others:
         async with (
             databases.existing_database(settings, role=Role.SERVER) as dsn,
-            reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, metrics=metrics) as opened,
+            open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, metrics=metrics) as opened,
         ):
             yield opened.service
         return

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from formulary_catalog.cli.options import data_dir_option, database_option, settings_of
+from formulary_catalog.cli.options import DEFAULT_URL, data_dir_option, database_option, settings_of
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.cli.catalog.catalogs import Catalog
+    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import Settings
 
-DEFAULT_URL = "http://127.0.0.1:8080"
 _SECONDS = 20.0
 """A person waits longer than an agent, and a database that was started for one question begins slowly."""
 _T = TypeVar("_T")
@@ -53,7 +53,7 @@ class CatalogTarget:
         Raises:
             FormularyError: as `ask`.
         """
-        from formulary_catalog.cli.catalog.analytics_source import served_analytics, stored_analytics
+        from formulary_catalog.cli.catalog.analytics_source import served_analytics
 
         async def asked() -> _T:
             settings, url = self._settings(), self._served_at()
@@ -61,7 +61,7 @@ class CatalogTarget:
             source = (
                 served_analytics(url, token=settings.token, remediation_id=remediation_id)
                 if url
-                else stored_analytics(settings, remediation_id=remediation_id)
+                else _stored_analytics(settings, remediation_id=remediation_id)
             )
             async with source as analytics:
                 return await question(analytics)
@@ -136,13 +136,38 @@ def catalog_options(command: Callable[..., None]) -> Callable[..., None]:
 @asynccontextmanager
 async def _stored_catalog(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Catalog"]:
     from formulary_catalog.cli.catalog.catalogs import StoredCatalog
-    from formulary_catalog.runtime.databases import existing_database
-    from formulary_catalog.runtime.serving_process import reading
+
+    async with _services(settings, by_meaning=by_meaning) as services:
+        yield StoredCatalog(services)
+
+
+@asynccontextmanager
+async def _stored_analytics(settings: "Settings", *, remediation_id: str) -> AsyncIterator["Analytics"]:
+    from formulary_catalog.cli.catalog.analytics_source import StoredAnalytics
+
+    async with _services(settings, by_meaning=False) as services:
+        yield StoredAnalytics(services.analytics, remediation_id=remediation_id)
+
+
+@asynccontextmanager
+async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator["Services"]:
+    """The services on the database that the settings name.
+
+    Raises:
+        StartupError, Unavailable: it cannot be used.
+    """
+    from formulary_catalog.runtime.databases import existing_database, with_analytics
+    from formulary_catalog.runtime.serving_process import open_catalog
+    from formulary_catalog.server.calls.services import Services
     from formulary_catalog.settings import ContextPolicy
     from formulary_catalog.store.database.connection import Role
 
     async with (
         existing_database(settings, role=Role.SERVER) as dsn,
-        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS) as opened,
+        open_catalog(
+            settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS
+        ) as opened,
     ):
-        yield StoredCatalog(opened.service, strict_keys=settings.strict_custom_labels)
+        # Nothing is run, so no key of inputs is needed.
+        settings = with_analytics(settings).model_copy(update={"input_key_file": None})
+        yield Services.on(opened.service, settings=settings)

@@ -65,14 +65,12 @@ EVERYTHING: Access = _Everything()
 class Caller:
     """Who asks, and what it may do.
 
-    `may_set_context`: also say itself which custom labels constrain a search. `sees_widely`: a person who looks through
-    the catalog without an incident, and sees each namespace in which it may list workflows, not the shared one alone.
+    `may_set_context`: also say itself which custom labels constrain a search.
     """
 
     name: str
     access: Access
     may_set_context: bool = False
-    sees_widely: bool = False
 
     async def require(self, right: Right, *, namespace: str | None) -> None:
         """Check one right; in all namespaces where the namespace is None.
@@ -86,11 +84,11 @@ class Caller:
         if namespace is None:
             raise NotAllowed(
                 f"{self.name} may not {right} in all namespaces, which this call needs; ask an administrator "
-                "of the cluster for a ClusterRoleBinding that allows it; retrying unchanged will fail again"
+                "of the cluster for a ClusterRoleBinding that allows it"
             )
         raise NotAllowed(
             f"{self.name} may not {right} in namespace {namespace}, which this call needs; ask an "
-            "administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+            "administrator of the namespace for a RoleBinding that allows it"
         )
 
 

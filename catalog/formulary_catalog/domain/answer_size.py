@@ -10,65 +10,66 @@ from typing import Any
 from pydantic_core import to_json
 
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
+from formulary_catalog.domain.text import cut_at_word
 
-DEFAULT_SEARCH_BYTES = 4000
+DEFAULT_SEARCH_BYTES = 4090
 """Of a search without `top_k`."""
+ASKED_BYTES = 50_000
+"""Of an answer with as many entries as the caller asked for: 50 hits of the starter catalog are whole."""
 MAX_ANSWER_BYTES = 25_000
-"""Of any answer that a model reads."""
-SHORTENED = "shortened to fit; get_workflow_details has what is left out"
+"""Of the details of a workflow, and of other answers that grow with what was stored."""
+SHORTENED = "shortened to fit; get_workflow_details has the rest"
 _SHORT_TOKEN, _LONG_TOKEN = 3, 4
 """Bytes."""
-_LONG_NOTE = 200
-_SHORT_NOTE = 100
-_ELLIPSIS = "…"
-_Members = dict[str, Any]
+_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 200, 120, 100
+Members = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cut:
-    """Shortens one member of a hit: a text to some characters, a list to some entries. Without both it is left out."""
+class Cut:
+    """Shortens one member of a line: a text to some characters, a list to some values. Without both it is left out."""
 
     member: str
     characters: int | None = None
-    entries: int | None = None
+    values: int | None = None
 
     def of(self, value: Any) -> Any:
         """The shorter value; None if the member is to be left out."""
         if isinstance(value, str):
-            return None if self.characters is None else _shortened(value, limit=self.characters)
-        if isinstance(value, list) and self.entries is not None:
-            return [_shortened(text, limit=self.characters or len(text)) for text in value[: self.entries]]
+            return None if self.characters is None else cut_at_word(value, limit=self.characters)
+        if isinstance(value, list) and self.values is not None:
+            return [cut_at_word(text, limit=self.characters or len(text)) for text in value[: self.values]]
         return None
 
 
-_CUTS = (
-    _Cut(member="description", characters=60),
-    _Cut(member="description"),
-    _Cut(member="match_reasons", entries=2),
-    _Cut(member="match_reasons", entries=1),
-    _Cut(member="labels"),
-    _Cut(member="signal_types"),
-    _Cut(member="similarity_score"),
-    _Cut(member="estimated_duration"),
-    _Cut(member="title", characters=60),
-    _Cut(member="match_reasons", entries=1, characters=40),
-    _Cut(member="title", characters=40),
-    _Cut(member="version"),
-    _Cut(member="median_duration_seconds"),
-    _Cut(member="success_rate"),
-    _Cut(member="title", characters=30),
-    _Cut(member="caution", characters=60),
+_TEXTS = (
+    Cut(member="median_duration_seconds"),
+    Cut(member="description", characters=60),
+    Cut(member="labels"),
+    Cut(member="description"),
+    Cut(member="match_reasons", values=2),
+    Cut(member="match_reasons", values=1),
+    Cut(member="title", characters=60),
 )
-"""In this order. A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it. What
-identifies a hit is never cut."""
-_FIRST_CUTS = (_Cut(member="labels"), _Cut(member="signal_types"), _Cut(member="similarity_score"), *_CUTS)
-"""Those of the first hit: what it does and why it was found help more to choose than labels, which already filtered."""
+_REST = (
+    Cut(member="signal_types"),
+    Cut(member="estimated_duration"),
+    Cut(member="success_rate"),
+    Cut(member="title", characters=40),
+    Cut(member="match_reasons", values=1, characters=40),
+    Cut(member="title", characters=30),
+)
+_OF_LOWER = (*_REST, Cut(member="namespace"))
+_OF_FIRST = (Cut(member="labels"), Cut(member="match_reasons", values=2), Cut(member="signal_types"), *_TEXTS, *_REST)
+"""What the first hit does helps more to choose than its labels, which already filtered."""
+_CAUTIONS = (Cut(member="caution", characters=60),)
+"""A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it."""
 _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())
 
 
 def allowance(asked: int | None) -> int:
     """Bytes of an answer that a model reads. A caller that says how many entries it wants gets that."""
-    return DEFAULT_SEARCH_BYTES if asked is None else MAX_ANSWER_BYTES
+    return DEFAULT_SEARCH_BYTES if asked is None else ASKED_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,78 +93,87 @@ def size_of(answer: SearchAnswer) -> AnswerSize:
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     """The answer in at most `limit` bytes of compact JSON, as `SearchAnswer.as_json` writes it.
 
-    Of lower ranks, first what is unknown is left out, then the members of `_CUTS` are shortened, each from the last
-    rank up to the second. Then long notes and the first hit get shorter. Hits are dropped from the end at last, with
-    a note of how many. The first hit always stays.
+    Lower ranks get shorter before the first hit: first their texts, then small members, at last the namespace, which
+    `uri` names; each from the last rank up. What identifies, ranks and explains a hit always stays. Hits are dropped
+    from the end at last, with a note of how many. The first hit always stays.
     """
     excess = _size(answer) - limit
     if excess <= 0:
         return answer
     if not answer.workflows:
         return answer.model_copy(update={"notes": _fitting_notes(answer.notes, excess=excess)})
-    first, *lower = [hit.model_dump(exclude_unset=True) for hit in answer.workflows]
-    excess = _cut_lower(lower, excess=excess + _note_bytes(SHORTENED))
-    notes = [*answer.notes, SHORTENED]
-    if excess > 0:
-        shorter = [_shortened(note, limit=_LONG_NOTE) for note in notes]
-        excess -= _notes_bytes(notes) - _notes_bytes(shorter)
-        notes = shorter
-    whole_first, saved = dict(first), _cut_first(first, excess=excess)
-    excess -= saved
-    dropped = 0
-    while excess > 0 and lower:
-        dropped += 1
-        excess -= len(to_json(lower.pop())) + 1
-        excess += _notes_bytes(_on_dropped(dropped)) - _notes_bytes(_on_dropped(dropped - 1))
-    if excess + saved <= 0:
-        first = whole_first
+    hits, notes, left = _shrunk(answer, excess=excess)
+    kept = len(hits)
+    while left > 0 and kept > 1:
+        kept -= 1
+        dropped = len(hits) - kept
+        left -= len(to_json(hits[kept])) + 1
+        left += _notes_bytes(_on_dropped(dropped)) - _notes_bytes(_on_dropped(dropped - 1))
+    if kept < len(hits):  # again: those that stay need not be as short as all would have to be
+        fewer = answer.model_copy(update={"workflows": answer.workflows[:kept]})
+        hits, notes, left = _shrunk(fewer, excess=_size(fewer) - limit, dropped=len(hits) - kept)
     return answer.model_copy(
         update={
-            "workflows": [WorkflowHit(**members) for members in (first, *lower)],
-            "notes": _fitting_notes([*notes, *_on_dropped(dropped)], excess=excess),
+            "workflows": [WorkflowHit(**members) for members in hits],
+            "notes": _fitting_notes(notes, excess=left),
         }
     )
 
 
-def _cut_lower(hits: Sequence[_Members], *, excess: int) -> int:
-    """Shorten these in place until nothing is in excess, or nothing is left to cut; returns what is left."""
-    for hit in reversed(hits):
-        if excess > 0:
-            excess -= _leave_out_unknown(hit)
-    for cut in _CUTS:
-        for hit in reversed(hits):
+def _shrunk(answer: SearchAnswer, *, excess: int, dropped: int = 0) -> tuple[list[Members], list[str], int]:
+    """The hits and notes of an answer, shorter until nothing is in excess or nothing is left to cut; what is left."""
+    hits = [hit.model_dump(exclude_unset=True) for hit in answer.workflows]
+    first, lower = hits[:1], hits[1:]
+    ours = [SHORTENED, *_on_dropped(dropped)]
+    notes = [*answer.notes, *ours]
+    excess = _cut_notes(notes, limit=_LONG_NOTE, excess=excess + _notes_bytes(ours))
+    excess = cut_lines(_TEXTS, lines=lower, excess=excess)
+    excess = _leave_out_unknown(lower, excess=excess)
+    excess = cut_lines(_OF_LOWER, lines=lower, excess=excess)
+    excess = _cut_notes(notes, limit=_MIDDLE_NOTE, excess=excess)
+    excess = _leave_out_unknown(first, excess=excess)
+    excess = cut_lines(_OF_FIRST, lines=first, excess=excess)
+    return hits, notes, cut_lines(_CAUTIONS, lines=hits, excess=excess)
+
+
+def cut_lines(cuts: Iterable[Cut], *, lines: Sequence[Members], excess: int) -> int:
+    """Make the cuts in place, each from the last line up, until nothing is in excess; returns what is left."""
+    for cut in cuts:
+        for line in reversed(lines):
             if excess <= 0:
                 return excess
-            excess -= _apply(cut, hit=hit)
+            excess -= _apply(cut, line=line)
     return excess
 
 
-def _cut_first(hit: _Members, *, excess: int) -> int:
-    """Shorten the first hit in place as far as something is in excess; returns the bytes that this saves."""
-    saved = _leave_out_unknown(hit) if excess > 0 else 0
-    for cut in _FIRST_CUTS:
-        if saved >= excess:
-            break
-        saved += _apply(cut, hit=hit)
-    return saved
+def _cut_notes(notes: list[str], *, limit: int, excess: int) -> int:
+    """Shorten long notes in place if something is in excess; returns what is left."""
+    if excess <= 0:
+        return excess
+    before = _notes_bytes(notes)
+    notes[:] = [cut_at_word(note, limit=limit) for note in notes]
+    return excess - before + _notes_bytes(notes)
 
 
-def _leave_out_unknown(hit: _Members) -> int:
-    """Leave out members that say nothing; returns the bytes that this saves."""
-    unknown = [name for name, value in hit.items() if name in _OPTIONAL and value in (None, "", [], {})]
-    return sum(_member_bytes(name, hit.pop(name)) for name in unknown)
+def _leave_out_unknown(hits: Sequence[Members], *, excess: int) -> int:
+    """Leave out members that say nothing, from the last hit up; returns what is left in excess."""
+    for hit in reversed(hits):
+        if excess > 0:
+            unknown = [name for name, value in hit.items() if name in _OPTIONAL and value in (None, "", [], {})]
+            excess -= sum(_member_bytes(name, hit.pop(name)) for name in unknown)
+    return excess
 
 
-def _apply(cut: _Cut, *, hit: _Members) -> int:
+def _apply(cut: Cut, *, line: Members) -> int:
     """Make one cut; returns the bytes that this saves."""
-    if cut.member not in hit:
+    if cut.member not in line:
         return 0
-    before = _member_bytes(cut.member, hit[cut.member])
-    shorter = cut.of(hit[cut.member])
+    before = _member_bytes(cut.member, line[cut.member])
+    shorter = cut.of(line[cut.member])
     if shorter is None:
-        del hit[cut.member]
+        del line[cut.member]
         return before
-    hit[cut.member] = shorter
+    line[cut.member] = shorter
     return before - _member_bytes(cut.member, shorter)
 
 
@@ -171,7 +181,7 @@ def _fitting_notes(notes: Sequence[str], *, excess: int) -> list[str]:
     """The notes, shortened and dropped from the end as far as they are `excess` bytes too long."""
     kept = list(notes)
     if excess > 0:
-        shorter = [_shortened(note, limit=_SHORT_NOTE) for note in kept]
+        shorter = [cut_at_word(note, limit=_SHORT_NOTE) for note in kept]
         excess -= _notes_bytes(kept) - _notes_bytes(shorter)
         kept = shorter
     while excess > 0 and kept:
@@ -203,10 +213,3 @@ def _note_bytes(note: str) -> int:
 def _member_bytes(name: str, value: Any) -> int:
     """Bytes of a member with its name in quotes, the colon and a comma."""
     return len(name) + len(to_json(value)) + 4
-
-
-def _shortened(text: str, *, limit: int) -> str:
-    """The text within `limit` characters, cut at a word."""
-    if len(text) <= limit:
-        return text
-    return text[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + _ELLIPSIS

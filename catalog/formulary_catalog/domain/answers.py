@@ -34,7 +34,7 @@ class WorkflowHit(Answer):
     workflow_id: str
     version: str = ""
     version_id: str
-    namespace: str
+    namespace: str = ""
     title: str
     description: str = Field(default="", description=f"What it does, at most {MAX_HIT_DESCRIPTION} characters.")
     action_type: str
@@ -49,7 +49,9 @@ class WorkflowHit(Answer):
     match_reasons: list[str]
     estimated_duration: str = ""
     success_rate: float | None = Field(default=None, description="Share of successful runs; null when unknown.")
-    median_duration_seconds: float | None = Field(default=None, description="Of successful runs; null when unknown.")
+    median_duration_seconds: float | None = Field(
+        default=None, description="Median of successful runs; null when unknown."
+    )
     risk_level: str
     caution: str = Field(default="", description="Why it may be the wrong one; empty if nothing is known against it.")
     uri: str
@@ -100,9 +102,9 @@ class WorkflowDetails(Answer):
     risk_level: str
     estimated_duration: str
     success_rate: float | None = Field(description="Share of successful runs; null when unknown.")
-    median_duration_seconds: float | None = Field(description="Of successful runs; null when unknown.")
-    invocable: bool = Field(description="Whether invoke_workflow takes it.")
-    not_invocable_because: str = Field(description="Why not; empty if it does.")
+    median_duration_seconds: float | None = Field(description="Median of successful runs; null when unknown.")
+    invocable: bool = Field(description="Whether invoke_workflow can run it.")
+    not_invocable_because: str = Field(description="Why it cannot be run; empty if it can.")
     prerequisites: list[str]
     steps: list[dict[str, str]]
     rollback_steps: list[dict[str, str]]
@@ -130,7 +132,7 @@ class WorkflowSummary(Answer):
     risk_level: str
     status: str
     invocable: bool
-    indexed_at: str = Field(description="When it came to its status, RFC 3339.")
+    indexed_at: str = Field(default="", description="Time of the last change of its status, RFC 3339.")
     uri: str
 
 
@@ -164,7 +166,7 @@ class SelectionReceipt(Answer):
 
 
 class InvocationAnswer(Answer):
-    """Where a run stands. Times are RFC 3339, empty while they are not known."""
+    """The state of a run. Times are RFC 3339, empty while they are not known."""
 
     invocation_id: str
     state: str = Field(
@@ -173,15 +175,15 @@ class InvocationAnswer(Answer):
     )
     phase: str
     reason: str
-    message: str = Field(description="Why it stands there, for a person.")
+    message: str = Field(description="Why the run is in this state, for a person.")
     workflow_id: str
     version: str
     version_id: str
-    namespace: str = Field(description="Where it runs.")
-    dry_run: bool = Field(description="Whether nothing is changed, because it was asked for so or a rule demands it.")
-    output: dict[str, Any] = Field(description="What the run handed back.")
+    namespace: str = Field(description="Namespace of the run.")
+    dry_run: bool = Field(description="Whether nothing is changed, as the request or a rule demands.")
+    output: dict[str, Any] = Field(description="Outputs of the run.")
     manifest: dict[str, Any] = Field(description="What a dry run would create.")
-    requester: str = Field(default="", description="Who asked for it; `unproven` where nobody proved that.")
+    requester: str = Field(default="", description="Who requested the run; `unproven` if nobody proved it.")
     content: dict[str, Any] = Field(
         default={},
         description="What would run, while it has not begun: digest, version, images, ServiceAccount, Secrets, "

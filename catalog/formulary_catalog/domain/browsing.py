@@ -22,13 +22,19 @@ class RelatedEntity(Answer):
 
 
 class RelatedAnswer(Answer):
-    """What is connected with a workflow, a signal type or an action type, the near ones first."""
+    """What is connected with a workflow, a signal type or an action type, the nearest first."""
 
     entity: str
     type: str
     related: list[RelatedEntity]
     total: int
     notes: list[str]
+
+
+class RelatedPage(RelatedAnswer):
+    """A page of that."""
+
+    next_cursor: str = Field("", description="Give it as cursor for the page after this one; empty on the last.")
 
 
 class NamedWorkflow(Answer):
@@ -114,7 +120,7 @@ class SearchStatistics(Answer):
     by_mode: dict[str, int]
     weak_share: float | None = Field(description="Share without a sure hit; null without searches.")
     unanswered: int = Field(description="Searches without any hit.")
-    unanswered_queries: list[QueryCount] = Field(description="The most frequent of those.")
+    unanswered_queries: list[QueryCount] = Field(description="The most frequent queries without any hit.")
 
 
 class StatisticsAnswer(Answer):
@@ -141,9 +147,9 @@ class FacetValue(Answer):
 
 
 class FacetsAnswer(Answer):
-    """What narrows a listing: by field of the request its values, the most frequent first, and the one asked for.
+    """The values of each filter of a listing, the most frequent first, and the one that the request has.
 
-    Each is counted under all that is asked for but the field itself. Of statuses those are counted that are stored.
+    A value is counted under all other filters of the request. Statuses are counted as they are stored.
     """
 
     facets: dict[str, list[FacetValue]] = Field(
@@ -157,8 +163,29 @@ class FacetedList(FacetsAnswer):
     page: WorkflowList
 
 
+class RefusedLine(Answer):
+    """An object of the cluster that is not taken into the catalog as it is."""
+
+    namespace: str
+    name: str
+    version: str = Field(description="spec.version; empty if it is not known.")
+    reason: str = Field(description="Reason of its condition Ready: Invalid or VersionImmutable.")
+    message: str = Field(description="What is wrong, and whether an earlier version stays served.")
+    since: str = Field(description="Time since which it is not Ready, RFC 3339.")
+    next_step: str
+
+
+class RefusedList(Answer):
+    """A page of refused objects in name order."""
+
+    refused: list[RefusedLine]
+    total: int
+    next_cursor: str = Field(description="Give it as cursor for the next page; empty on the last one.")
+    notes: list[str] = Field(description="Why there may be other refused objects; empty while resyncs note them.")
+
+
 class DifferenceRow(Answer):
-    """A line of the older version beside that of the newer one; empty where it has none."""
+    """A line of the older version and the line of the newer one; empty where a version has none."""
 
     kind: str = Field(description="same, changed, removed, added, or left out for equal lines that are not shown.")
     older: str
@@ -171,7 +198,7 @@ class VersionDifference(Answer):
     workflow_id: str
     older: str
     newer: str
-    rows: list[DifferenceRow] = Field(description="None where they say the same.")
+    rows: list[DifferenceRow] = Field(description="Empty if the versions do not differ.")
     notes: list[str]
 
 
@@ -186,7 +213,7 @@ class PendingApproval(Answer):
     requester: str
     reason: str = Field(description="Why a person must decide.")
     asked_at: str
-    waits_until: str = Field(description="After that it is given up.")
+    waits_until: str = Field(description="Time after which the run is given up.")
 
 
 class PendingApprovals(Answer):

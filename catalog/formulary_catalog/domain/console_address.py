@@ -1,18 +1,46 @@
-"""Addresses of the console below FORMULARY_CONSOLE_URL: the command line, notes and Events of runs link to them.
+"""Addresses of the console's pages: below a server's own root, and whole ones as links from elsewhere.
 
-A server does not know by which address people reach it, so without the setting nothing is linked.
+Pages and templates of the console use the addresses. The command line, notes and Events of runs use the links, which
+begin with FORMULARY_CONSOLE_URL: a server does not know by which address people reach it.
 """
 
 from urllib.parse import quote
 
-_CONSOLE = "/console"
+CONSOLE_PATH = "/console"
+COVERAGE = f"{CONSOLE_PATH}/coverage"
+"""The page that compares alerts with remedies."""
 
 
-def incident_address(console_url: str, trace_id: str) -> str:
-    """The page of a trace; empty where the console's address is not known."""
-    return f"{console_url}{_CONSOLE}/incidents/{quote(trace_id, safe='')}" if console_url else ""
+def workflow_address(workflow_id: str) -> str:
+    """The page of a workflow, by any form of its id: `name`, `namespace/name`, `name@version` or a version id."""
+    return f"{CONSOLE_PATH}/catalog/{quote(workflow_id, safe='/@')}"
 
 
-def waiting_address(console_url: str) -> str:
-    """The page of the runs that wait for a person; empty where the console's address is not known."""
-    return f"{console_url}{_CONSOLE}/waiting" if console_url else ""
+def incident_address(trace_id: str) -> str:
+    """The page of a trace."""
+    return f"{CONSOLE_PATH}/incidents/{quote(trace_id, safe='')}"
+
+
+def workflow_link(console_url: str, workflow_id: str) -> str:
+    """A link to the page of a workflow; empty where the console's address is not known."""
+    return console_url and f"{console_url}{workflow_address(workflow_id)}"
+
+
+def search_link(console_url: str, search_id: str) -> str:
+    """A link to the page of a recorded search; empty where the console's address is not known."""
+    return console_url and f"{console_url}{CONSOLE_PATH}/search?search_id={quote(search_id, safe='')}"
+
+
+def coverage_link(console_url: str) -> str:
+    """A link to the page that compares alerts with remedies; empty where the console's address is not known."""
+    return console_url and f"{console_url}{COVERAGE}"
+
+
+def incident_link(console_url: str, trace_id: str) -> str:
+    """A link to the page of a trace; empty where the console's address is not known."""
+    return console_url and f"{console_url}{incident_address(trace_id)}"
+
+
+def waiting_link(console_url: str, invocation_id: str) -> str:
+    """A link to where a person decides on a run that waits; empty where the console's address is not known."""
+    return console_url and f"{console_url}{CONSOLE_PATH}/waiting/{quote(invocation_id, safe='')}"

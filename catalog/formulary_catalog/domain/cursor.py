@@ -40,10 +40,19 @@ class Number(NamedTuple):
     number: str
 
 
-_P = TypeVar("_P", Place, Moment, Number)
+class TwoLists(NamedTuple):
+    """What was listed of alerts and of signals, as `domain/coverage/turns` says it."""
+
+    first_alerts: str
+    last_alert: str
+    first_signals: str
+    last_signal: str
 
 
-def cursor(place: Place | Moment | Number, *, question: Mapping[str, Any]) -> str:
+_P = TypeVar("_P", Place, Moment, Number, TwoLists)
+
+
+def cursor(place: Place | Moment | Number | TwoLists, *, question: Mapping[str, Any]) -> str:
     """The text that stands for what follows a row in the answer to a question."""
     return base64.urlsafe_b64encode(json.dumps([_digest(question), *place]).encode()).decode().rstrip("=")
 
@@ -74,6 +83,11 @@ def number_of(text: str, *, question: Mapping[str, Any]) -> int:
     if not (place.number.isascii() and place.number.isdigit() and len(place.number) <= _DIGITS):
         raise _refused("is no cursor of a listing; copy next_cursor of the answer before")
     return int(place.number)
+
+
+def lists_of(text: str, *, question: Mapping[str, Any]) -> TwoLists:
+    """What the pages up to a cursor listed; nothing for the first page."""
+    return _read(text, question=question, kind=TwoLists) or TwoLists("", "", "", "")
 
 
 def _read(text: str, *, question: Mapping[str, Any], kind: type[_P]) -> _P | None:

@@ -18,12 +18,12 @@ from formulary_catalog.domain.incidents import AIAnalysis, RequestContext, reque
 from formulary_catalog.domain.knowledge.documents import DOCUMENTS_REVISION, Document
 from formulary_catalog.domain.knowledge.sections import workflow_documents
 from formulary_catalog.domain.text import WordPlace
+from formulary_catalog.domain.visible import Hidden, first_hidden
 from formulary_catalog.domain.workflows.annotated import with_annotated_spec
 from formulary_catalog.domain.workflows.identity import content_hash, version_id
 from formulary_catalog.domain.workflows.labels import WorkflowLabels
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, embedding_text, labels_of, lexical_texts
-from formulary_catalog.domain.workflows.problems import problems
-from formulary_catalog.domain.workflows.visible import Hidden, first_hidden
+from formulary_catalog.domain.workflows.problems import each_problem, problems
 from formulary_catalog.errors import InvalidManifest
 
 _M = TypeVar("_M", RemediationWorkflow, AIAnalysis, ContractManifest)
@@ -171,7 +171,10 @@ def _validated(model: type[_M], *, document: Mapping[str, Any], source: str) -> 
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        raise _invalid(error, source=source) from None
+        field, message = problems(error, model=model)
+        raise InvalidManifest(
+            f"{source}: {message}", source=source, field=field, problems=each_problem(error, model=model)
+        ) from None
 
 
 def _require_shallow(document: object, *, source: str) -> None:
@@ -217,11 +220,6 @@ def _require_storable(document: Mapping[str, Any], *, source: str) -> None:
             ) from error
         if _NUL_IN_JSON.search(text):
             raise InvalidManifest(f"{source}: {part}: must not contain the NUL character", source=source, field=part)
-
-
-def _invalid(error: ValidationError, *, source: str) -> InvalidManifest:
-    field, message = problems(error)
-    return InvalidManifest(f"{source}: {message}", source=source, field=field)
 
 
 def _hides(hidden: Hidden, *, source: str) -> InvalidManifest:

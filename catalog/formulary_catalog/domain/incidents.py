@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import Constraints, fold, normalize_detected
 from formulary_catalog.domain.workflows.manifest import CustomKey, CustomValue, Metadata, Model, Text
-from formulary_catalog.domain.workflows.visible import visible
 
 KIND = "AIAnalysis"
 STRICT_KEYS_ANNOTATION = "formulary.dev/strict-custom-labels"

@@ -1,4 +1,7 @@
-"""Times as people say them: so long ago, or a date. The command line and REST read them with it."""
+"""Times as answers write them, and as people say them: so long ago, or a date.
+
+Everything that answers with a time writes it with `moment`. The command line and REST read times with `moment_said`.
+"""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,6 +12,11 @@ BEGINNING = datetime.fromtimestamp(0, UTC)
 """Before everything that was recorded."""
 _AGO = re.compile(r"(\d{1,6})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def moment(at: datetime) -> str:
+    """A time in UTC to the second, RFC 3339."""
+    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def moment_said(text: str, *, now: datetime, name: str) -> datetime:

@@ -5,11 +5,13 @@ they are for callers who may `get aianalyses` in its namespace.
 """
 
 import hashlib
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.audit.chain import OWN_TRACE
+from formulary_catalog.domain.audit.export import FileName
 from formulary_catalog.domain.browsing import PendingApproval
 
 _STATE_DIGITS = 12
@@ -21,24 +23,35 @@ class TraceSummary(Answer):
 
     trace_id: str
     analysis: str = Field(description="namespace/name of the incident's AIAnalysis; empty without one.")
-    signal_name: str = Field(description="Of the incident; empty once that is forgotten. So are severity and target.")
+    signal_name: str = Field(
+        description="Signal of the incident; empty once the incident is deleted, as are severity and target."
+    )
     severity: str
     target: str = Field(description="namespace/kind/name of the affected resource.")
     namespaces: list[str] = Field(description="The namespaces that it belongs to.")
     began: str
     changed: str
     events: int
-    caller: str = Field(description="Who began it.")
+    caller: str = Field(description="Caller of its first event.")
+    first_event: str = Field("", description="Kind of its first event.")
+    query: str = Field("", description="What the first event searched for; empty if it is no search.")
     last_event: str = Field(description="Kind of the newest event.")
     outcome: str = Field(description="State of its newest run, real ones first; none without a run.")
     held: bool = Field(description="Whether a legal hold keeps it.")
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is of a remediation id that no AIAnalysis ever had, such as a misspelt one."""
+        recorded = bool(self.first_event) and not self.trace_id.startswith(OWN_TRACE)
+        return recorded and not (self.analysis or self.namespaces)
+
 
 class TracePage(Answer):
-    """Traces, those that changed last first."""
+    """Traces, the last changed first."""
 
     traces: list[TraceSummary]
     next_cursor: str = Field(description=_NEXT)
+    notes: list[str] = Field(default_factory=list)
 
 
 class StoryLine(Answer):
@@ -50,7 +63,7 @@ class StoryLine(Answer):
 
 
 class StoryTitle(Answer):
-    """What an event, or an outcome, comes to."""
+    """An event or an outcome in a few words."""
 
     title: str
     tone: str = Field(description="plain, good, waiting or bad.")
@@ -62,7 +75,7 @@ class StoryPassage(StoryTitle):
     seq: int
     at: str
     elapsed: float = Field(description="Seconds since the trace began.")
-    caller: str = Field(description="Empty where it is that of the event before.")
+    caller: str = Field(description="Empty if it is the caller of the event before.")
     lines: list[StoryLine]
 
 
@@ -87,9 +100,9 @@ class TraceFinding(Answer):
 
 
 class TraceVerification(Answer):
-    """Whether the chain of the trace is unbroken. Signatures of checkpoints are checked by `formulary trace verify`.
+    """Whether the chain of the trace is intact. `formulary trace verify` also checks signatures of checkpoints.
 
-    All of the trace, unless it is very long: then what lies around the page, and the pages together verify all.
+    Covers the whole trace. Of a very long one it covers the events around the page; the pages together cover all.
     """
 
     status: str
@@ -101,15 +114,25 @@ class TraceVerification(Answer):
 
 
 class TraceAnswer(Answer):
-    """A page of one trace: as it was recorded, in words, and whether it is unbroken."""
+    """A page of one trace: as it was recorded, in words, and whether it is intact."""
 
     trace_id: str
     namespaces: list[str]
     total: int = Field(description="How many events the trace has.")
     story: TraceStory
     verification: TraceVerification
-    events: list[dict[str, Any]] = Field(description="As an export has them; those of the page.")
+    events: list[dict[str, Any]] = Field(description="Events of the page, as an export has them.")
     next_cursor: str = Field(description=_NEXT)
+
+
+class TraceFiles(Answer):
+    """One trace as files that outlive the database, those of `formulary trace export`."""
+
+    trace_id: str
+    passed: bool = Field(description="Whether the chain of the trace is unbroken.")
+    files: dict[FileName, str] = Field(
+        min_length=len(get_args(FileName)), description="The text of each file; the events are a line of JSON each."
+    )
 
 
 class IncidentSummary(Answer):
@@ -130,10 +153,11 @@ class IncidentSummary(Answer):
 
 
 class IncidentPage(Answer):
-    """Incidents, those that changed last first."""
+    """Incidents, the last changed first."""
 
     incidents: list[IncidentSummary]
     next_cursor: str = Field(description=_NEXT)
+    notes: list[str] = Field(default_factory=list)
 
 
 class IncidentAnswer(IncidentSummary):
@@ -142,7 +166,7 @@ class IncidentAnswer(IncidentSummary):
     custom_labels: dict[str, list[str]]
     strict_keys: list[str]
     detected_labels: dict[str, str]
-    trace_id: str = Field(description="Where its calls are recorded; it exists once there was one.")
+    trace_id: str = Field(description="Trace of its calls; it exists after the first call.")
     notes: list[str]
 
 
@@ -173,6 +197,7 @@ class InvocationPage(Answer):
 
     invocations: list[InvocationSummary]
     next_cursor: str = Field(description=_NEXT)
+    notes: list[str] = Field(default_factory=list)
 
 
 class PeriodOutcomes(Answer):
@@ -180,11 +205,11 @@ class PeriodOutcomes(Answer):
 
     begins: str = Field(description="Its first day (UTC).")
     succeeded: int
-    failed: int = Field(description="Those that were cancelled, halted or late included.")
+    failed: int = Field(description="Includes runs that were cancelled, halted or late.")
 
 
 class OutcomesAnswer(Answer):
-    """How runs ended over time, of those that the caller may read; periods without a run are there as well."""
+    """How runs ended over time, of those that the caller may read; periods without a run are included."""
 
     workflow_id: str = Field(description="namespace/name of the workflow whose versions are counted; empty for all.")
     by: Literal["day", "week"] = Field(description="Length of a period; the last one ends today.")
@@ -203,9 +228,10 @@ class WaitingRun(PendingApproval):
     risk_level: str = Field(description="low, medium, high or unknown, as its author declares it.")
     why: list[str] = Field(description="What the rules and risks say.")
     content: dict[str, Any] = Field(
-        description="What would run: digest, images, ServiceAccount, Secrets, parameters, steps; empty while unknown."
+        description="What would run: digest, images, ServiceAccount, Secrets, parameters, steps, manifest; empty while "
+        "unknown."
     )
-    digest: str = Field(description="Approve with it, and the approval counts for this content alone.")
+    digest: str = Field(description="Digest of the content; an approval that names it counts for this content alone.")
     remediation_id: str
     trace_id: str
     may_approve: bool = Field(description="Whether the caller may approve and reject it.")
@@ -221,6 +247,7 @@ class WaitingRunList(Answer):
 
     approvals: list[WaitingRun]
     total: int
+    next_cursor: str = Field("", description=_NEXT)
     notes: list[str]
 
 
@@ -247,4 +274,6 @@ class ContractList(Answer):
     """The contracts in force, in name order."""
 
     contracts: list[ContractAnswer]
+    total: int
+    next_cursor: str = Field("", description=_NEXT)
     notes: list[str]

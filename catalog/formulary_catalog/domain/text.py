@@ -1,6 +1,6 @@
-"""Words: how texts become what the embedder, the lexical index and the exclusion rule see.
+"""Texts: how they are cut, and the words that embedder, lexical index and exclusion rule see.
 
-One place, because documents and queries must be treated alike (`docs/search.md`).
+One place for words, because documents and queries must be treated alike (`docs/search.md`).
 """
 
 import re
@@ -8,10 +8,13 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any
 
+MAX_LABEL_LENGTH = 253
 _WORD = re.compile(r"\w+")
+_NAMED = r"(?<![\w'\"`./-]){}(?![\w'\"`/-])"
 _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
+_ELLIPSIS = "…"
 _LONGEST_WORD = 2046
 """Bytes. PostgreSQL indexes no longer word, and scripts without spaces make a sentence one word."""
 
@@ -44,6 +47,13 @@ def searchable_words(text: str, *, limit: int) -> list[str]:
     return list(dict.fromkeys(expanded))[:limit]
 
 
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """A message with other names for arguments; what is in quotes was given, and stays."""
+    for name, spelling in names.items():
+        message = re.sub(_NAMED.format(re.escape(name)), spelling.replace("\\", r"\\"), message)
+    return message
+
+
 def _forms(word: str) -> list[str]:
     # The lexical index holds no underscores: it would find the parts anywhere and call that the word.
     parts = split_camel_case(word)
@@ -62,6 +72,21 @@ def storable(text: str) -> bool:
 def one_line(text: str) -> str:
     """The text in one line, so that what somebody wrote cannot pose as more than a part of what is shown."""
     return " ".join(text.split())
+
+
+def cut_short(text: str, *, limit: int) -> str:
+    """The text within `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS
+
+
+def cut_at_word(text: str, *, limit: int) -> str:
+    """The text within `limit` characters, cut at a word."""
+    return text if len(text) <= limit else text[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + _ELLIPSIS
+
+
+def shortened(text: str, *, limit: int) -> str:
+    """The text in one line within `limit` characters, cut at a word."""
+    return cut_at_word(one_line(text), limit=limit)
 
 
 def all_storable(value: Any) -> bool:

@@ -5,17 +5,24 @@ runs there, who may delete one may lift that again; in the shared namespace, eve
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from formulary_catalog.domain.access import HALT, LIFT, READ_INVOCATIONS, Caller
 from formulary_catalog.domain.governance.answers import HaltedAnswer, HaltList, LiftedAnswer, halt_answer
-from formulary_catalog.domain.governance.halting import SERVER, require_namespace, require_reason
+from formulary_catalog.domain.governance.halting import (
+    SERVER,
+    Halt,
+    require_namespace,
+    require_reason,
+    unknown_namespace,
+)
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.waiting_room import WaitingRoom
-from formulary_catalog.errors import FormularyError, Overloaded
+from formulary_catalog.errors import FormularyError, Overloaded, Unavailable
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.database.connection import Role
+from formulary_catalog.store.namespaces import NamespaceReader
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
@@ -33,7 +40,16 @@ class Halts:
         self._shared_namespace = shared_namespace
         self._review = ReviewReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
+        self._namespaces = NamespaceReader(parts.database)
         self._places = WaitingRoom(places=_AT_ONCE, places_each=1)
+
+    async def everywhere(self) -> list[Halt]:
+        """The halts that hold everywhere, for probes and the head of a page: read once a second, without an event.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return await self._halted.of(None)
 
     async def in_force(self, *, namespace: str = "", caller: Caller) -> HaltList:
         """The halts of everywhere, and those of the namespaces whose runs the caller may read.
@@ -72,11 +88,19 @@ class Halts:
             await self._refused("halt", error, namespace=namespace, reason=reason, caller=caller)
             raise
         self._halted.forget()
-        return HaltedAnswer(
-            halted=halt_answer(halt),
-            ended_runs=ended,
-            notes=[] if halt.source == SERVER else ["that was halted at the database before, and stays as it is"],
-        )
+        notes = [] if halt.source == SERVER else ["that was halted at the database before, and stays as it is"]
+        with suppress(Unavailable):  # it is halted, whatever else is known
+            notes += await self._doubts(namespace)
+        return HaltedAnswer(halted=halt_answer(halt), ended_runs=ended, notes=notes)
+
+    async def doubts(self, namespace: str, *, caller: Caller) -> list[str]:
+        """What a person should know before it halts a namespace, or everywhere; nothing for who may not.
+
+        Raises:
+            Unavailable: the database does not answer, or the rights cannot be checked.
+        """
+        may = await caller.access.allows(HALT, namespace=self.deciding(namespace))
+        return await self._doubts(namespace) if may else []
 
     async def lift(self, *, namespace: str, reason: str, caller: Caller) -> LiftedAnswer:
         """Lift what a person halted over a server, for new runs; what was halted stays ended.
@@ -99,6 +123,9 @@ class Halts:
             await self._refused("lift", error, namespace=namespace, reason=reason, caller=caller)
             raise
         self._halted.forget()
+        with suppress(Unavailable):  # it is lifted, whatever else is known
+            namespaces = await self._readable.of(caller, READ_INVOCATIONS)
+            left = sorted({*left, *await self._review.halts(namespaces=namespaces)}, key=_place_of)
         return LiftedAnswer(
             lifted=halt_answer(lifted) if lifted is not None else None, in_force=[halt_answer(halt) for halt in left]
         )
@@ -128,8 +155,16 @@ class Halts:
         """The namespace in which it takes a right to halt a namespace, or everywhere, and to lift that."""
         return namespace or self._shared_namespace
 
+    async def _doubts(self, namespace: str) -> list[str]:
+        return [unknown_namespace(namespace)] if namespace and not await self._namespaces.knows(namespace) else []
+
     async def _refused(self, what: str, error: FormularyError, *, namespace: str, reason: str, caller: Caller) -> None:
         arguments = {"asked": what, "namespace": namespace, "reason": reason}
         await self._trail.refused(
             "halt.refused", caller=caller, reference=_NO_INCIDENT, arguments=arguments, error=error
         )
+
+
+def _place_of(halt: Halt) -> tuple[str, str]:
+    """Those of everywhere first, as they are listed."""
+    return halt.namespace, halt.contract

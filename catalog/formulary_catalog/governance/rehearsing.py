@@ -24,13 +24,12 @@ from formulary_catalog.domain.governance.answers import (
 )
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import RunDecision
-from formulary_catalog.domain.moments import moment_said
+from formulary_catalog.domain.moments import moment, moment_said
 from formulary_catalog.domain.runs.decision_basis import BasisUnreadable, DecisionBasis
 from formulary_catalog.domain.runs.rehearsal import Change, Comparison, RecordedDecision, Rehearsal, Rulebook
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.waiting_room import WaitingRoom
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
@@ -216,6 +215,11 @@ def _place_of(contract: str) -> str:
 def _notes(rehearsal: Rehearsal, *, tried: Contract, most: int, namespaces: frozenset[str] | None) -> Iterator[str]:
     if namespaces is not None and not namespaces:
         yield f"no run was looked at: you may not {READ_INVOCATIONS} in any namespace that the contract is about"
+    elif not rehearsal.runs:
+        yield (
+            "there was no decision to try it on, so this says nothing about what it will do; name an earlier time in "
+            "since"
+        )
     if most:
         yield f"only the newest {most} decisions were looked at; name a later time in since"
     if rehearsal.decided_otherwise:

@@ -154,7 +154,7 @@ class GovernanceService:
             f"governance.{tool}", caller=caller, reference=reference, arguments=arguments
         ) as record:
             incident = await self._contexts.resolve(reference, caller=caller) if reference else None
-            record.belongs_to(incident)
+            record.note_incident(incident)
             own = trace_of(record)
             if trace_id not in ("", own) and not await self._began(trace_id, caller=caller):
                 raise _not_found(tool, trace_id)
@@ -175,6 +175,6 @@ def _not_found(tool: str, trace_id: str) -> NotFound:
     otherwise = "" if tool == "replay" else ", or leave it out to begin a new one"
     return NotFound(
         f"trace {shown!r} is not found among yours; give the trace_id of an earlier answer{otherwise}; the trace of an "
-        "incident is open to calls of that incident alone; retrying unchanged fails again",
+        "incident is open to calls of that incident alone",
         reference=trace_id,
     )

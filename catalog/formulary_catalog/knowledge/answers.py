@@ -5,6 +5,8 @@ from pydantic import Field
 from formulary_catalog.domain.answers import Answer
 
 MAX_PREVIEW = 150
+ALL_COLLECTIONS = "all"
+"""What an answer has in place of a collection where all were searched."""
 
 
 class DocumentHit(Answer):

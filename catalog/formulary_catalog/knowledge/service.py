@@ -8,20 +8,20 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.answers import SearchMode
-from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
+from formulary_catalog.domain.knowledge.documents import Collection
 from formulary_catalog.domain.knowledge.ranking import RankedDocument, rank_documents
-from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH, parse_query
-from formulary_catalog.domain.search.request import MAX_TOP_K, ContextReference
+from formulary_catalog.domain.search.query import parse_query
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.terms import query_terms
-from formulary_catalog.domain.text import one_line, storable
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import InvalidInput, UnknownDocument
 from formulary_catalog.knowledge.answers import (
+    ALL_COLLECTIONS,
     MAX_PREVIEW,
     CollectionsAnswer,
     CollectionSize,
@@ -31,6 +31,7 @@ from formulary_catalog.knowledge.answers import (
     DocumentText,
     SimilarDocumentsAnswer,
 )
+from formulary_catalog.knowledge.nearest import is_id, nearest_addresses, nearest_ids, source_name
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.vectors import VectorsByModel
@@ -44,11 +45,8 @@ from formulary_catalog.store.knowledge.reader import (
     StoredDocument,
 )
 
-ALL_COLLECTIONS = "all"
 DEFAULT_TOP_K = 5
 _MAX_SHOWN = 80
-_NEAREST_IDS = 5
-_ALIKE = 0.4
 _ENVELOPE = 700
 """Bytes of an answer that are not its hits: the query, the notes, names."""
 _LEXICAL = "ranked by words alone: there are no vectors to compare"
@@ -80,9 +78,9 @@ class _Draft(NamedTuple):
 class KnowledgeService:
     """Finds and reads documents.
 
-    All methods raise `ContextError` and `NotAllowed` as a search does, `InvalidInput` for arguments that are out of
-    bounds, and `Unavailable` for a database that does not answer. `browsing` is reading by a person, who needs no
-    incident where agents do. `max_bytes` is what the answer may take as JSON.
+    All methods raise `ContextError` and `NotAllowed` as a search does, and `Unavailable` for a database that does not
+    answer. What they are asked is within the bounds of `server/calls/arguments/knowledge` for every caller.
+    `browsing` as in `Visibility.of`. `max_bytes` is what the answer may take as JSON.
     """
 
     def __init__(self, parts: CatalogParts) -> None:
@@ -106,17 +104,16 @@ class KnowledgeService:
         """The documents that fit a query best, of one collection or of all."""
         arguments = {"query": query, "top_k": top_k, "collection": collection}
         async with self._recorded("documents", arguments, context=context, caller=caller) as record:
-            limit, searched, within = _limit(top_k), _text(query, name="query"), _collection(collection)
             scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
-            text = parse_query(searched).text
-            question = _Draft("", within, text, await self._vectors.of(text))
+            text = parse_query(query).text
+            question = _Draft("", collection, text, await self._vectors.of(text))
             candidates, ranked = await self._ranked(question, scope=scope, record=record)
-            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
-            kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=within)
+            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[: top_k or DEFAULT_TOP_K]]
+            kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=collection)
             record.result = _audited(ranked[: len(kept)], total=candidates.total)
             return DocumentSearchAnswer(
                 query=_preview(visible(query)),
-                collection=within or ALL_COLLECTIONS,
+                collection=collection or ALL_COLLECTIONS,
                 total_results=candidates.total,
                 results=kept,
                 notes=notes,
@@ -136,17 +133,16 @@ class KnowledgeService:
         """The documents of other sources that resemble one, in its collection; or a draft `text`, in all.
 
         Raises:
-            NotFound: there is no such document that may be read here; the message names the nearest ids.
+            NotFound: there is no such document that may be read here; the message names the nearest.
         """
         arguments = {"doc_id": doc_id, "text": text, "top_k": top_k}
         async with self._recorded("similar", arguments, context=context, caller=caller) as record:
-            limit = _limit(top_k)
             if bool(doc_id.strip()) == bool(text.strip()):
                 raise InvalidInput("give one of doc_id, the id of a document, and text, a draft", field="doc_id")
             scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
             draft = await self._draft_of(doc_id, scope=scope) if doc_id.strip() else await self._draft(text)
             candidates, ranked = await self._ranked(draft, scope=scope, record=record)
-            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[:limit]]
+            hits = [_hit(each, candidates.shown[each.doc_id]) for each in ranked[: top_k or DEFAULT_TOP_K]]
             kept, notes = _fitting(hits, max_bytes=max_bytes, candidates=candidates, within=draft.collection)
             if draft.doc_id and not candidates.total:
                 notes = [_NO_OTHER]
@@ -164,7 +160,7 @@ class KnowledgeService:
         """One document by its id, or by the URI of a section: `workflow://namespace/name@version#steps`.
 
         Raises:
-            NotFound: there is no such document that may be read here; the message names the nearest ids.
+            NotFound: there is no such document that may be read here; the message names the nearest.
         """
         async with self._recorded("document", {"doc_id": doc_id}, context=context, caller=caller) as record:
             scope = await self._scope(context, caller=caller, record=record, browsing=browsing)
@@ -230,7 +226,7 @@ class KnowledgeService:
         return candidates, ranked
 
     async def _draft(self, text: str) -> _Draft:
-        words = parse_query(_text(text, name="text")).text
+        words = parse_query(text).text
         return _Draft("", "", words, await self._vectors.of(words))
 
     async def _draft_of(self, doc_id: str, *, scope: DocumentScope) -> _Draft:
@@ -240,48 +236,18 @@ class KnowledgeService:
         return _Draft(found.doc_id, found.collection, text, stored.vectors)
 
     async def _stored(self, doc_id: str, *, scope: DocumentScope) -> StoredDocument:
-        if not doc_id.strip() or len(doc_id) > MAX_ID_LENGTH or not storable(doc_id):
-            raise InvalidInput(
-                f"doc_id has {len(doc_id)} characters; give the id of a search result, 1 to {MAX_ID_LENGTH} characters",
-                field="doc_id",
-            )
         stored = await self._documents.document(doc_id.strip(), scope=scope)
         if stored is not None:
             return stored
-        ids = await self._documents.ids(beginning=doc_id.strip().partition("#")[0], scope=scope)
-        nearest = get_close_matches(doc_id, ids, n=_NEAREST_IDS, cutoff=_ALIKE)
         shown = one_line(doc_id if len(doc_id) <= _MAX_SHOWN else f"{doc_id[:_MAX_SHOWN]}…")
-        raise UnknownDocument(shown, nearest=nearest)
+        raise UnknownDocument(shown, nearest=await self._nearest(doc_id.strip(), scope=scope))
 
-
-def _limit(top_k: int | None) -> int:
-    if top_k is not None and not 1 <= top_k <= MAX_TOP_K:
-        raise InvalidInput(f"top_k {top_k} is out of bounds; give 1 to {MAX_TOP_K}", field="top_k")
-    return DEFAULT_TOP_K if top_k is None else top_k
-
-
-def _collection(name: str) -> str:
-    wanted = name.strip().casefold()
-    if wanted in ("", ALL_COLLECTIONS):
-        return ""
-    if wanted not in list(Collection):
-        shown = one_line(name)[:_MAX_SHOWN]
-        raise InvalidInput(
-            f"collection {shown!r} is unknown; give one of {', '.join(Collection)}, or leave it out for all",
-            field="collection",
-        )
-    return wanted
-
-
-def _text(text: str, *, name: str) -> str:
-    if not text.strip() or len(text) > MAX_QUERY_LENGTH:
-        raise InvalidInput(
-            f"{name} has {len(text.strip())} characters; give 1 to {MAX_QUERY_LENGTH}, the essential words first",
-            field=name,
-        )
-    if not storable(text):
-        raise InvalidInput(f"{name} contains a NUL or an unpaired surrogate character; send plain text", field=name)
-    return text
+    async def _nearest(self, doc_id: str, *, scope: DocumentScope) -> list[str]:
+        if is_id(doc_id):
+            ids = await self._documents.ids(beginning=doc_id.partition("#")[0], scope=scope)
+            return nearest_ids(doc_id, ids)
+        addresses = await self._documents.addresses(alike=source_name(doc_id), scope=scope)
+        return nearest_addresses(doc_id, addresses)
 
 
 def _hit(ranked: RankedDocument, found: FoundDocument) -> DocumentHit:

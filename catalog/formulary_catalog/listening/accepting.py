@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -45,10 +45,10 @@ class Accepting(socket.socket):
     is closed.
     """
 
-    def __init__(self, listening: socket.socket, *, gate: Gate) -> None:
+    def __init__(self, listening: socket.socket, *, limits: ConnectionLimits) -> None:
         """Takes the socket over."""
         super().__init__(listening.family, listening.type, listening.proto, fileno=listening.detach())
-        self._gate = gate
+        self._limits = limits
         self._spare = os.open(os.devnull, os.O_RDONLY)
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -63,8 +63,8 @@ class Accepting(socket.socket):
             turned_away.close()
         finally:
             self._spare = os.open(os.devnull, os.O_RDONLY)
-        self._gate.refused("files", address=str(address[0]))
-        self._gate.make_room()
+        self._limits.refused("files", address=str(address[0]))
+        self._limits.make_room()
         raise BlockingIOError  # "none just now": the loop asks again
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ class MountedCertificate:
             try:
                 self.load()
             except StartupError as error:
-                _log.warning("serving certificate not refreshed; the earlier one stays in use", error=str(error))
+                _log.warning("certificate_not_refreshed", reason=str(error), effect="the earlier one stays in use")
 
 
 def use(context: ssl.SSLContext, *, certificate: bytes, key: bytes) -> None:

@@ -4,22 +4,22 @@ import asyncio
 import ssl
 from collections.abc import Callable
 
-from formulary_catalog.listening.gate import WORKED_ON, Gate, Slot
+from formulary_catalog.listening.connection_limits import WORKED_ON, ConnectionLimits, Slot
 from formulary_catalog.listening.protocol import HttpProtocol
 
 
 class Handshake(asyncio.Protocol):
-    """A `Connection` of the gate until TLS is agreed on; HTTP takes over then.
+    """A `Connection` of the limits until TLS is agreed on; HTTP takes over then.
 
     asyncio would call its protocol only then, and give a client a minute for it.
     """
 
-    def __init__(self, http: Callable[[], HttpProtocol], *, context: ssl.SSLContext, gate: Gate) -> None:
+    def __init__(self, http: Callable[[], HttpProtocol], *, context: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self.address = ""
         self.due = WORKED_ON
         self._http = http
         self._context = context
-        self._gate = gate
+        self._limits = limits
         self._early: list[bytes] = []
         self._transport: asyncio.Transport | None = None
         self._agreeing: asyncio.Task[None] | None = None
@@ -29,8 +29,8 @@ class Handshake(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if peer else ""
-        self.due = self._gate.now + self._gate.settings.request_seconds
-        if self._gate.enter(self) is Slot.NONE:
+        self.due = self._limits.now + self._limits.settings.request_seconds
+        if self._limits.enter(self) is Slot.NONE:
             transport.abort()
         else:
             transport.pause_reading()
@@ -42,7 +42,7 @@ class Handshake(asyncio.Protocol):
 
     def end(self) -> None:
         """Close it: the client takes too long."""
-        self._gate.refused("slow", address=self.address)
+        self._limits.refused("slow", address=self.address)
         self.abort()
 
     def abort(self) -> None:
@@ -55,11 +55,11 @@ class Handshake(asyncio.Protocol):
         try:
             secured = await loop.start_tls(transport, self, self._context, server_side=True)
         except OSError:  # whatever was sent there was no TLS, or the client has gone
-            self._gate.refused("malformed", address=self.address)
+            self._limits.refused("malformed", address=self.address)
             transport.abort()
             return
         finally:
-            self._gate.leave(self)
+            self._limits.leave(self)
         if secured is None or secured.is_closing():
             return
         http = self._http()

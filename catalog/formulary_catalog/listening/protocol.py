@@ -1,7 +1,7 @@
 """HTTP/1.1 of one connection, with bounds: size and number of headers, and the time until a request is complete.
 
 uvicorn has such bounds for h11 alone, which costs more per request. What is checked here per request is a few
-comparisons; time is looked after once a second by the gate.
+comparisons; time is looked after once a second by the limits.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from formulary_catalog.listening.gate import WORKED_ON, Gate, Slot
+from formulary_catalog.listening.connection_limits import WORKED_ON, ConnectionLimits, Slot
 
 _PIPELINED = 16
 """Requests that wait behind the one that is answered. uvicorn reads on to the end of what has arrived."""
@@ -31,33 +31,33 @@ class _Refused(Exception):
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """A connection of HTTP: a `Connection` of the gate."""
+    """A connection of HTTP: a `Connection` of the limits."""
 
     def __init__(
-        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], *, gate: Gate
+        self, config: uvicorn.Config, server_state: ServerState, app_state: dict[str, Any], *, limits: ConnectionLimits
     ) -> None:
         super().__init__(config, server_state, app_state)
         self.address = ""
         self.due = WORKED_ON
-        self._gate = gate
-        self._max_headers = gate.settings.max_headers
-        self._patience = gate.settings.request_seconds
-        self._max_head = gate.settings.max_header_bytes
+        self._limits = limits
+        self._max_headers = limits.settings.max_headers
+        self._patience = limits.settings.request_seconds
+        self._max_head = limits.settings.max_header_bytes
         self._unused = 0
         """Bytes that have arrived since something was made of them: of a head, of trailers, of chunk extensions."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's own
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        self.due = self._gate.now + self._patience
-        place = self._gate.enter(self)
+        self.due = self._limits.now + self._patience
+        place = self._limits.enter(self)
         if place is Slot.NONE:
             transport.abort()
         elif place is Slot.PROBES:
-            self.app = _only(self._gate.probes, app=self.app)
+            self.app = _only(self._limits.probes, app=self.app)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._gate.leave(self)
+        self._limits.leave(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -78,7 +78,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         if self.cycle is None or self.cycle.response_complete:
-            self.due = self._gate.now + self._patience
+            self.due = self._limits.now + self._patience
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """In place of uvicorn's, which it repeats: it is what a request calls most."""
@@ -119,7 +119,7 @@ class HttpProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The client does not read its answer."""
         super().pause_writing()
-        self.due = self._gate.now + self._patience
+        self.due = self._limits.now + self._patience
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -133,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
             message = f"the request did not arrive within {self._patience:g} s; send it again"
             self._refuse(_Refused("slow", status=408, message=message))
         else:
-            self._gate.refused("slow", address=self.address)
+            self._limits.refused("slow", address=self.address)
             self._close()
 
     def abort(self) -> None:
@@ -144,9 +144,9 @@ class HttpProtocol(HttpToolsProtocol):
         """As the request stands that came last."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
-            self.due = self._gate.now + self.timeout_keep_alive + self._patience
+            self.due = self._limits.now + self.timeout_keep_alive + self._patience
         elif cycle.more_body:
-            self.due = self._gate.now + self._patience
+            self.due = self._limits.now + self._patience
         else:
             self.due = WORKED_ON
 
@@ -161,14 +161,14 @@ class HttpProtocol(HttpToolsProtocol):
     def _refuse(self, refused: _Refused) -> None:
         if self.transport.is_closing():
             return
-        self._gate.refused(refused.reason, address=self.address)
+        self._limits.refused(refused.reason, address=self.address)
         if self.cycle is None or self.cycle.response_complete:
             self.transport.write(_answer(refused))
         self._close()
 
     def _close(self) -> None:
         """Soon, whether the client takes what is still to be sent or not."""
-        self.due = self._gate.now + _CLOSING_SECONDS
+        self.due = self._limits.now + _CLOSING_SECONDS
         self.transport.close()
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server of all that is served: uvicorn, behind a gate."""
+"""The HTTP server of all that is served: uvicorn, within limits."""
 
 import asyncio
 import contextlib
@@ -10,23 +10,23 @@ from starlette.types import ASGIApp
 
 from formulary_catalog.errors import StartupError
 from formulary_catalog.listening.accepting import Accepting, bound
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_catalog.listening.handshake import Handshake
 from formulary_catalog.listening.protocol import HttpProtocol
 
 _ACCEPTED_AT_ONCE = 32
-"""Each takes a file before the gate can send it away."""
+"""Each takes a file before the limits can send it away."""
 _WAITING_TO_BE_ACCEPTED = 2048
 
 
 class Server(uvicorn.Server):
-    """uvicorn, whose connections go through a gate."""
+    """uvicorn, whose connections are limited."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        gate: Gate,
+        limits: ConnectionLimits,
         keep_alive_seconds: int,
         grace_seconds: int,
         lifespan: bool = False,
@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=keep_alive_seconds,
             )
         )
-        self._gate = gate
+        self._limits = limits
         self._tls = tls
         self._closing: asyncio.Task[None] | None = None
 
@@ -57,7 +57,7 @@ class Server(uvicorn.Server):
         Raises:
             StartupError: the address cannot be listened on.
         """
-        with contextlib.closing(Accepting(bound(host=host, port=port), gate=self._gate)) as accepting:
+        with contextlib.closing(Accepting(bound(host=host, port=port), limits=self._limits)) as accepting:
             try:
                 await self.serve(sockets=[accepting])
             finally:
@@ -71,8 +71,8 @@ class Server(uvicorn.Server):
         if self.lifespan.should_exit:
             raise StartupError("the application did not start; the log says why")
         loop = asyncio.get_running_loop()
-        self._gate.now = loop.time()
-        self._closing = asyncio.create_task(self._gate.keep_closing())
+        self._limits.now = loop.time()
+        self._closing = asyncio.create_task(self._limits.keep_closing())
         self.servers = []
         for listening in sockets:
             self.servers.append(await loop.create_server(self._connection, sock=listening, backlog=_ACCEPTED_AT_ONCE))
@@ -86,7 +86,7 @@ class Server(uvicorn.Server):
     def _connection(self) -> asyncio.Protocol:
         if self._tls is None:
             return self._http()
-        return Handshake(self._http, context=self._tls, gate=self._gate)
+        return Handshake(self._http, context=self._tls, limits=self._limits)
 
     def _http(self) -> HttpProtocol:
-        return HttpProtocol(self.config, self.server_state, self.lifespan.state, gate=self._gate)
+        return HttpProtocol(self.config, self.server_state, self.lifespan.state, limits=self._limits)

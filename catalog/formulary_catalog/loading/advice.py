@@ -1,14 +1,12 @@
 """What is allowed in a workflow but probably not meant."""
 
-import difflib
 import re
 from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.workflows.manifest import Execution, Model
+from formulary_catalog.domain.workflows.problems import nearest_name
 
-_ALIKE = 0.8
-"""From this likeness on, of 1, an unknown field is taken for a known one that was misspelt."""
 _USED = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)")
 _ASSIGNED = re.compile(r"\b([A-Z_][A-Z0-9_]*)=|\b(?:for|read(?:\s+-\w+)*)\s+([A-Z_][A-Z0-9_]*)")
 
@@ -39,7 +37,7 @@ def _misspelt(part: Model, *, path: str) -> Iterator[str]:
     """Unknown fields are kept for others to read. One that was meant to restrict the workflow restricts nothing."""
     fields = {field.alias or name: name for name, field in type(part).model_fields.items()}
     for unknown in part.model_extra or ():
-        for meant in difflib.get_close_matches(unknown, fields, n=1, cutoff=_ALIKE):
+        if meant := nearest_name(unknown, fields):
             named = unknown if unknown.isprintable() else repr(unknown)
             yield f"{path}.{named}: is unknown and does nothing; did you mean {meant}?"
     for alias, name in fields.items():

@@ -1,4 +1,8 @@
-"""The documents of a file, each by itself: one that is broken never loses its neighbours."""
+"""The documents of a file, each by itself: one that is broken never loses its neighbours.
+
+The first step of each load and of `formulary validate`. Contracts that are tried and rule files are read with it too.
+Sizes, nesting and aliases are bounded here, before anything is validated.
+"""
 
 import re
 from collections.abc import Iterator
@@ -25,11 +29,24 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """Something that was not accepted. `message` is one whole line; `field` is empty where none is to blame."""
+    """Something that was not accepted. `message` is one whole line; `field` is empty where none is to blame.
+
+    `problems` has every field and what is wrong with it, where there are several; the message may name the first.
+    """
 
     source: str
     field: str
     message: str
+    problems: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def one_by_one(self) -> "list[Rejection]":
+        """Each problem as a rejection of its own."""
+        each = [
+            Rejection(source=self.source, field=field, message=f"{self.source}: {field}: {problem}")
+            for field, problem in self.problems
+        ]
+        return each or [self]
 
 
 def file_of(source: str) -> str:

@@ -127,3 +127,10 @@ def starter_catalog() -> Path:
     package = Path(__file__).parents[1]
     installed = package / "starter"
     return installed if installed.is_dir() else package.parent / "workflows"
+
+
+def example_incident() -> Path:
+    """The file with an example incident and a workflow approved for it, installed or in the source tree."""
+    package = Path(__file__).parents[1]
+    installed = package / "example" / "incident.yaml"
+    return installed if installed.is_file() else package.parents[1] / "examples" / "incident.yaml"

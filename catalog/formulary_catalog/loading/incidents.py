@@ -1,4 +1,8 @@
-"""Makes the stored request contexts what the AIAnalysis documents of the files say."""
+"""Makes the stored request contexts what the AIAnalysis documents of the files say.
+
+`loading.loader` calls it after each load, for `formulary up` and `formulary stdio`. It is the way of custom labels into
+a catalog without a cluster; the operator's `incidents` is the one with a cluster.
+"""
 
 from collections.abc import Collection
 

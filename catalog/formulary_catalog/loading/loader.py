@@ -63,7 +63,7 @@ class Loader:
     async def _load(self, *, embedder: Embedder | None, progress: Progress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
         report = LoadReport(
-            ignored=manifests.ignored,
+            ignored=len(manifests.ignored),
             rejections=manifests.rejections,
             notes=[note.message for note in manifests.notes],
         )

@@ -1,8 +1,12 @@
-"""What the documents of one load mean together: which version is served, what is history, what is refused."""
+"""What the documents of one load mean together: which version is served, what is history, what is refused.
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any
+`loading.loader` and `formulary validate` call it with all documents, since duplicates and versions show only among
+them. No I/O.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from formulary_catalog.domain import incidents
 from formulary_catalog.domain.entry import (
@@ -17,11 +21,16 @@ from formulary_catalog.domain.governance import contract
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows import manifest
 from formulary_catalog.domain.workflows.identity import precedence
+from formulary_catalog.domain.workflows.problems import nearest_name
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
 from formulary_catalog.loading.documents import Document, Rejection
 
-_KINDS = {"kubernaut.ai": {manifest.KIND, incidents.KIND}, "formulary.dev": {contract.KIND}}
+_KINDS = {"kubernaut.ai": (manifest.KIND, incidents.KIND), "formulary.dev": (contract.KIND,)}
 """What is loaded, by API group."""
+_LOADED = [kind for kinds in _KINDS.values() for kind in kinds]
+_IN_A_CLUSTER = ("WorkflowInvocation", "InvocationApproval")
+"""The other kinds of formulary.dev: the operator reads them, and nothing else does."""
+_MAX_COMPARED = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +49,9 @@ class FoundContract:
     contract: ContractEntry
 
 
+_Found = TypeVar("_Found", FoundContext, FoundContract)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something worth knowing about a document that is no error; `message` begins with the source."""
@@ -52,7 +64,7 @@ class Note:
 class Manifests:
     """The sorted-out documents. `served` has one entry for each workflow, `history` its lower versions.
 
-    `ignored` counts documents of other kinds.
+    `ignored` has the documents of other kinds.
     """
 
     served: list[CatalogEntry] = field(default_factory=list)
@@ -61,7 +73,7 @@ class Manifests:
     contracts: list[FoundContract] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    ignored: int = 0
+    ignored: list[Document] = field(default_factory=list)
 
 
 def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: str) -> Manifests:
@@ -77,16 +89,21 @@ def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: st
         if isinstance(document, Rejection):
             manifests.rejections.append(document)
             continue
+        source = document.source
         try:
             kind = _kind(document)
             if kind == manifest.KIND:
                 _add_workflow(document, entries=entries, manifests=manifests, default_namespace=default_namespace)
             elif kind == incidents.KIND:
-                _add_context(document, contexts=contexts, manifests=manifests, default_namespace=default_namespace)
+                context = incident_context(document.content, source=source, default_namespace=default_namespace)
+                found = FoundContext(source=source, context=context)
+                _add(found, kind=kind, key=(context.namespace, context.name), known=contexts, manifests=manifests)
             elif kind == contract.KIND:
-                _add_contract(document, contracts=contracts, manifests=manifests, default_namespace=default_namespace)
+                entry = contract_entry(document.content, source=source, default_namespace=default_namespace)
+                given = FoundContract(source=source, contract=entry)
+                _add(given, kind=kind, key=(entry.namespace, entry.name), known=contracts, manifests=manifests)
             else:
-                manifests.ignored += 1
+                manifests.ignored.append(document)
         except InvalidManifest as error:
             manifests.rejections.append(rejection_of(error))
     manifests.contexts = list(contexts.values())
@@ -98,19 +115,54 @@ def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: st
 
 def rejection_of(error: InvalidManifest) -> Rejection:
     """The error as a line of a report."""
-    return Rejection(source=error.source, field=error.field, message=str(error))
+    return Rejection(source=error.source, field=error.field, message=str(error), problems=error.problems)
 
 
 def _kind(document: Document) -> str:
-    """The kind, if it is one of ours; empty for what belongs to somebody else."""
+    """The kind, if it is one of ours; empty for what belongs to somebody else.
+
+    Raises:
+        InvalidManifest: it is missing, or it or its API group is one of ours misspelt.
+    """
     content: dict[str, Any] = document.content
     if "apiVersion" in content and "kind" not in content:
-        raise InvalidManifest(f"{document.source}: kind: is required; add it", source=document.source, field="kind")
+        raise _misnamed(document, "kind", "is required; add it")
     api_version = content.get("apiVersion")
     kind = str(content.get("kind", ""))
-    if isinstance(api_version, str) and kind not in _KINDS.get(api_version.partition("/")[0], ()):
+    if not isinstance(api_version, str):
+        _require_spelt(document, kind, kinds=_LOADED)
+        return kind
+    group = api_version.partition("/")[0]
+    if group not in _KINDS:
+        _require_foreign(document, group, kind=kind)
+        return ""
+    if kind not in _KINDS[group]:
+        _require_spelt(document, kind, kinds=_KINDS[group])
+        if group == "formulary.dev" and kind not in _IN_A_CLUSTER:
+            known = ", ".join((*_KINDS[group], *_IN_A_CLUSTER))
+            raise _misnamed(document, "kind", f"{_cut(kind)!r} is no kind of {group}; its kinds are {known}")
         return ""
     return kind
+
+
+def _require_spelt(document: Document, kind: str, *, kinds: Sequence[str]) -> None:
+    """A misspelt kind would be left out in silence."""
+    if (meant := nearest_name(kind, kinds)) not in ("", kind):
+        raise _misnamed(document, "kind", f"{_cut(kind)!r} is unknown; did you mean {meant}?")
+
+
+def _require_foreign(document: Document, group: str, *, kind: str) -> None:
+    """One of our kinds in another group is somebody else's, unless the group is spelt almost as ours."""
+    if (near := nearest_name(group, _KINDS)) and kind in _KINDS[near]:
+        raise _misnamed(document, "apiVersion", f"{_cut(group)!r} is unknown; did you mean {near}?")
+
+
+def _cut(name: str) -> str:
+    return name[:_MAX_COMPARED]
+
+
+def _misnamed(document: Document, field: str, problem: str) -> InvalidManifest:
+    return InvalidManifest(f"{document.source}: {field}: {problem}", source=document.source, field=field)
 
 
 def _add_workflow(
@@ -138,52 +190,23 @@ def _add_workflow(
     manifests.notes.append(Note(source=entry.source, message=message))
 
 
-def _add_context(
-    document: Document,
-    *,
-    contexts: dict[tuple[str, str], FoundContext],
-    manifests: Manifests,
-    default_namespace: str,
+def _add(
+    found: _Found, *, kind: str, key: tuple[str, str], known: dict[tuple[str, str], _Found], manifests: Manifests
 ) -> None:
-    source = document.source
-    context = incident_context(document.content, source=source, default_namespace=default_namespace)
-    found = FoundContext(source=source, context=context)
-    first = contexts.setdefault((context.namespace, context.name), found)
+    """Add what is known by its namespace and name alone."""
+    first = known.setdefault(key, found)
     if first is found:
         return
-    named = f"AIAnalysis {context.namespace}/{context.name}"
-    if first.context != context:
+    named = f"{kind} {'/'.join(key)}"
+    if replace(first, source=found.source) != found:
         raise InvalidManifest(
-            f"{source}: metadata.name: {named} is also in {first.source} with other content, which counts; remove one",
-            source=source,
+            f"{found.source}: metadata.name: {named} is also in {first.source} with other content, which counts; "
+            "remove one",
+            source=found.source,
             field="metadata.name",
         )
-    message = f"{source}: {named} is also in {first.source} with the same content; remove one"
-    manifests.notes.append(Note(source=source, message=message))
-
-
-def _add_contract(
-    document: Document,
-    *,
-    contracts: dict[tuple[str, str], FoundContract],
-    manifests: Manifests,
-    default_namespace: str,
-) -> None:
-    source = document.source
-    entry = contract_entry(document.content, source=source, default_namespace=default_namespace)
-    found = FoundContract(source=source, contract=entry)
-    first = contracts.setdefault((entry.namespace, entry.name), found)
-    if first is found:
-        return
-    named = f"{contract.KIND} {entry.namespace}/{entry.name}"
-    if first.contract != entry:
-        raise InvalidManifest(
-            f"{source}: metadata.name: {named} is also in {first.source} with other content, which counts; remove one",
-            source=source,
-            field="metadata.name",
-        )
-    message = f"{source}: {named} is also in {first.source} with the same content; remove one"
-    manifests.notes.append(Note(source=source, message=message))
+    message = f"{found.source}: {named} is also in {first.source} with the same content; remove one"
+    manifests.notes.append(Note(source=found.source, message=message))
 
 
 def _choose(versions: dict[str, CatalogEntry], *, manifests: Manifests) -> None:

@@ -16,7 +16,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, TextsRefused
 from formulary_catalog.loading.report import Progress, silent
 from formulary_catalog.loading.vectors import EMBEDDED_AT_ONCE, vectors_of
-from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore, Unembedded
 
 NOTICE_SECONDS = 30.0

@@ -1,4 +1,8 @@
-"""Makes the workflows of the catalog what the files say, one by one: a refused one never holds up the others."""
+"""Makes the workflows of the catalog what the files say, one by one: a refused one never holds up the others.
+
+`loading.loader` calls it with the sorted documents. In a cluster the operator's `workflows.reconciler` does the same
+for objects; both write with `store.workflows.writer`.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

@@ -9,16 +9,19 @@ from datetime import timedelta
 
 from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
 from formulary_catalog.domain.browsing import PendingApproval, PendingApprovals
+from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment, shortened
+from formulary_catalog.domain.text import shortened
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.requests import ApprovalsRequest
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.visibility import namespaces_with
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
+_LOOKED_THROUGH = 1000
+"""Of so many runs those are found that the incident allows."""
 _SHOWN_REASON = 150
 _SHOWN_NAMESPACES = 5
 _HOW = "a person decides, with `formulary approve INVOCATION_ID --reason …`; tell them, and do not ask again"
@@ -54,7 +57,7 @@ class WaitingRuns:
             reviewed = await namespaces_with(
                 caller, READ_INVOCATIONS, among=scope.concerned | frozenset(filter(None, [namespace]))
             )
-            runs = await self._review.waiting(caller=caller.name, namespaces=reviewed)
+            runs, _ = await self._review.waiting(caller=caller.name, namespaces=reviewed, limit=_LOOKED_THROUGH)
             constraints = self._finder.constraints(scope)
             readable = await self._workflows.readable({run.version_id for run in runs}, namespaces=scope.namespaces)
             everywhere = [

@@ -13,7 +13,7 @@ from typing import Any
 from formulary_catalog.domain.access import INVOKE, Caller
 from formulary_catalog.domain.runs.facts import target_of
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
-from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run
+from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import NoExecutor, NotInvocable, Unavailable
@@ -47,12 +47,14 @@ class Preparation:
         traces: TraceStore,
         executors: ExecutorReader,
         runs_namespace: str,
+        own_namespace: str,
         rules: RunRules,
     ) -> None:
         self._finder = finder
         self._traces = traces
         self._executors = executors
         self._runs_namespace = runs_namespace
+        self._own_namespace = own_namespace
         self._rules = rules
 
     async def prepare(
@@ -63,7 +65,7 @@ class Preparation:
         Raises:
             NotFound, ContextError: as `WorkflowFinder.find`.
             NotAllowed: the caller may not run workflows in the namespace.
-            NotInvocable: the workflow cannot be run by anybody.
+            NotInvocable: the workflow cannot be run by anybody, or nothing may run in the namespace.
             InvalidInput: the input, the timeout or the search is not what it must be.
             Unavailable: the database does not answer.
         """
@@ -74,6 +76,8 @@ class Preparation:
         target = target_of(context)
         namespace = target.namespace or self._runs_namespace
         await caller.require(INVOKE, namespace=namespace)
+        if because := why_no_run_here(namespace, own_namespace=self._own_namespace):
+            raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
         if because := found.parsed.not_invocable_because:
             raise NotInvocable(f"workflow {found.workflow_id}@{stored.version} cannot be invoked: {because}")
         search_id = await own_search(

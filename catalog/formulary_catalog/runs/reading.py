@@ -10,7 +10,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Literal
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
-from formulary_catalog.domain.cursor import Moment, cursor, moment_of
+from formulary_catalog.domain.cursor import Moment, Place, cursor, moment_of, place_of
 from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
@@ -24,20 +24,25 @@ from formulary_catalog.domain.reading import (
     WaitingRunList,
 )
 from formulary_catalog.domain.runs.report import invocation_answer
-from formulary_catalog.domain.runs.run import Invocation, Phase
+from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import parse_reference
-from formulary_catalog.domain.workflows.visible import visible
-from formulary_catalog.errors import InvalidInput
 from formulary_catalog.runs.approvals import pending_approval
 from formulary_catalog.search.lookup import FoundWorkflow
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.runs.decisions import DecisionReader, RuleCount
+from formulary_catalog.store.runs.executors import ExecutorReader, Executors
 from formulary_catalog.store.runs.reviewing import ReviewReader
 
-_HOW = "decide with `formulary approve ID --digest DIGEST --reason …` or `formulary reject ID --reason …`"
+_WAITING_IN = 200
+"""Of so many namespaces in which runs wait, the longest wait first, it is asked whether a caller may read them."""
+_MORE_NAMESPACES = (
+    f"runs wait in more than {_WAITING_IN} namespaces; only those that have waited longest were looked through: "
+    "name a namespace to see what waits there"
+)
 USE_DAYS = 30
 """How far back it is counted what rules decided."""
 _COUNTED = 10_000
@@ -45,11 +50,10 @@ _COUNTED = 10_000
 _NO_INCIDENT = ContextReference()
 _PERIODS = {"day": 1, "week": 7}
 """Days of each."""
-_PHASES = {name: phase for phase in Phase for name in (phase.value.casefold(), phase.state)}
 
 
 class RunReading:
-    """Answers callers; every call leaves an event in the trail."""
+    """Answers callers; every call on their behalf leaves an event in the trail."""
 
     def __init__(self, parts: CatalogParts) -> None:
         self._trail, self._parsed = parts.trail, parts.parsed
@@ -57,14 +61,23 @@ class RunReading:
         self._review = ReviewReader(parts.database)
         self._decisions = DecisionReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
+        self._executors = ExecutorReader(parts.database)
+
+    async def executors(self) -> Executors:
+        """What runs workflows now. It says nothing about a tenant, so that asking leaves no event.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return await self._executors.present()
 
     async def page(
         self, *, phase: str = "", namespace: str = "", limit: int, after: str = "", caller: Caller
     ) -> InvocationPage:
-        """Runs, the newest first; `phase` as a run or a status spells it, `after` is the cursor of the page before.
+        """Runs, the newest first; `phase` is one of `Phase`, `after` the cursor of the page before.
 
         Raises:
-            InvalidInput: the phase is not known, or the cursor is that of another question.
+            InvalidInput: the cursor is that of another question.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         question = {"invocations": namespace or "*", "phase": phase}
@@ -73,8 +86,8 @@ class RunReading:
             "read.invocations", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             before = moment_of(after, question=question)
-            phases = [_phase(phase)] if phase else None
-            namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
+            phases = [phase] if phase else None
+            namespaces, notes = await self._readable.listed(caller, READ_INVOCATIONS, namespace=namespace)
             found = await self._review.page(
                 caller=caller.name,
                 namespaces=namespaces,
@@ -85,12 +98,10 @@ class RunReading:
             )
             shown = found[:limit]
             record.result = {"total": len(shown)}
-            last = (
-                Moment(shown[-1].created_at.astimezone(UTC).isoformat(), shown[-1].id) if len(found) > limit else None
-            )
             return InvocationPage(
                 invocations=[_summary(run) for run in shown],
-                next_cursor=cursor(last, question=question) if last is not None else "",
+                next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
+                notes=notes,
             )
 
     async def outcomes(
@@ -140,60 +151,88 @@ class RunReading:
             return answer
 
     async def waiting(
-        self, *, namespace: str = "", limit: int, caller: Caller, known: Collection[str] | None = None
+        self,
+        *,
+        namespace: str = "",
+        only: str = "",
+        limit: int,
+        after: str = "",
+        caller: Caller,
+        known: Collection[str] | None = None,
     ) -> WaitingRunList:
         """The runs that wait for a person, the oldest first, with what that person has to judge.
 
-        `known` are the states of runs that a page shows which refreshes itself: where nothing is new to it, there is
-        no event.
+        `only` is the id of one, `after` the cursor of the page before. `known` are the states of runs that a page
+        shows which refreshes itself: where nothing is new to it, there is no event.
 
         Raises:
+            InvalidInput: the cursor is that of another question.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         answer = None
         if known is not None:
-            answer = await self._waiting(namespace=namespace, limit=limit, caller=caller)
+            answer = await self._waiting(namespace=namespace, only=only, limit=limit, after=after, caller=caller)
             if all(run.state in known for run in answer.approvals):
                 return answer
         arguments = {"namespace": namespace} if namespace else {}
         async with self._trail.record(
             "read.approvals", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            answer = answer or await self._waiting(namespace=namespace, limit=limit, caller=caller)
+            answer = answer or await self._waiting(
+                namespace=namespace, only=only, limit=limit, after=after, caller=caller
+            )
             record.result = {"total": answer.total}
             return answer
 
-    async def _waiting(self, *, namespace: str, limit: int, caller: Caller) -> WaitingRunList:
-        namespaces = await self._readable.of(caller, READ_INVOCATIONS, namespace=namespace)
-        runs = await self._review.waiting(caller=caller.name, namespaces=namespaces)
-        waiting = [run for run in runs if namespace in ("", run.namespace)]
-        shown = waiting[:limit]
+    async def _waiting(self, *, namespace: str, only: str, limit: int, after: str, caller: Caller) -> WaitingRunList:
+        question = {"approvals": namespace or "*"}
+        last = moment_of(after, question=question)
+        # Only where something waits: a person of one namespace among thousands must not miss it.
+        concerned = [namespace] if namespace else await self._review.namespaces_of_waiting(at_most=_WAITING_IN + 1)
+        namespaces = await self._readable.among(caller, READ_INVOCATIONS, concerned[:_WAITING_IN])
+        found, total = await self._review.waiting(
+            caller=caller.name, namespaces=namespaces, namespace=namespace, only=only, after=last, limit=limit + 1
+        )
+        shown = found[:limit]
+        cut = namespaces is not None and len(concerned) > _WAITING_IN
         places = sorted({run.namespace for run in shown})
         rights = await asyncio.gather(*(caller.access.allows(APPROVE, namespace=place) for place in places))
         may = dict(zip(places, rights, strict=True))
         return WaitingRunList(
             approvals=[_waiting(run, parsed=self._parsed, may_approve=may[run.namespace]) for run in shown],
-            total=len(waiting),
-            notes=[_HOW] if shown else [],
+            total=total,
+            next_cursor=cursor(_place(shown[-1]), question=question) if len(found) > limit else "",
+            notes=[_MORE_NAMESPACES] if cut else [],
         )
 
-    async def contracts(self, *, namespace: str = "", caller: Caller) -> ContractList:
-        """The contracts in force, in name order.
+    async def contracts(
+        self, *, namespace: str = "", limit: int | None = None, after: str = "", caller: Caller
+    ) -> ContractList:
+        """The contracts in force, in name order: all, or a page; `after` is the cursor of the page before.
 
         Raises:
+            InvalidInput: the cursor is that of another question.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         arguments = {"namespace": namespace} if namespace else {}
         async with self._trail.record(
             "read.contracts", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
-            namespaces = await self._readable.of(caller, READ_CONTRACTS, namespace=namespace)
-            found = await self._review.contracts(caller=caller.name, namespaces=namespaces)
-            shown, unknown = ([each for each in part if namespace in ("", each.namespace)] for part in found)
-            record.result = {"total": len(shown)}
+            question = {"contracts": namespace or "*"}
+            last = place_of(after, question=question)
+            namespaces, notes = await self._readable.listed(caller, READ_CONTRACTS, namespace=namespace)
+            read = await self._review.contracts(caller=caller.name, namespaces=namespaces)
+            known, unknown = ([each for each in part if namespace in ("", each.namespace)] for part in read)
+            following = sorted((each for each in known if last is None or _name(each) > _name(last)), key=_name)
+            shown = following[:limit]
+            record.result = {"total": len(known)}
             counts = await self._rule_counts(caller) if shown else {}
+            end = Place(shown[-1].name, shown[-1].namespace, "") if len(shown) < len(following) else None
             return ContractList(
-                contracts=[_contract(each, counts=counts) for each in shown], notes=unknown_notes(unknown)
+                contracts=[_contract(each, counts=counts) for each in shown],
+                total=len(known),
+                next_cursor=cursor(end, question=question) if end is not None else "",
+                notes=[*notes, *unknown_notes(unknown)],
             )
 
     async def _rule_counts(self, caller: Caller) -> Mapping[tuple[str, str], RuleCount]:
@@ -204,11 +243,12 @@ class RunReading:
         return {(each.contract, each.rule_id): each for each in counts}
 
 
-def _phase(text: str) -> str:
-    if (phase := _PHASES.get(text.casefold())) is None:
-        known = ", ".join(each.value for each in Phase)
-        raise InvalidInput(f"phase {text[:60]!r} is not known; give one of {known}", field="phase")
-    return phase.value
+def _name(contract: Contract | Place) -> tuple[str, str]:
+    return contract.namespace, contract.name
+
+
+def _place(run: Invocation) -> Moment:
+    return Moment(run.created_at.astimezone(UTC).isoformat(), run.id)
 
 
 def _summary(run: Invocation) -> InvocationSummary:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from formulary_catalog.domain.access import APPROVE, READ_INVOCATIONS, Caller, Right
 from formulary_catalog.domain.answers import InvocationAnswer
-from formulary_catalog.domain.console_address import incident_address, waiting_address
+from formulary_catalog.domain.console_address import incident_link, waiting_link
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import invocation_answer, taken_for_running
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
@@ -18,16 +18,18 @@ from formulary_catalog.errors import (
     FormularyError,
     InputRefused,
     InvalidInput,
+    NoExecutor,
     NotAllowed,
     NotFound,
     RunFailed,
     RunRefused,
     RunTimedOut,
+    Unavailable,
 )
 from formulary_catalog.runs.preparation import Preparation
 from formulary_catalog.runs.request import MAX_TIMEOUT_MS, InvocationRequest
 from formulary_catalog.runs.waiting import Progress, RunWatch, no_progress
-from formulary_catalog.search.audit import Record, Trail
+from formulary_catalog.search.audit import Record, Trail, log_trace
 from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.events import TraceStore
@@ -71,6 +73,7 @@ class InvocationService:
             traces=traces,
             executors=ExecutorReader(database),
             runs_namespace=settings.runs_namespace,
+            own_namespace=settings.release_namespace,
             rules=RunRules(
                 shared_namespace=settings.catalog_namespace,
                 strict_keys=settings.strict_custom_labels,
@@ -98,6 +101,7 @@ class InvocationService:
                 has them; nothing was created.
         """
         submitted, unchecked = await self._submit(request, context=context, caller=caller)
+        log_trace(submitted.invocation.trace_id)
         run, had_place = await self._watch.until(
             _is_settled,
             run=submitted.invocation,
@@ -175,15 +179,17 @@ class InvocationService:
         if (run_then := await self._approvals.add(approval)) is None:
             raise _not_found(invocation_id)
         word = "approval" if decision is ApprovalDecision.APPROVE else "rejection"
-        return invocation_answer(run_then, notes=[f"the {word} is recorded; the run is looked at within seconds"])
+        return invocation_answer(
+            run_then, notes=[f"the {word} is recorded; the run is looked at within seconds"], decided=True
+        )
 
     def _links(self, run: Invocation) -> list[str]:
         """Where people read more of a run, if that is known here."""
         if not self._console_url:
             return []
         if run.phase is Phase.AWAITING_APPROVAL:
-            return [f"a person decides at {waiting_address(self._console_url)}"]
-        return [f"people read its story at {incident_address(self._console_url, run.trace_id)}"]
+            return [f"a person decides at {waiting_link(self._console_url, run.id)}"]
+        return [f"people read its story at {incident_link(self._console_url, run.trace_id)}"]
 
     async def _submit(
         self, request: InvocationRequest, *, context: ContextReference, caller: Caller
@@ -195,8 +201,14 @@ class InvocationService:
             # A run that is known needs nobody to run it: a repeated request asks for its outcome.
             if request.idempotency_key and (known := await self._store.repeated(prepared.new)) is not None:
                 return known, False
-            manifest = await self._preparation.own_manifest(prepared)
-            submitted = await self._store.submit(prepared.new, limits=self._limits, manifest=manifest)
+            manifest, no_executor = None, None
+            try:
+                manifest = await self._preparation.own_manifest(prepared)
+            except (NoExecutor, Unavailable) as error:
+                no_executor = error  # what the rules forbid is refused by them, with an executor or without
+            submitted = await self._store.submit(
+                prepared.new, limits=self._limits, manifest=manifest, no_executor=no_executor
+            )
         except FormularyError as error:
             await self._trail.refused(
                 _REFUSED,
@@ -211,6 +223,7 @@ class InvocationService:
     async def _readable(self, invocation_id: str, *, caller: Caller) -> Invocation:
         run = await self._known(invocation_id)
         if run.requester == caller.name or await _may(caller, READ_INVOCATIONS, run=run):
+            log_trace(run.trace_id)
             return run
         raise _not_found(invocation_id)
 
@@ -226,6 +239,7 @@ class InvocationService:
             # Who may not even read it shall not learn that it is there.
             await self._readable(invocation_id, caller=caller)
             raise
+        log_trace(run.trace_id)
         return run
 
     async def _known(self, invocation_id: str) -> Invocation:
@@ -273,7 +287,7 @@ async def _may(caller: Caller, right: Right, *, run: Invocation) -> bool:
 
 def _not_found(invocation_id: str) -> NotFound:
     return NotFound(
-        f"invocation {invocation_id[:60]!r} is not found among those that you may read; use the invocation_id of an "
-        "earlier answer, retrying unchanged will fail again",
+        f"invocation {invocation_id[:60]!r} is not found among those that you may read; take its id from an "
+        "earlier answer",
         reference=invocation_id,
     )

@@ -1,4 +1,8 @@
-"""Waiting for a run by polling its row: another process advances it."""
+"""Waiting for a run by polling its row: another process advances it.
+
+`runs.service` waits with it, for a new run as for one that is followed. Polling needs nothing but the database that is
+there anyway; places are bounded, so that calls that wait leave room for searches.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable

@@ -9,10 +9,10 @@ from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.loading.vectors import unembedded
 from formulary_catalog.runtime.model_registry import LOOK_SECONDS
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.knowledge.incidents import IncidentDocuments
-from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
 
 _MOST_SECONDS_BETWEEN = 60.0
@@ -26,8 +26,8 @@ class Filling:
     It takes them from the catalog, not from files: what is served changes only where somebody asks for it.
     """
 
-    def __init__(self, service: CatalogService, *, writing: Database) -> None:
-        self._service = service
+    def __init__(self, vectors: QueryVectors, *, writing: Database) -> None:
+        self._vectors = vectors
         self._models = ModelStore(writing)
         self._store = ReembeddingStore(writing)
         self._incidents = IncidentDocuments(writing)
@@ -51,7 +51,7 @@ class Filling:
 
     async def _fill(self) -> str:
         """Embed what is missing; what is still missing then, and why."""
-        embedder = self._service.embedder
+        embedder = self._vectors.embedder
         if embedder is None:
             return ""
         try:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from formulary_catalog.errors import StartupError, Unavailable
+from formulary_catalog.errors import DirectoryInUse, StartupError, Unavailable
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.connection import ROLE
 from formulary_catalog.store.database.migrate import require_current_schema
@@ -77,5 +77,11 @@ async def existing_database(settings: Settings, *, role: str = "") -> AsyncItera
     postgres = embedded(settings)
     async with AsyncExitStack() as stack:
         if not await answers(postgres):
-            await start(postgres, stack=stack)
+            try:
+                await start(postgres, stack=stack)
+            except DirectoryInUse as error:
+                raise StartupError(
+                    f"the PostgreSQL in {data_dir} does not answer, and {error.holder} (formulary up) runs it; wait "
+                    "until it has started, and if it has hung, restart that `formulary up`"
+                ) from error
         yield postgres.dsn(user=role) if role else postgres.dsn()

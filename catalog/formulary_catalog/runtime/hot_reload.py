@@ -23,8 +23,8 @@ _log = structlog.get_logger(__name__)
 async def follow(catalog: Standalone, *, first: LoadReport) -> None:
     """Load again on every change of the manifests after the first load, until it is cancelled."""
     before = first.rejections
-    service = catalog.service
-    async for outcome in watch(catalog.loader, embedder=lambda: service.embedder):
+    vectors = catalog.service.parts.vectors
+    async for outcome in watch(catalog.loader, embedder=lambda: vectors.embedder):
         if isinstance(outcome, FormularyError):
             _log.error("load_failed", reason=str(outcome))
             continue

@@ -5,8 +5,6 @@ import socket
 from contextlib import closing
 from ipaddress import ip_address
 
-import psutil
-
 from formulary_catalog.errors import StartupError
 from formulary_catalog.settings import Settings
 
@@ -63,6 +61,8 @@ def _refusal(settings: Settings, error: OSError) -> str:
 
 def _holder(port: int) -> int | None:
     """The process that listens on the port, where the system says which."""
+    import psutil  # slow, and rarely needed
+
     try:
         connections = psutil.net_connections(kind="tcp")
     except psutil.Error:

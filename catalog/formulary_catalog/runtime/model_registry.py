@@ -11,10 +11,10 @@ from formulary_catalog.embedding.finding import find_embedder
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.loading.reembedding import Reembedding
 from formulary_catalog.runtime.model_loading import Loaded, load_model, loading
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.workflows.models import EmbeddingModel, ModelStore
+from formulary_catalog.store.embedding_models import EmbeddingModel, ModelStore
 from formulary_catalog.store.workflows.reembedding import SWITCH_SECONDS, PreparationEnded, ReembeddingStore
 
 LOOK_SECONDS = 5.0
@@ -26,16 +26,18 @@ _CHANGE_RETRY_SECONDS = 10.0
 
 
 class Embedders:
-    """Gives the service the embedder of the model that serves, and that of a model that is being prepared.
+    """Gives searches the embedder of the model that serves, and that of a model that is being prepared.
 
     `own` is the model of the settings, being loaded. It is used if the catalog has no model yet, or uses that one.
     """
 
-    def __init__(self, service: CatalogService, *, settings: Settings, own: Awaitable[Loaded]) -> None:
-        self._service = service
+    def __init__(
+        self, vectors: QueryVectors, *, models: ModelStore, settings: Settings, own: Awaitable[Loaded]
+    ) -> None:
+        self._vectors = vectors
+        self._models = models
         self._settings = settings
         self._own = own
-        self._models = ModelStore(service.parts.database)
         self._loaded: dict[str, Embedder] = {}
         self.problem: EmbedderUnavailable | None = None
         """Why searches rank by words alone, if they do."""
@@ -51,7 +53,7 @@ class Embedders:
             Unavailable: the database does not answer.
         """
         models = await self._models.models()
-        self._service.tell_models(models)
+        self._vectors.set_models(models)
         own = await self._own
         if models.serving is None:
             serving: Loaded = own
@@ -61,7 +63,7 @@ class Embedders:
         self.problem = serving if isinstance(serving, EmbedderUnavailable) else None
         first, second = _usable(serving), _usable(preparing)
         self._loaded = {embedder.model_id: embedder for embedder in (first, second) if embedder is not None}
-        self._service.use_embedder(
+        self._vectors.use(
             first,
             preparing=second,
             problem=str(self.problem or ""),

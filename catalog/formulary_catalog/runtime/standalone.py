@@ -8,6 +8,7 @@ from pathlib import Path
 
 import structlog
 
+from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.embedding.finding import source_to_keep
@@ -31,10 +32,10 @@ from formulary_catalog.store.audit.publishing import keep_publishing, place_of
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
-from formulary_catalog.store.workflows.models import ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 
 _WRITE_SECONDS = 60.0
@@ -71,11 +72,12 @@ class Standalone:
         own = await self.model
         if not isinstance(own, EmbedderUnavailable):
             await ModelStore(self.writing).adopt(own.model_id, source=self._source)
-        embedders = Embedders(self.service, settings=self.settings, own=self.model)
+        parts = self.service.parts
+        embedders = Embedders(parts.vectors, models=ModelStore(parts.database), settings=self.settings, own=self.model)
         await embedders.refresh()
         if embedders.problem is not None:
             display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
-        report = await self.loader.load(embedder=self.service.embedder, progress=display.progress)
+        report = await self.loader.load(embedder=parts.vectors.embedder, progress=display.progress)
         display.report(report)
         for rejection in (await self.runbooks.load()).rejections:
             display.problem(f"rejected: {rejection.message}")
@@ -88,6 +90,16 @@ class Standalone:
         elif is_remote(self.settings.embedding_model):
             await self.background_work.enter_async_context(background(self._use_late_model(embedders)))
         return report
+
+    async def summary(self) -> tuple[int, str]:
+        """How many workflows are served, and how they are ranked: `hybrid` or `lexical`.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        parts = self.service.parts
+        served = (await parts.workflows.counts()).get("Active", 0)
+        return served, SearchMode.HYBRID if parts.vectors.embedder is not None else SearchMode.LEXICAL
 
     @property
     def _source(self) -> str:
@@ -114,7 +126,7 @@ class Standalone:
 
     async def _change_to(self, own: Embedder, *, display: Display) -> None:
         """Have the catalog changed to the model of the settings, if it is ours to change."""
-        serving = self.service.models.serving
+        serving = self.service.parts.vectors.models.serving
         if serving is None or serving.model_id == own.model_id:
             return
         if self.settings.database_url:
@@ -180,7 +192,7 @@ async def standalone(
             metrics=metrics,
             loader=loader,
             runbooks=RunbookLoader(runbooks, writer=RunbookWriter(writing), namespace=settings.catalog_namespace),
-            filling=Filling(service, writing=writing),
+            filling=Filling(service.parts.vectors, writing=writing),
             model=model,
             writing=writing,
             writer_dsn=dsn_of(Role.WRITER),

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.visible import MARK, visible
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\].*?(?:\x07|\x1b\\|$)|[PX^_].*?(?:\x1b\\|$)|.)", re.DOTALL)
 _MAX_WIDTH = 120
@@ -26,11 +27,13 @@ _GAP = "  "
 
 
 def plain(text: str) -> str:
-    """The text without terminal escapes, control characters and marks that turn the writing direction."""
+    """The text without terminal escapes, and with a mark for each other character that hides something.
+
+    People decide by what they read here: a name that hides characters must not look like the name without them.
+    """
     return "".join(
-        character
-        for character in _ESCAPES.sub("", text)
-        if character in "\n\t" or unicodedata.category(character) not in ("Cc", "Cf", "Cs", "Co")
+        MARK if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs", "Co") else character
+        for character in visible(_ESCAPES.sub("", text).replace("\r\n", "\n"))
     )
 
 

@@ -13,8 +13,10 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
+from structlog.contextvars import bind_contextvars
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.audit.chain import EXPLANATION, TRIAL
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.runs.run import trace_id
@@ -29,6 +31,8 @@ _PATIENCE_WITH_THE_GONE = 0.5
 """Seconds for the row of a call that was cancelled: its caller waits for its end."""
 _READ_ONLY = {"decision": "ALLOW", "class": "read-only"}
 """What the gate says of a call that changes nothing but the trail."""
+_APART = frozenset({TRIAL, EXPLANATION})
+"""No story grows because people look into it, refused or not."""
 _log = structlog.get_logger(__name__)
 
 
@@ -59,8 +63,8 @@ class Record:
             search_id=search_id,
         )
 
-    def belongs_to(self, context: RequestContext | None) -> None:
-        """Note the incident: events name it, and what it demands is sealed."""
+    def note_incident(self, context: RequestContext | None) -> None:
+        """Note the incident of the call: events name it, and what it demands is sealed."""
         if context is not None:
             self.context = context
             self.remediation_id = context.remediation_id
@@ -172,8 +176,10 @@ class Trail:
             "result": record.result,
             "gate": gate,
         }
+        chain = record.trace_id or trace_of(record, apart=action in _APART)
+        log_trace(chain)
         return TraceEvent(
-            trace_id=record.trace_id or trace_of(record),
+            trace_id=chain,
             kind=action,
             caller=caller.name,
             payload={name: value for name, value in said.items() if value not in ("", {})},
@@ -182,6 +188,12 @@ class Trail:
         )
 
 
-def trace_of(record: Record) -> str:
-    """The chain that a call goes to: its incident's, claimed or not, else its search's, else a new one."""
-    return trace_id(remediation_id=record.remediation_id, search_id=record.search_id, fallback=uuid4().hex)
+def log_trace(trace: str) -> None:
+    """Have the lines that the running call logs from here on name its trace."""
+    bind_contextvars(trace_id=trace)
+
+
+def trace_of(record: Record, *, apart: bool = False) -> str:
+    """The chain of a call: that of its incident, claimed or not, unless `apart`; else of its search, or a new one."""
+    incident = "" if apart else record.remediation_id
+    return trace_id(remediation_id=incident, search_id=record.search_id, fallback=uuid4().hex)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.audit.chain import EXPLANATION
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, narrowed_out, unserved
@@ -26,7 +27,6 @@ from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.recorded import RecordedSearch, RecordedSearches, recorded_answer
 from formulary_catalog.search.visibility import CallScope
 
-_ACTION = "read.explain"
 _NO_INCIDENT = ContextReference()
 
 
@@ -40,7 +40,7 @@ class _Found:
 
 
 class Explaining:
-    """Explains; every call leaves an event in the trail."""
+    """Explains; every call leaves an event in a trace of its own: no story grows by being looked into."""
 
     def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
         self._parts = parts
@@ -58,7 +58,9 @@ class Explaining:
         """
         arguments = {"workflow_id": workflow_id, **_arguments(request)}
         reference = request.context
-        async with self._parts.trail.record(_ACTION, caller=caller, reference=reference, arguments=arguments) as record:
+        async with self._parts.trail.record(
+            EXPLANATION, caller=caller, reference=reference, arguments=arguments
+        ) as record:
             wanted = parse_reference(workflow_id)
             scope = await self._parts.visibility.of(reference, caller=caller, record=record, browsing=True)
             return await self._explained(wanted, request, scope=scope, caller=caller, record=record)
@@ -71,7 +73,7 @@ class Explaining:
         """
         reference = request.context
         async with self._parts.trail.record(
-            _ACTION, caller=caller, reference=reference, arguments=_arguments(request)
+            EXPLANATION, caller=caller, reference=reference, arguments=_arguments(request)
         ) as record:
             scope = await self._parts.visibility.of(reference, caller=caller, record=record, browsing=True)
             ranking = await self._ranking(request, scope=scope, caller=caller)
@@ -90,12 +92,11 @@ class Explaining:
         """
         arguments = {"workflow_id": workflow_id, "search_id": search_id}
         async with self._parts.trail.record(
-            _ACTION, caller=caller, reference=_NO_INCIDENT, arguments=arguments
+            EXPLANATION, caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             wanted = parse_reference(workflow_id)
             found = await self._recorded.find(search_id, caller=caller)
-            record.trace_id = found.trace_id
-            scope = await self._parts.visibility.within(found.incident, caller=caller)
+            scope = await self._parts.visibility.within(found.incident, caller=caller, browsing=True)
             return await self._explained(
                 wanted, found.request, scope=scope, caller=caller, record=record, recorded=found
             )
@@ -109,10 +110,9 @@ class Explaining:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         async with self._parts.trail.record(
-            _ACTION, caller=caller, reference=_NO_INCIDENT, arguments={"search_id": search_id}
+            EXPLANATION, caller=caller, reference=_NO_INCIDENT, arguments={"search_id": search_id}
         ) as record:
             found = await self._recorded.find(search_id, caller=caller)
-            record.trace_id = found.trace_id
             record.result = {"total": len(found.candidates)}
             return recorded_answer(found, reveal=await _may_read(found.incident, caller=caller))
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.explained import (
+from formulary_catalog.domain.search.explanation import RankingBasis, changes_to_be_first, evidence_of
+from formulary_catalog.domain.search.explanation_answers import (
     EvidencePart,
     ExcludedBy,
     Explanation,
@@ -16,7 +17,6 @@ from formulary_catalog.domain.search.explained import (
     NeededChange,
     RecordedPlace,
 )
-from formulary_catalog.domain.search.explanation import Asked, changes_to_be_first, evidence_of
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
@@ -86,16 +86,16 @@ def explanation(
     place = ranking.place_of(subject.version_id) if not excluded else None
     scored = order[place - 1] if place is not None else None
     hit = next((hit for hit in ranking.hits if hit.scored.evidence.version_id == subject.version_id), None)
-    asked, caution = _asked(ranking), hit.caution if hit is not None else ""
+    basis, caution = _basis(ranking), hit.caution if hit is not None else ""
     found = evidence if not excluded else None
-    parts = evidence_of(subject.parsed.labels, found, asked=asked, caution=caution) if found is not None else []
+    parts = evidence_of(subject.parsed.labels, found, basis=basis, caution=caution) if found is not None else []
     score: float | None = None
     if scored is not None:
         score = scored.score
     elif found is not None:
         score = round(sum(part.log_odds for part in parts if part.in_score), SCORE_DIGITS)
     behind = order[0].score - score if order and score is not None else 0.0
-    changes = changes_to_be_first(parts, found, asked=asked, behind=behind) if found is not None and place != 1 else []
+    changes = changes_to_be_first(parts, found, basis=basis, behind=behind) if found is not None and place != 1 else []
     why_not = "" if excluded else _why_not_returned(ranking, scored=scored, place=place)
     first = order[0] if order else None
     return Explanation(
@@ -136,9 +136,9 @@ def explanation(
     )
 
 
-def _asked(ranking: Ranking) -> Asked:
+def _basis(ranking: Ranking) -> RankingBasis:
     ranked, plan = ranking.ranked, ranking.plan
-    return Asked(
+    return RankingBasis(
         constraints=plan.constraints,
         terms=plan.terms,
         wanted=ranked.wanted,
@@ -159,7 +159,7 @@ def _why_not_returned(ranking: Ranking, *, scored: Scored | None, place: int | N
     if scored is None or place is None:
         return f"it is allowed, and further from the query than the {len(ranking.ranked.order)} that were ranked"
     if request.top_k is None and scored.fits_nothing:
-        return "nothing in the query fits it: it holds no telling word, and its meaning is far away"
+        return "nothing in the query fits it: it holds no significant word, and its meaning is far away"
     if place > (limit := _limit(request)):
         return f"it is number {place}, and the answer holds {limit}"
     if scored.confidence < request.min_confidence:

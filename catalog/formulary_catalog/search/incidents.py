@@ -6,13 +6,16 @@ AIAnalysis and from nowhere else, so that a model can neither see nor change the
 
 import asyncio
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.waiting_room import WaitingRoom
-from formulary_catalog.errors import ContextError, NotAllowed
+from formulary_catalog.errors import ContextError, NotAllowed, Overloaded
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
@@ -20,10 +23,11 @@ from formulary_catalog.store.incidents import ContextReader
 _POLL_SECONDS = 0.1
 _ANALYSIS = re.compile(r"[^/]+/[^/]+")
 _MAX_SHOWN = 60
-_WAITING_AT_ONCE = 6
-"""Calls that may wait for an unknown incident, of the 8 that run at once: made-up ids must not hold up the others."""
-_WAITING_EACH = 4
-"""Of one caller."""
+_CALLS = 6
+"""Calls that may wait, of the 8 that run at once: made-up ids must not hold up the others."""
+_CALLS_EACH = 5
+"""Of one caller, for any incidents."""
+_RETRY_SECONDS = 1.0
 
 
 class ContextResolver:
@@ -32,14 +36,11 @@ class ContextResolver:
     def __init__(self, *, reader: ContextReader, policy: ContextPolicy, wait_seconds: float, metrics: Metrics) -> None:
         self._reader = reader
         self._policy = policy
-        self._wait_seconds = wait_seconds
-        self._waiting = WaitingRoom(places=_WAITING_AT_ONCE, places_each=_WAITING_EACH)
+        self._arrivals = _Arrivals(reader=reader, wait_seconds=wait_seconds)
         self._metrics = metrics
 
-    async def resolve(
-        self, reference: ContextReference, *, caller: Caller, browsing: bool = False
-    ) -> RequestContext | None:
-        """The context of a call; None where none was named and none is required. `browsing` never requires one.
+    async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
+        """The context of a call; None where none was named and none is required.
 
         A context that was written a moment ago is waited for. A caller who names a namespace in which it may not use
         contexts is refused before anything is looked up, so that it does not learn what exists there.
@@ -47,98 +48,153 @@ class ContextResolver:
         Raises:
             ContextError: a required context was not named, a named one is unknown, or two sources disagree.
             NotAllowed: the caller may not use a context that it names.
-            Unavailable: the database does not answer, or the caller's rights cannot be checked.
+            Unavailable: the database does not answer, the caller's rights cannot be checked, or the incident is not
+                known yet and too many calls wait already.
         """
         try:
-            context = await self._resolve(reference, caller=caller, browsing=browsing)
+            context = await self._resolve(reference, caller=caller)
         except (ContextError, NotAllowed):
             self._metrics.count_context_lookup("refused")
             raise
         self._metrics.count_context_lookup("none" if context is None else "found")
         return context
 
-    async def _resolve(self, reference: ContextReference, *, caller: Caller, browsing: bool) -> RequestContext | None:
+    async def _resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
         if not reference:
-            if self._policy is ContextPolicy.REQUIRED and not browsing:
+            if self._policy is ContextPolicy.REQUIRED and not reference.optional:
                 raise ContextError(
                     "this server answers only for an incident and the call names none; send the header "
                     "X-Remediation-Id or X-AIAnalysis, or start stdio with --remediation-id (the configuration of the "
-                    "client does that, not a tool argument); retrying unchanged will fail again"
+                    "client does that, not a tool argument)"
                 )
             return None
-        ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
-        if len(ids) > 1:
-            raise ContextError(
-                "the sources of this call (headers, _meta or remediation_id) name different remediation ids; send one"
-            )
-        if reference.analysis and not _ANALYSIS.fullmatch(reference.analysis):
-            raise ContextError(
-                f"X-AIAnalysis {_shown(reference.analysis)} is not of the form namespace/name; send that"
-            )
-        if reference.analysis:
-            await caller.require(USE_CONTEXTS, namespace=reference.analysis.partition("/")[0])
+        named = _Named(ids=_ids(reference), analysis=reference.analysis)
+        if named.analysis:
+            await caller.require(USE_CONTEXTS, namespace=named.analysis.partition("/")[0])
         # What cannot be stored names nothing; asking for it would look like a failure of the database.
-        askable = all(map(storable, (*ids, reference.analysis)))
-        found = await self._find(ids=ids, analysis=reference.analysis, caller=caller) if askable else []
-        if not reference.analysis:
+        askable = all(map(storable, (*named.ids, named.analysis)))
+        found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis) if askable else []
+        if askable and named.unknown(found) is not None:
+            found = await self._arrivals.wait_for(named, caller=caller.name)
+        if not named.analysis:
             for namespace in sorted({context.namespace for context in found}):
                 await caller.require(USE_CONTEXTS, namespace=namespace)
-        return _agreed(found, ids=ids, analysis=reference.analysis)
-
-    async def _find(self, *, ids: frozenset[str], analysis: str, caller: Caller) -> list[RequestContext]:
-        """The contexts that are named; waits for unknown ones where there is a place to wait."""
-        found = await self._reader.find(remediation_ids=ids, analysis=analysis)
-        if not _unknown(found, ids=ids, analysis=analysis):
-            return found
-        with self._waiting.place(caller.name) as may_wait:
-            return await self._wait_for(ids=ids, analysis=analysis) if may_wait else found
-
-    async def _wait_for(self, *, ids: frozenset[str], analysis: str) -> list[RequestContext]:
-        """The contexts once every named source is known, or what is known when the time is up."""
-        deadline = asyncio.get_running_loop().time() + self._wait_seconds
-        while True:
-            found = await self._reader.find(remediation_ids=ids, analysis=analysis)
-            complete = not _unknown(found, ids=ids, analysis=analysis)
-            remaining = deadline - asyncio.get_running_loop().time()
-            if complete or remaining <= 0:
-                return found
-            await asyncio.sleep(min(_POLL_SECONDS, remaining))
+        return _agreed(found, named=named)
 
 
-def _unknown(found: list[RequestContext], *, ids: frozenset[str], analysis: str) -> str:
-    """The first source that resolves to nothing; empty when all do."""
-    for remediation_id in ids:
-        if all(context.remediation_id != remediation_id for context in found):
-            return f"remediation id {_shown(remediation_id)}"
-    if analysis and all(_name(context) != analysis for context in found):
-        return f"AIAnalysis {_shown(analysis)}"
-    return ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What a call names of its incident."""
+
+    ids: frozenset[str]
+    analysis: str
+
+    def unknown(self, found: list[RequestContext]) -> tuple[str, str] | None:
+        """Kind and name of the first source that resolves to nothing; None when all do."""
+        for remediation_id in self.ids:
+            if all(context.remediation_id != remediation_id for context in found):
+                return "remediation id", remediation_id
+        if self.analysis and all(f"{context.namespace}/{context.name}" != self.analysis for context in found):
+            return "AIAnalysis", self.analysis
+        return None
 
 
-def _agreed(found: list[RequestContext], *, ids: frozenset[str], analysis: str) -> RequestContext:
-    if unknown := _unknown(found, ids=ids, analysis=analysis):
+@dataclass(slots=True)
+class _Awaited:
+    """An incident that so many calls wait for, and what was found when it was last looked for."""
+
+    calls: int = 0
+    found: list[RequestContext] = field(default_factory=list)
+    looked_at: float = float("-inf")
+    looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class _Arrivals:
+    """Waits for incidents that were written a moment ago, each call for so many seconds at most.
+
+    Calls that wait for the same one share their looks into the database. Made-up ids take neither its connections nor
+    the slots that other callers need.
+    """
+
+    def __init__(self, *, reader: ContextReader, wait_seconds: float) -> None:
+        self._reader = reader
+        self._wait_seconds = wait_seconds
+        self._room = WaitingRoom(places=_CALLS, places_each=_CALLS_EACH)
+        self._awaited: dict[_Named, _Awaited] = {}
+
+    async def wait_for(self, named: _Named, *, caller: str) -> list[RequestContext]:
+        """The contexts once every named source is known, or what is known when the time is up.
+
+        Raises:
+            Overloaded: too many calls wait already.
+            Unavailable: the database does not answer.
+        """
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + self._wait_seconds
+        with self._room.place(caller) as has_place, self._awaiting(named) as awaited:
+            if not has_place:
+                raise Overloaded(
+                    "the incident of this call is not known yet, and too many calls wait for incidents already; "
+                    f"retry in {_RETRY_SECONDS:g} s",
+                    retry_after=_RETRY_SECONDS,
+                )
+            while True:
+                async with awaited.looking:
+                    if clock() - awaited.looked_at >= _POLL_SECONDS:
+                        awaited.looked_at = clock()  # also of a look that fails: the others wait for the next one
+                        awaited.found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+                remaining = deadline - clock()
+                if named.unknown(awaited.found) is None or remaining <= 0:
+                    return awaited.found
+                await asyncio.sleep(min(_POLL_SECONDS, remaining))
+
+    @contextmanager
+    def _awaiting(self, named: _Named) -> Iterator[_Awaited]:
+        """The incident, as one more call waits for it until the end of the block."""
+        awaited = self._awaited.setdefault(named, _Awaited())
+        awaited.calls += 1
+        try:
+            yield awaited
+        finally:
+            awaited.calls -= 1
+            if not awaited.calls:
+                del self._awaited[named]
+
+
+def _ids(reference: ContextReference) -> frozenset[str]:
+    """The remediation ids of a call: at most one. Raises `ContextError` for two, and for a malformed AIAnalysis."""
+    ids = frozenset(filter(None, (reference.remediation_id, reference.meta_remediation_id)))
+    if len(ids) > 1:
         raise ContextError(
-            f"{unknown} is not known here, so its constraints cannot be applied and nothing is returned; check the id, "
-            "or retry once if the incident is only seconds old"
+            "the sources of this call (headers, _meta or remediation_id) name different remediation ids; send one"
         )
-    named = [
+    if reference.analysis and not _ANALYSIS.fullmatch(reference.analysis):
+        raise ContextError(f"X-AIAnalysis {_shown(reference.analysis)} is not of the form namespace/name; send that")
+    return ids
+
+
+def _agreed(found: list[RequestContext], *, named: _Named) -> RequestContext:
+    if (unknown := named.unknown(found)) is not None:
+        kind, name = unknown
+        raise ContextError(
+            f"{kind} {_shown(name)} is not known here, so its constraints cannot be applied and nothing is returned; "
+            "check the id, or retry once if the incident is only seconds old"
+        )
+    meant = [
         context
         for context in found
-        if (not ids or context.remediation_id in ids) and (not analysis or _name(context) == analysis)
+        if (not named.ids or context.remediation_id in named.ids)
+        and (not named.analysis or f"{context.namespace}/{context.name}" == named.analysis)
     ]
-    if not named:
+    if not meant:
         raise ContextError("the remediation id and the AIAnalysis named by this call belong to different incidents")
-    first = named[0]
-    if any(not same_incident(first, other) for other in named[1:]):
+    first = meant[0]
+    if any(not same_incident(first, other) for other in meant[1:]):
         raise ContextError(
-            f"remediation id {_shown(first.remediation_id)} belongs to {len(named)} AIAnalysis objects with different "
+            f"remediation id {_shown(first.remediation_id)} belongs to {len(meant)} AIAnalysis objects with different "
             "targets, constraints or namespaces; name one with the header X-AIAnalysis: namespace/name"
         )
     return first
-
-
-def _name(context: RequestContext) -> str:
-    return f"{context.namespace}/{context.name}"
 
 
 def _shown(text: str) -> str:

@@ -1,4 +1,8 @@
-"""What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own."""
+"""What a call names: a workflow that its caller sees and its incident allows, or an earlier search of its own.
+
+`search.service`, browsing, skills and the services of runs find workflows with it. What a call may read is decided here
+for all of them, so an agent cannot run a workflow that its incident excludes.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,9 +14,9 @@ from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import workflow_details
-from formulary_catalog.domain.search.results import workflow_id as qualified_id
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
+from formulary_catalog.domain.workflows.identity import workflow_id as qualified_id
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow

@@ -1,4 +1,8 @@
-"""Manifests as models, parsed once: a version id identifies its content, so what it parses to never changes."""
+"""Manifests as models, parsed once: a version id identifies its content, so what it parses to never changes.
+
+`search.pipeline` and `search.lookup` get each hit from here, as do explanations and runs. Parsing is slow next to the
+rest of a search. Texts of the models hold only characters that people can see.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,10 +13,10 @@ from cachetools import LRUCache
 from pydantic import ValidationError
 
 from formulary_catalog.domain.search.caution import Indications, indications
+from formulary_catalog.domain.visible import all_visible
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
 from formulary_catalog.domain.workflows.labels import WorkflowLabels
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, labels_of
-from formulary_catalog.domain.workflows.visible import all_visible
 from formulary_catalog.metrics import Metrics
 
 _CAPACITY = 384  # of 14 to 25 KB each

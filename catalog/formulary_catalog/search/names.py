@@ -1,13 +1,17 @@
-"""What somebody may have meant by a name or a value that nothing has: the nearest that they may see."""
+"""What somebody may have meant by a name or a value that nothing has: the nearest that they may see.
+
+`search.lookup` and `workflows.relations` call it for workflows and values that are not known. It looks only among
+workflows that the caller sees and the incident allows: a suggestion must reveal no other.
+"""
 
 import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable
 
-from formulary_catalog.domain.search.results import workflow_id
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import Constraints, fold
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.store.workflows.names import Declared, NameReader
 
 MOST = 5
@@ -38,7 +42,7 @@ class NearestNames:
         wanted = name.lower()[:_MAX_COMPARED]
         found = await self._names.alike(wanted, constraints=constraints, namespaces=namespaces, limit=_LOOKED_AT)
         spread = Counter(name for name, _ in found)
-        near = _nearest(wanted, list(spread))
+        near = nearest_names(wanted, list(spread))
         ids = [
             workflow_id(namespace=namespace, name=name, ambiguous=spread[name] > 1)
             for each in near
@@ -57,14 +61,18 @@ class NearestNames:
         """
         declared = await self._names.declared(what, constraints=constraints, namespaces=namespaces)
         key = str if what is Declared.NAMESPACE else fold
-        known = {key(each): visible(each) for each in declared if each}
+        known = {key(each): each for each in declared if each}
         wanted = key(value)[:_MAX_COMPARED]
         if wanted in known:
             return None
-        return [known[near] for near in difflib.get_close_matches(wanted, known, n=_MOST_VALUES, cutoff=_ALIKE_VALUES)]
+        near = difflib.get_close_matches(wanted, known, n=_MOST_VALUES, cutoff=_ALIKE_VALUES)
+        written = [known[each] for each in near]
+        if what is Declared.SIGNAL_TYPE and near:
+            written = await self._names.signal_names(near, constraints=constraints, namespaces=namespaces)
+        return [visible(each) for each in written]
 
 
-def _nearest(wanted: str, names: list[str]) -> list[str]:
+def nearest_names(wanted: str, names: list[str]) -> list[str]:
     """The names that are like this one as a whole, or have parts that are like all of its parts; the nearest first."""
     alike = _alike(wanted, names, least=_ALIKE)
     parts = {name: _parts(name) for name in names}

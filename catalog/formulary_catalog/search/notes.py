@@ -1,4 +1,8 @@
-"""Notes of the answer to a search, next to its hits; halts included."""
+"""Notes of the answer to a search, next to its hits; halts included.
+
+`search.pipeline` adds them when the page is ranked. They say what the hits cannot: why there are few, what was left
+out, that nothing may run now. `Halted` remembers halts for a second, so that each search need not read them.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,9 +11,10 @@ from cachetools import TTLCache
 from formulary_catalog.domain.answers import SearchMode, WorkflowHit
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest, wire_name
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE, Scored
-from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.visible import first_hidden
+from formulary_catalog.domain.workflows.labels import Constraints, nearest_suggested, wire_name
 from formulary_catalog.search.planning import SearchPlan
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.halts import HaltReader
@@ -36,15 +41,25 @@ def search_notes(
     """
     on_hits = [*_on_confidence(request, hits=hits), *_on_the_rest(candidates, order=order, request=request, hits=hits)]
     return [
-        *(_unfamiliar(dimension, plan=plan) for dimension in unfamiliar),
+        *_on_hidden(request),
+        *(_unfamiliar(dimension, request=request) for dimension in unfamiliar),
         *_on_ranking(candidates, request=request, mode=mode),
         *(on_hits if candidates.total else _on_emptiness(plan)),
     ]
 
 
-def _unfamiliar(dimension: str, *, plan: SearchPlan) -> str:
-    values = "/".join(sorted(plan.asked[dimension]))
-    return f"no workflow you may see declares {wire_name(dimension)} {values}; check the spelling"
+def _on_hidden(request: SearchRequest) -> Iterator[str]:
+    """A query is copied from anywhere: what nobody sees in it may part words, and is no reason to refuse it."""
+    if (hidden := first_hidden(request.query, field="query")) is not None:
+        yield f"query {hidden.problem}"
+
+
+def _unfamiliar(dimension: str, *, request: SearchRequest) -> str:
+    """The values as they were given, and the usual one that may be meant: it says nothing of what workflows declare."""
+    given = list(dict.fromkeys(value.strip() for value in request.labels[dimension]))
+    meant = [near for value in given if (near := nearest_suggested(dimension, value))]
+    hint = f"check the spelling: did you mean {' or '.join(meant)}?" if meant else "check the spelling"
+    return f"no workflow you may see declares {wire_name(dimension)} {'/'.join(given)}; {hint}"
 
 
 def _on_ranking(candidates: Candidates, *, request: SearchRequest, mode: SearchMode) -> Iterator[str]:

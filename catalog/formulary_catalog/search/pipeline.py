@@ -5,6 +5,7 @@ caller may see and what the incident allows is decided in the first statement, s
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -22,10 +23,11 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import caution, cautioned
 from formulary_catalog.domain.search.disambiguation import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
+from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
-from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.search.terms import Term, rare_words
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
@@ -116,21 +118,24 @@ class Searcher:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         started = time.perf_counter()
-        with self._phase("context"):
-            scope = await self._visibility.of(request.context, caller=caller, record=record, browsing=browsing)
-        plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
-        with self._phase("embed"):
-            vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-        with self._phase("sql"):
-            ranked, found = await self._find(request, plan=plan, vectors=vectors, namespaces=scope.namespaces)
-            unfamiliar = await self._candidates.unfamiliar(
-                {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
-                constraints=plan.imposed,
-                namespaces=scope.namespaces,
+        with self._phases() as phases:
+            with phases.of("context"):
+                scope = await self._visibility.of(request.context, caller=caller, record=record, browsing=browsing)
+            plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
+            with phases.of("embed"):
+                vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
+            ranked, found = await self._find(
+                request, plan=plan, vectors=vectors, namespaces=scope.namespaces, phases=phases
             )
-            narrowing = {what: getattr(plan.narrowing, what) for what in (Declared.ACTION_TYPE, Declared.NAMESPACE)}
-            narrowing = {} if ranked.candidates.total else narrowing
-            unknown = await self._finder.unknown_values(narrowing, scope=scope)
+            with phases.of("sql"):
+                unfamiliar = await self._candidates.unfamiliar(
+                    {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
+                    constraints=plan.imposed,
+                    namespaces=scope.namespaces,
+                )
+                narrowing = {what: getattr(plan.narrowing, what) for what in (Declared.ACTION_TYPE, Declared.NAMESPACE)}
+                narrowing = {} if ranked.candidates.total else narrowing
+                unknown = await self._finder.unknown_values(narrowing, scope=scope)
         hits = found[: _limit(request)]
         shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
@@ -185,7 +190,7 @@ class Searcher:
             Unavailable: the database does not answer.
         """
         vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-        return await self._find(request, plan=plan, vectors=vectors, namespaces=namespaces)
+        return await self._find(request, plan=plan, vectors=vectors, namespaces=namespaces, phases=_Phases())
 
     async def evidence_of(
         self, version_id: str, *, request: SearchRequest, plan: SearchPlan, namespaces: frozenset[str] | None
@@ -201,24 +206,36 @@ class Searcher:
         return next(iter(found.evidence), None)
 
     async def _find(
-        self, request: SearchRequest, *, plan: SearchPlan, vectors: VectorsByModel, namespaces: frozenset[str] | None
+        self,
+        request: SearchRequest,
+        *,
+        plan: SearchPlan,
+        vectors: VectorsByModel,
+        namespaces: frozenset[str] | None,
+        phases: "_Phases",
     ) -> tuple[Ranked, list[Hit]]:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
         question = _question(plan, vectors=vectors)
         serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
         nearest = nearest_known(vectors.get(serving), model_id=serving)
         for _ in range(_READS):
-            candidates = await self._candidates.read(question, namespaces=namespaces)
-            ranked = _ranked(candidates, plan=plan, request=request, nearest=nearest)
+            with phases.of("sql"):
+                candidates = await self._candidates.read(question, namespaces=namespaces)
+            with phases.of("rank"):
+                ranked = _ranked(candidates, plan=plan, request=request, nearest=nearest)
             ids = [scored.evidence.version_id for scored in ranked.first]
             known = {id_: parsed for id_ in ids if (parsed := self._parsed.cached(id_)) is not None}
             rows = candidates.rows
             if not rows or len(known) < len(ids):
-                rows = await self._pages.read(ids, known=known, namespaces=namespaces, imposed=plan.imposed)
+                with phases.of("sql"):
+                    rows = await self._pages.read(ids, known=known, namespaces=namespaces, imposed=plan.imposed)
             if candidates.whole and rows.keys() >= set(ids):
                 break
-        workflows = self._workflows(ranked.first, rows=rows, known=known)
-        hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
+        with phases.of("rank"):
+            workflows = self._workflows(ranked.first, rows=rows, known=known)
+            hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
+        declared = (each for hit in hits for each in hit.parsed.workflow.spec.labels.signal_type)
+        ranked = replace(ranked, inferred=as_declared(ranked.inferred, declared=declared))
         return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
 
     def _workflows(
@@ -235,13 +252,30 @@ class Searcher:
                 yield scored, parsed, row
 
     @contextmanager
-    def _phase(self, name: str) -> Iterator[None]:
+    def _phases(self) -> Iterator["_Phases"]:
+        phases = _Phases()
+        try:
+            yield phases
+        finally:
+            for name, seconds in phases.seconds.items():
+                self._metrics.observe_phase(name, seconds)
+
+
+class _Phases:
+    """How long each phase of one search takes. Reading and ranking take turns, so their times add up."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """A part of a phase, and a span."""
         started = time.perf_counter()
         try:
             with _tracer.start_as_current_span(f"formulary.search.{name}"):
                 yield
         finally:
-            self._metrics.observe_phase(name, time.perf_counter() - started)
+            self.seconds[name] += time.perf_counter() - started
 
 
 def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
@@ -250,6 +284,7 @@ def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
         imposed=plan.imposed,
         narrowing=plan.narrowing,
         words=[term.word for term in plan.terms],
+        rare=rare_words(plan.terms),
         vectors=vectors,
         signal=fold(plan.parsed.signal),
         severity=plan.parsed.severity,

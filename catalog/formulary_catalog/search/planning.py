@@ -1,4 +1,8 @@
-"""What one search asks for, by the labels of the request and the incident, and what of them the answer shows."""
+"""What one search asks for, by the labels of the request and the incident, and what of them the answer shows.
+
+`search.pipeline` calls it once the incident is known, so do explanations and coverage. Here the context wins over the
+call, for all of them alike: what comes later reads the plan alone, and cannot widen it. No I/O.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -7,10 +11,17 @@ from typing import Any
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.query import ParsedQuery, parse_query
-from formulary_catalog.domain.search.request import NOT_NARROWED, Narrowing, SearchRequest, wire_name
+from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.domain.search.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
-from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints, fold_all
+from formulary_catalog.domain.workflows.labels import (
+    NOT_NARROWED,
+    WILDCARD,
+    Constraints,
+    Narrowing,
+    fold_all,
+    wire_name,
+)
 from formulary_catalog.errors import InvalidInput
 
 _OF_THE_INCIDENT = ("environment", "priority", "cluster")

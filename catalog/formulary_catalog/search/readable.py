@@ -5,14 +5,27 @@ server, and one caller must not crowd out the others.
 """
 
 import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from formulary_catalog.domain.access import LIST_RULES, Caller, Right
+from formulary_catalog.domain.access import LIST_RULES, SEE_WORKFLOWS, Caller, Right
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.namespaces import NamespaceReader
 
 ASKED_ABOUT = 100
 """In so many namespaces the right of a caller is looked for who does not have it everywhere and names none."""
 _AT_ONCE = 10
+_MORE = (
+    f"the catalog knows of more than {ASKED_ABOUT} namespaces, of which only the first by name were looked through; "
+    "name a namespace to see what is in another one"
+)
+
+
+class Readable(NamedTuple):
+    """Namespaces, None for all of them, and notes for who is answered from them."""
+
+    namespaces: frozenset[str] | None
+    notes: list[str]
 
 
 class ReadableNamespaces:
@@ -27,11 +40,25 @@ class ReadableNamespaces:
         Raises:
             Unavailable: the rights cannot be checked, or the database does not answer.
         """
+        return (await self.listed(caller, right, namespace=namespace)).namespaces
+
+    async def listed(self, caller: Caller, right: Right, *, namespace: str = "") -> Readable:
+        """The same for a list, which says so where there are more namespaces than were asked about.
+
+        Raises:
+            Unavailable: as `of`.
+        """
         if await caller.access.allows(right, namespace=None):
-            return None
-        return await _allowed(
-            caller, right, among=[namespace] if namespace else await self._reader.known(at_most=ASKED_ABOUT)
-        )
+            return Readable(None, [])
+        known = [namespace] if namespace else await self._known(right)
+        notes = [_MORE] if len(known) > ASKED_ABOUT else []
+        return Readable(await _allowed(caller, right, among=known[:ASKED_ABOUT]), notes)
+
+    async def _known(self, right: Right) -> list[str]:
+        """Where there may be something to read: of workflows, the namespaces that have some."""
+        if right == SEE_WORKFLOWS:
+            return await self._reader.of_workflows(at_most=ASKED_ABOUT + 1)
+        return await self._reader.known(at_most=ASKED_ABOUT + 1)
 
     async def with_rules(self, caller: Caller) -> frozenset[str] | None:
         """Of the namespaces whose alerting rules are known, those in which the caller may list them; None for all.
@@ -43,8 +70,18 @@ class ReadableNamespaces:
             return None
         return await _allowed(caller, LIST_RULES, among=await self._reader.with_rules(at_most=ASKED_ABOUT))
 
+    async def among(self, caller: Caller, right: Right, namespaces: Sequence[str]) -> frozenset[str] | None:
+        """Of these namespaces, those in which the caller has the right; None if it has it everywhere.
 
-async def _allowed(caller: Caller, right: Right, *, among: list[str]) -> frozenset[str]:
+        Raises:
+            Unavailable: the rights cannot be checked.
+        """
+        if await caller.access.allows(right, namespace=None):
+            return None
+        return await _allowed(caller, right, among=namespaces)
+
+
+async def _allowed(caller: Caller, right: Right, *, among: Sequence[str]) -> frozenset[str]:
     allowed: set[str] = set()
     for start in range(0, len(among), _AT_ONCE):
         some = among[start : start + _AT_ONCE]

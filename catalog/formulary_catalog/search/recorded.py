@@ -14,10 +14,11 @@ from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.chain import StoredEvent
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explained import RecordedAnswer, RecordedCandidate
-from formulary_catalog.domain.search.request import SearchRequest, search_request, wire_name
-from formulary_catalog.domain.search.results import moment
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.moments import moment
+from formulary_catalog.domain.runs.run import trace_id as chain_of
+from formulary_catalog.domain.search.explanation_answers import RecordedAnswer, RecordedCandidate
+from formulary_catalog.domain.search.request import SearchRequest, search_request
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, wire_name
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.readable import may_in_all
 from formulary_catalog.store.audit.events import TraceStore
@@ -63,16 +64,15 @@ class RecordedSearches:
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         known = _uuid(search_id)
-        trace_id = await self._lister.trace_of_search(known) if known is not None else ""
+        trace_id = (await self._lister.trace_of_search(known) or _of_trial(known)) if known is not None else ""
         namespaces = await self._lister.namespaces(trace_id)
         # An unknown search costs a check as well: a check that fails or takes time must not show which ones exist.
         readable = await may_in_all(caller, USE_CONTEXTS, namespaces)
         event = await self._traces.search(trace_id, search_id=known) if known is not None else None
         if known is None or event is None or not (readable or _is_own(event, caller=caller)):
             raise NotFound(
-                f"no search {search_id[:_MAX_SHOWN]!r} that you may read is recorded; give the search_id of an answer "
-                f"of your own, or of an incident in whose namespace you may {USE_CONTEXTS}; retrying unchanged will "
-                "fail again",
+                f"no search {search_id[:_MAX_SHOWN]!r} that you may read is recorded; give the id of a search "
+                f"of your own, or for an incident in whose namespace you may {USE_CONTEXTS}",
                 reference=search_id,
             )
         return await self._read(event, trace_id=trace_id, search_id=known, namespaces=namespaces)
@@ -106,6 +106,11 @@ class RecordedSearches:
                 field="search_id",
             )
         return incident
+
+
+def _of_trial(search_id: UUID) -> str:
+    """The trace of its own that a try has, if it is one."""
+    return chain_of(search_id=search_id, fallback="")
 
 
 def recorded_answer(found: RecordedSearch, *, reveal: bool) -> RecordedAnswer:

@@ -15,10 +15,12 @@ from formulary_catalog.domain.answers import (
     SelectionReceipt,
     WorkflowDetails,
 )
-from formulary_catalog.domain.search.request import MAX_REASONING_LENGTH, ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.audit.chain import TRIAL
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import FormularyError, InvalidInput
+from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import OK
 from formulary_catalog.search.lookup import details_of, own_search
@@ -28,7 +30,6 @@ from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateReader
-from formulary_catalog.store.workflows.models import Models
 
 _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
@@ -43,12 +44,11 @@ class CatalogService:
         self.parts = parts
         """What the other services of this catalog share with this one."""
         self._trail, self._traces, self._finder = parts.trail, parts.traces, parts.finder
-        self._vectors = parts.vectors
         self.searcher = Searcher(
             candidates=CandidateReader(parts.database),
             pages=PageReader(parts.database),
             visibility=parts.visibility,
-            vectors=self._vectors,
+            vectors=parts.vectors,
             finder=parts.finder,
             parsed=parts.parsed,
             halted=parts.halted,
@@ -57,11 +57,6 @@ class CatalogService:
         )
         """What ranks, for this service and for explanations: it holds the model and its cache."""
         self._metrics = metrics
-        self.models = Models()
-        """The embedding models of the catalog, as known last."""
-        self.preparing_problem = ""
-        """Why there is no embedder of a model that is being prepared; empty if there is one, or nothing prepared."""
-        self._no_embedder = ""
 
     @classmethod
     def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> "CatalogService":
@@ -87,7 +82,7 @@ class CatalogService:
         """
         service = await cls.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
         await service.connect()
-        service.use_embedder(embedder)
+        service.parts.vectors.use(embedder)
         return service
 
     @classmethod
@@ -110,52 +105,13 @@ class CatalogService:
     async def close(self) -> None:
         """Disconnect."""
         await self.parts.database.close()
-        self._vectors.close()
-
-    @property
-    def embedder(self) -> Embedder | None:
-        """The embedder in use; None while searches run in `lexical` mode."""
-        return self._vectors.embedder
-
-    @property
-    def preparing_embedder(self) -> Embedder | None:
-        """The embedder of a model that the catalog may change to at any time."""
-        return self._vectors.preparing
-
-    @property
-    def ranks_by_meaning(self) -> bool:
-        """Whether there is an embedder and its last query worked."""
-        return self._vectors.embedder is not None and not self._vectors.problem
-
-    @property
-    def embedder_problem(self) -> str:
-        """Why searches rank by words alone; empty where they do not, or where nothing else was asked for."""
-        return self._vectors.problem or self._no_embedder
-
-    def use_embedder(
-        self,
-        embedder: Embedder | None,
-        *,
-        preparing: Embedder | None = None,
-        problem: str = "",
-        preparing_problem: str = "",
-    ) -> None:
-        """Start or stop ranking by meaning.
-
-        `preparing` is of a model that the catalog may change to at any time. The problems say why there is no embedder.
-        """
-        self._no_embedder = problem
-        self.preparing_problem = preparing_problem
-        self._vectors.use(embedder, preparing=preparing)
-
-    def tell_models(self, models: Models) -> None:
-        """Take note of the embedding models of the catalog."""
-        self.models = models
-        preparing = models.preparing
-        self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
+        self.parts.vectors.close()
 
     async def search(self, request: SearchRequest, *, caller: Caller, browsing: bool = False) -> SearchAnswer:
-        """The allowed workflows that fit best (DESIGN section 5). `browsing` as `details`.
+        """The allowed workflows that fit best (DESIGN section 5).
+
+        `browsing` (as in `Visibility.of`) is a person who tries a search. A try is recorded in a trace of its own, and
+        counts for nothing: neither as a question that was asked nor as one in which a workflow was found.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
@@ -169,7 +125,11 @@ class CatalogService:
         mode, outcome = "none", "failed"
         try:
             async with self._trail.record(
-                "search", caller=caller, reference=request.context, arguments=_arguments(request), search_id=search_id
+                TRIAL if browsing else "search",
+                caller=caller,
+                reference=request.context,
+                arguments=_arguments(request),
+                search_id=search_id,
             ) as record:
                 record.custom_labels = request.custom_labels
                 digest = await self._traces.digest()
@@ -196,8 +156,7 @@ class CatalogService:
     ) -> WorkflowDetails:
         """Everything about one workflow, named in any form of DESIGN section 3, if the incident allows it.
 
-        `browsing` is reading by a person, who needs no incident where agents do. An incident that is named still
-        constrains what is found.
+        `browsing` as in `Visibility.of`. An incident that is named constrains what is found in any case.
 
         Raises:
             NotFound: no visible, allowed workflow has that name.
@@ -228,7 +187,7 @@ class CatalogService:
         A choice that the search it names did not return is recorded as unsupported, which is no evidence.
 
         Raises:
-            InvalidInput: no reasoning, or a search id that is not one of this caller's for this incident.
+            InvalidInput: a search id that is not one of this caller's for this incident.
             NotFound, ContextError, NotAllowed, Unavailable: as `details`.
         """
         arguments = {
@@ -239,7 +198,6 @@ class CatalogService:
             "confidence": confidence,
         }
         async with self._trail.record("selection", caller=caller, reference=context, arguments=arguments) as record:
-            _check_judgement(reasoning=reasoning, confidence=confidence)
             found = await self._finder.find(
                 workflow_id, version=version, reference=context, caller=caller, record=record
             )
@@ -261,16 +219,6 @@ class CatalogService:
                 supported=supported,
                 notes=notes,
             )
-
-
-def _check_judgement(*, reasoning: str, confidence: float | None) -> None:
-    if not reasoning.strip() or len(reasoning) > MAX_REASONING_LENGTH:
-        raise InvalidInput(
-            f"reasoning has {len(reasoning)} characters; say in 1 to {MAX_REASONING_LENGTH} why you chose this one",
-            field="reasoning",
-        )
-    if confidence is not None and not 0 <= confidence <= 1:
-        raise InvalidInput(f"confidence {confidence} is out of bounds; give 0 to 1", field="confidence")
 
 
 def _arguments(request: SearchRequest) -> dict[str, Any]:

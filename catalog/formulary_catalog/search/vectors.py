@@ -18,6 +18,7 @@ from cachetools import LRUCache
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.store.embedding_models import Models
 
 VectorsByModel: TypeAlias = Mapping[str, npt.NDArray[np.float32]]
 """Unit vectors, float32 of shape (384,), of one text, by the id of the model that each is comparable under."""
@@ -34,7 +35,7 @@ class QueryVectors:
     that is remembered costs no thread, and one that many ask at once is embedded once.
 
     `embedder` is of the model that serves. While another model is being prepared, queries are embedded by that one as
-    well: from one moment to the next it is the one that searches need.
+    well: from one moment to the next it is the one that searches need. `runtime/model_registry` sets both.
     """
 
     def __init__(self, *, metrics: Metrics, at_once: int) -> None:
@@ -48,18 +49,47 @@ class QueryVectors:
         """Those that are being asked whether they work again."""
         self._problems: dict[str, str] = {}
         """By the id of the model, why its last query failed; only of those whose last query did."""
+        self._no_embedder = ""
+        self.preparing_problem = ""
+        """Why there is no embedder of a model that is being prepared; empty if there is one, or nothing prepared."""
+        self.models = Models()
+        """The embedding models of the catalog, as known last."""
 
-    def use(self, embedder: Embedder | None, *, preparing: Embedder | None = None) -> None:
-        """Start or stop embedding."""
+    def use(
+        self,
+        embedder: Embedder | None,
+        *,
+        preparing: Embedder | None = None,
+        problem: str = "",
+        preparing_problem: str = "",
+    ) -> None:
+        """Start or stop embedding. The problems say why there is no embedder."""
+        self._no_embedder, self.preparing_problem = problem, preparing_problem
         if embedder is not self.embedder:
             self._problems.clear()
         self.embedder, self.preparing = embedder, preparing
         used = [each for each in (embedder, preparing) if each is not None]
         self._remembered = {each: self._remembered.get(each, LRUCache(_REMEMBERED)) for each in used}
-        self._metrics.set_embedder_up(embedder is not None and not self.problem)
+        self._metrics.set_embedder_up(self.works)
+
+    def set_models(self, models: Models) -> None:
+        """Take note of the embedding models of the catalog."""
+        self.models = models
+        preparing = models.preparing
+        self._metrics.set_reembedding((preparing.done, preparing.total) if preparing is not None else None)
+
+    @property
+    def works(self) -> bool:
+        """Whether there is an embedder and its last query worked: searches rank by meaning."""
+        return self.embedder is not None and not self._failure
 
     @property
     def problem(self) -> str:
+        """Why searches rank by words alone; empty where they do not, or where nothing else was asked for."""
+        return self._failure or self._no_embedder
+
+    @property
+    def _failure(self) -> str:
         """Why the model that serves failed when it was asked last; empty if it did not."""
         return self._problems.get(self.embedder.model_id, "") if self.embedder is not None else ""
 

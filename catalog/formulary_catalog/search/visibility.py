@@ -5,7 +5,7 @@ row-level security in the store enforces the same namespaces again.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller, Right
 from formulary_catalog.domain.incidents import RequestContext
@@ -44,19 +44,23 @@ class Visibility:
     async def of(
         self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool = False
     ) -> CallScope:
-        """The scope of a call, whose incident goes into `record`. `browsing` is reading by a person, who needs none.
+        """The scope of a call, whose incident goes into `record`.
+
+        `browsing`: a person looks through the catalog. It needs no incident, and without one sees each namespace in
+        which it may list workflows. Agents see the shared namespace and those of their incident, whatever their rights.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.
             NotAllowed: the caller may not use the incident, or may see none of the namespaces that it could.
             Unavailable: the database does not answer, or the rights cannot be checked.
         """
-        context = await self._contexts.resolve(reference, caller=caller, browsing=browsing)
-        record.belongs_to(context)
-        return await self.within(context, caller=caller)
+        named = replace(reference, optional=True) if browsing else reference
+        context = await self._contexts.resolve(named, caller=caller)
+        record.note_incident(context)
+        return await self.within(context, caller=caller, browsing=browsing)
 
-    async def within(self, context: RequestContext | None, *, caller: Caller) -> CallScope:
-        """The scope of a call for an incident that the caller may use, or for none.
+    async def within(self, context: RequestContext | None, *, caller: Caller, browsing: bool) -> CallScope:
+        """The scope of a call for an incident that the caller may use, or for none; `browsing` as in `of`.
 
         Raises:
             NotAllowed: the caller may see none of the namespaces that it could.
@@ -65,7 +69,7 @@ class Visibility:
         relevant = {self._shared_namespace}
         if context is not None:
             relevant |= {context.namespace, context.target_namespace}
-        elif caller.sees_widely:
+        elif browsing:
             relevant |= await self._readable.of(caller, SEE_WORKFLOWS) or frozenset()
         concerned = frozenset(relevant - {""})
         namespaces = await visible_namespaces(caller, among=concerned)
@@ -84,7 +88,7 @@ async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozen
         names = ", ".join(sorted(among))
         raise NotAllowed(
             f"{caller.name} may not {SEE_WORKFLOWS} in any namespace that this call could see ({names}); "
-            "ask an administrator of one of them for a RoleBinding that allows it; retrying unchanged will fail again"
+            "ask an administrator of one of them for a RoleBinding that allows it"
         )
     return visible
 

@@ -1,4 +1,8 @@
-"""The HTTP application: MCP, REST, the console, health and metrics, behind one edge (DESIGN section 8)."""
+"""The HTTP application: MCP, REST, the console, health and metrics, behind one edge (DESIGN section 8).
+
+`formulary up` and `formulary serve` run it with `server.http.serving`. It builds the services and puts routers and
+middleware together; what a call does is in the modules that it names.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,11 +12,13 @@ from fastapi import FastAPI, Request, Response
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp, StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
 from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import caller_of
@@ -25,7 +31,7 @@ from formulary_catalog.server.console.visitor import Door
 from formulary_catalog.server.http import probes
 from formulary_catalog.server.http.authentication import Anybody, Counted, Identification
 from formulary_catalog.server.http.concurrency import Admission
-from formulary_catalog.server.http.errors import CONSOLE_PATH, MCP_PATH, error_reply
+from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
@@ -34,24 +40,27 @@ from formulary_catalog.server.rest import (
     analytics,
     browsing,
     coverage,
+    health,
     invocations,
     knowledge,
     reading,
     ruling,
     workflows,
 )
-from formulary_catalog.server.rest.calls import PREFIX
+from formulary_catalog.server.rest.calls import PREFIX, tagged
 from formulary_catalog.settings import Settings
+from formulary_catalog.store.ended_sessions import EndedSessions
 from formulary_catalog.store.runs.input_keys import input_keys
 
 OPENAPI_PATH = f"{PREFIX}/openapi.json"
-_UNCHANGED = "The answer is that whose ETag the call names in If-None-Match."
+_UNCHANGED = "The answer still has the ETag of If-None-Match."
 _ROUTERS = (
     knowledge.router,
     browsing.router,  # before what takes any path of workflows
     workflows.router,
     reading.router,
     coverage.router,
+    health.router,
     ruling.router,
     analytics.router,
     invocations.router,
@@ -104,11 +113,11 @@ def create_app(
 
     app = _api(lifespan=lifespan)
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
-    app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
+    app.state.catalog_size = probes.CatalogSize(services.browsing)
     app.state.alert_states = alert_states
     app.state.door = Door(
         Identification(known),
-        sessions=Sessions(input_keys(settings).keys),
+        sessions=Sessions(EndedSessions(services.parts.database), keys=input_keys(settings).keys),
         asks=authenticator is not None,
         audience=settings.token_audience,
         proxy=TrustedProxy.load(path) if (path := settings.console_proxy_secret_file) is not None else None,
@@ -128,10 +137,15 @@ def openapi_document() -> dict[str, Any]:
 
 
 def _split(*, mcp: ASGIApp, api: ASGIApp) -> ASGIApp:
-    """MCP apart from everything else: the layers of the REST side do nothing for it but take time."""
+    """MCP apart from everything else: the layers of the REST side do nothing for it but take time.
+
+    To REST, HEAD is GET: the server, which keeps the scope as it came, leaves the body out.
+    """
 
     async def split(scope: Scope, receive: Receive, send: Send) -> None:
         is_mcp = scope["type"] == "http" and scope["path"] == MCP_PATH
+        if scope["type"] == "http" and scope["method"] == "HEAD" and scope["path"].startswith(f"{PREFIX}/"):
+            scope = {**scope, "method": "GET"}
         await (mcp if is_mcp else api)(scope, receive, send)
 
     return split
@@ -162,7 +176,7 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
         title="Formulary",
         summary="A catalog of approved remediation workflows for Kubernetes.",
         version=__version__,
-        openapi_url=OPENAPI_PATH,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -171,7 +185,12 @@ def _api(*, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
     )
     for router in _ROUTERS:
         app.include_router(router)
+    app.add_route(OPENAPI_PATH, _document, methods=["GET"], include_in_schema=False)
     return app
+
+
+async def _document(request: Request) -> Response:
+    return tagged(request, JSONResponse(request.app.openapi()))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -192,6 +211,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def _methods_of(request: Request) -> list[str]:
     """The methods of a path; the framework names those of its first route alone."""
     found = [route for router in _ROUTERS for route in router.routes if isinstance(route, Route)]
-    return sorted(
+    methods = {
         method for route in found if route.matches(request.scope)[0] is not Match.NONE for method in route.methods or ()
-    )
+    }
+    if "GET" in methods and request.url.path.startswith(f"{PREFIX}/"):
+        methods.add("HEAD")
+    return sorted(methods)

@@ -11,7 +11,16 @@ from formulary_catalog.store.database.migrate import connection_failure, schema_
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.workflows.reembedding import reembedding_runs
 
-_PROTECTED = ("workflow_version", "workflow_search", "workflow_relation", "request_context")
+_PROTECTED = (
+    "tenant",
+    "workflow_version",
+    "workflow_search",
+    "workflow_relation",
+    "request_context",
+    "refused_workflow",
+    "trace_event",
+    "trace_head",
+)
 _CONNECT_TIMEOUT = 10
 
 
@@ -77,7 +86,7 @@ async def health(dsn: str) -> DatabaseHealth:
             postgres=postgres,
             pgvector=pgvector,
             revision=revision,
-            exposed=await _exposed(connection),
+            exposed=await _exposed(connection) if works_with(revision) else (),
             privileges=await _privileges(connection),
             workflows=await connection.fetchval(
                 "select count(*) from formulary.workflow_version where status = 'Active'"

@@ -18,6 +18,26 @@ class NamespaceReader:
         rows = await self._database.fetch("select formulary.known_namespaces($1) as namespace", at_most)
         return [row["namespace"] for row in rows]
 
+    async def knows(self, namespace: str) -> bool:
+        """Whether a namespace is among the known ones.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch(
+            "select from formulary.known_namespaces(null) as known (namespace) where namespace = $1", namespace
+        )
+        return bool(rows)
+
+    async def of_workflows(self, *, at_most: int) -> list[str]:
+        """The namespaces that have or had workflows, in name order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        rows = await self._database.fetch("select formulary.namespaces_with_workflows($1) as namespace", at_most)
+        return [row["namespace"] for row in rows]
+
     async def with_rules(self, *, at_most: int) -> list[str]:
         """The namespaces of the alerting rules that are known, in name order.
 

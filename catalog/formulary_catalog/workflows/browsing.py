@@ -2,7 +2,7 @@
 
 MCP, REST and the command line call it. Nothing here ranks by meaning. What the caller does not see and what the
 incident excludes is neither counted nor walked through, no neighbour and no nearest name: every statement has the
-rules of a search (`store/workflows/allowed`). Each method records one event.
+rules of a search (`store/search/allowed`). Each method records one event.
 """
 
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
+from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment, workflow_id, workflow_uri
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
-from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, workflow_id, workflow_uri
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.domain.workflows.sections import section_of
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.lookup import details_of
 from formulary_catalog.search.parts import CatalogParts
@@ -42,16 +42,25 @@ _SEARCHED = timedelta(days=7)
 
 
 class Browsing:
-    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail.
+    """Answers callers; every failure is a `FormularyError`, every call on their behalf leaves an event in the trail.
 
-    All methods raise `ContextError`, `NotAllowed` and `Unavailable` as `Visibility.of`. `browsing` is reading by a
-    person, who needs no incident where agents do; an incident that is named still constrains what is found.
+    All methods raise `ContextError`, `NotAllowed` and `Unavailable` as `Visibility.of`. `browsing` as in the
+    latter; an incident that is named constrains what is found in any case.
     """
 
     def __init__(self, parts: CatalogParts) -> None:
         self._names = NameReader(parts.database)
         self._statistics = StatisticsReader(parts.database)
+        self._workflows = parts.workflows
         self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
+
+    async def versions_by_status(self) -> dict[str, int]:
+        """How many workflow versions there are by status, over all namespaces: for metrics, without an event.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        return await self._workflows.counts()
 
     async def find(
         self, name: str, *, context: ContextReference, caller: Caller, browsing: bool = False
@@ -68,8 +77,7 @@ class Browsing:
             signals: list[str] = []
             if not found:
                 for each in await self._finder.nearest(_bare(name), scope=scope):
-                    near += (await self._named(each, scope=scope))[0][:1]
-                near = [_similar(each) for each in near]
+                    near += map(_similar, (await self._find(_exactly(each), scope=scope))[0][:1])
                 signals = await self._finder.nearest_values(Declared.SIGNAL_TYPE, name, scope=scope) or []
             shown = found or near
             record.result = {"total": total}
@@ -163,19 +171,21 @@ class Browsing:
         )
 
     async def _named(self, name: str, *, scope: CallScope) -> tuple[list[NamedVersion], int]:
-        namespace, _, bare = name.rpartition("/")
+        question = _exactly(name)
+        part = "-".join(question.name.lower().split())
+        return await self._find(replace(question, signal=fold(name), title=name.lower(), part=part), scope=scope)
+
+    async def _find(self, question: NameQuestion, *, scope: CallScope) -> tuple[list[NamedVersion], int]:
+        constraints = self._finder.constraints(scope)
         return await self._names.find(
-            NameQuestion(
-                name=bare,
-                namespace=namespace,
-                signal=fold(name),
-                title=name.lower(),
-                part="-".join(bare.lower().split()),
-            ),
-            constraints=self._finder.constraints(scope),
-            namespaces=scope.namespaces,
-            limit=_SHOWN_NAMES,
+            question, constraints=constraints, namespaces=scope.namespaces, limit=_SHOWN_NAMES
         )
+
+
+def _exactly(name: str) -> NameQuestion:
+    """A workflow's name, alone or after its namespace."""
+    namespace, _, bare = name.rpartition("/")
+    return NameQuestion(name=bare, namespace=namespace)
 
 
 def _named_workflow(found: NamedVersion) -> NamedWorkflow:

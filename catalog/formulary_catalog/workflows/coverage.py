@@ -8,7 +8,7 @@ search is recorded: what is compared here must not count as asked.
 import asyncio
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -20,17 +20,18 @@ from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
-from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD, MAX_QUERY_LENGTH
-from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.domain.search.results import workflow_id
+from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name, turn_of
+from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
+from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import fold
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Hit, Searcher
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
-from formulary_catalog.search.visibility import CallScope
 from formulary_catalog.store.alert_rules import AlertRuleReader
 from formulary_catalog.store.workflows.demand import Asking, DeclaredSignal, Demand, DemandReader
 from formulary_catalog.store.workflows.upkeep import UpkeepReader
@@ -42,16 +43,14 @@ MAX_SIGNALS = 500
 """So many declared signals are listed; a catalog of 10,000 workflows may declare more."""
 _SEARCHES_AT_ONCE = 2
 """More would hold up the searches of agents, and each other: the database has a deadline for each."""
-_ALERT_SECONDS = 3.0
-"""So long a call compares alerts of the cluster: it then stays within its deadline, however many there are."""
 _REMEMBERED, _QUERIES_SECONDS = 16, 60.0
 """Counting the searches of 30 days takes long where there are many; a minute later they are hardly others."""
 _FOUND, _FOUND_SECONDS = 8192, 3600.0
 """So many best hits are remembered, for as long: the same alerts are compared again and again."""
 _NO_INCIDENT = ContextReference()
+_QUESTION = {"list": "coverage"}
+"""What cursors belong to."""
 _NONE = Demand()
-_WHOLE_CATALOG = CallScope(context=None, namespaces=None)
-_EVERYBODY = Asking(namespaces=None, caller="")
 
 
 class _Best(NamedTuple):
@@ -62,10 +61,22 @@ class _Best(NamedTuple):
     workflow_id: str = ""
 
 
-class Coverage:
-    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail."""
+class _Catalog(NamedTuple):
+    """The workflows that are searched: those of these namespaces, None for all, and what changes with any of them."""
 
-    def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
+    namespaces: frozenset[str] | None
+    fingerprint: str
+
+
+class Coverage:
+    """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail.
+
+    A call compares alerts of the cluster for `alert_seconds`: it stays within its deadline, however many there are.
+    """
+
+    def __init__(
+        self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str], alert_seconds: float = 3.0
+    ) -> None:
         self._demand = DemandReader(parts.database)
         self._rules = AlertRuleReader(parts.database)
         self._workflows = UpkeepReader(parts.database)
@@ -73,42 +84,57 @@ class Coverage:
         self._trail, self._visibility = parts.trail, parts.visibility
         self._searcher = searcher
         self._strict_keys = strict_keys
+        self._alert_seconds = alert_seconds
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)
-        self._found: TTLCache[tuple[frozenset[str] | None, str, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
-        """By the namespaces that were searched, the fingerprint of their workflows, and the query."""
+        self._found: TTLCache[tuple[_Catalog, str], _Best] = TTLCache(_FOUND, _FOUND_SECONDS)
+        """By what was searched and the query."""
 
-    async def of_catalog(self, *, caller: Caller) -> CoverageAnswer:
+    async def of_catalog(self, *, limit: int, after: str = "", caller: Caller) -> CoverageAnswer:
         """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
 
+        At most `limit` signals and as many alerts; `after` is the cursor of the page before. Where the time does not
+        suffice for the alerts of a page, the page is shorter. It has one at least, so that a caller gets to the end.
+        Pages list each alert once that is there all the time, whatever is asked meanwhile.
+
         Raises:
+            InvalidInput: the cursor is that of another question.
             NotAllowed: the caller may see none of the namespaces that it could.
             Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         async with self._trail.record("read.coverage", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            listed = lists_of(after, question=_QUESTION)
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             declared = await self._demand.declared(None, namespaces=scope.namespaces, at_most=MAX_SIGNALS)
             names = CANONICAL_BY_FOLD | {signal: each.name for signal, each in declared.items()}
             asking = await self._asking(caller)
-            signals, mode = await self._covered(
-                [Alert(name=name) for name in names.values()],
-                declared=declared,
-                asking=asking,
-                scope=scope,
-                searched=names.keys() - declared.keys(),
-            )
+            catalog = await self._catalog(scope.namespaces)
             rules = await self._rules.alerts(namespaces=await self._readable.with_rules(caller))
-            until = time.monotonic() + _ALERT_SECONDS
-            alerts, mode_of_alerts = await self._compared(rules, asking=asking, scope=scope, until=until)
-            queries = await self._weak_queries(asking)
+            demand = await self._demand_for([*names.values(), *(alert.name for alert in rules)], asking)
+            turn_of_signals, known = _in_turn(
+                [Alert(name=name) for name in names.values()], demand, listed=Listed(*listed[2:])
+            )
+            signals, mode = await self._covered(
+                known, declared=declared, demand=demand, catalog=catalog, searched=names.keys() - declared.keys()
+            )
+            turn_of_alerts, rules = _in_turn(rules, demand, listed=Listed(*listed[:2]))
+            until = time.monotonic() + self._alert_seconds
+            compared, mode_of_alerts = await self._compared(rules, demand=demand, catalog=catalog, until=until)
+            shown_signals = min(limit, len(turn_of_signals.places))
+            shown_alerts = min(limit, len(turn_of_alerts.places), len(compared))
+            now = TwoLists(*turn_of_alerts.after(shown_alerts), *turn_of_signals.after(shown_signals))
+            is_last = (shown_alerts, shown_signals) == (len(turn_of_alerts.places), len(turn_of_signals.places))
+            alerts = in_order(compared[:shown_alerts])
+            queries = await self._weak_queries(asking) if not after else []
             more = f"the first {MAX_SIGNALS} declared signals are listed; give alerts to compare others"
             record.result = {"signals": len(signals), "alerts": len(alerts), "queries": len(queries)}
             return CoverageAnswer(
-                signals=signals,
+                signals=in_order(signals[:shown_signals]),
                 totals=totals_of(signals),
                 alerts=alerts,
-                alert_totals=totals_of(alerts) if rules else None,
-                alerts_waiting=len(rules) - len(alerts),
+                alert_totals=totals_of(compared) if rules else None,
+                alerts_waiting=len(rules) - len(compared),
                 queries=queries,
+                next_cursor="" if is_last else cursor(now, question=_QUESTION),
                 days=DAYS,
                 search_mode=mode or mode_of_alerts,
                 notes=[*_on_rights(asking), *([more] if len(declared) == MAX_SIGNALS else [])],
@@ -126,11 +152,17 @@ class Coverage:
         ) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             asking = await self._asking(caller)
-            signals, mode = await self._compared(alerts, asking=asking, scope=scope)
+            demand = await self._demand_for([alert.name for alert in alerts], asking)
+            signals, mode = await self._compared(alerts, demand=demand, catalog=await self._catalog(scope.namespaces))
             totals = totals_of(signals)
             record.result = totals.as_json()
             return CoverageAnswer(
-                signals=signals, totals=totals, queries=[], days=DAYS, search_mode=mode, notes=_on_rights(asking)
+                signals=in_order(signals),
+                totals=totals,
+                queries=[],
+                days=DAYS,
+                search_mode=mode,
+                notes=_on_rights(asking),
             )
 
     async def states_of_rules(self) -> dict[str, int]:
@@ -144,12 +176,16 @@ class Coverage:
         rules = await self._rules.alerts(namespaces=None)
         if not rules:
             return {}
-        alerts, _ = await self._compared(rules, asking=_EVERYBODY, scope=_WHOLE_CATALOG)
+        alerts, _ = await self._compared(rules, demand={}, catalog=await self._catalog(None))
         return totals_of(alerts).model_dump(include={"covered", "weak", "none", "ignored"})
 
     async def _asking(self, caller: Caller) -> Asking:
         """Whose searches the caller may count: its own, and those for incidents that it may read."""
         return Asking(namespaces=await self._readable.of(caller, USE_CONTEXTS), caller=caller.name)
+
+    async def _catalog(self, namespaces: frozenset[str] | None) -> _Catalog:
+        _, fingerprint = await self._workflows.fingerprint(namespaces=namespaces)
+        return _Catalog(namespaces, fingerprint)
 
     async def _weak_queries(self, asking: Asking) -> list[WeakQuery]:
         queries = self._queries.get(asking)
@@ -158,68 +194,78 @@ class Coverage:
             queries = self._queries[asking] = [_shown(query) for query in found]
         return queries
 
+    async def _demand_for(self, names: Iterable[str], asking: Asking) -> dict[str, Demand]:
+        return await self._demand.of_signals({name.lower() for name in names}, asking, since=_since())
+
     async def _compared(
-        self, alerts: Sequence[Alert], *, asking: Asking, scope: CallScope, until: float = math.inf
+        self, alerts: Sequence[Alert], *, demand: Mapping[str, Demand], catalog: _Catalog, until: float = math.inf
     ) -> tuple[list[CoveredSignal], str]:
         """As `_covered`: each alert is searched for, whether workflows declare it or not."""
         names = {fold(alert.name) for alert in alerts}
-        declared = await self._demand.declared(names, namespaces=scope.namespaces, at_most=len(names))
-        return await self._covered(alerts, declared=declared, asking=asking, scope=scope, searched=names, until=until)
+        declared = await self._demand.declared(names, namespaces=catalog.namespaces, at_most=len(names))
+        return await self._covered(
+            alerts, declared=declared, demand=demand, catalog=catalog, searched=names, until=until
+        )
 
     async def _covered(
         self,
         alerts: Sequence[Alert],
         *,
         declared: Mapping[str, DeclaredSignal],
-        asking: Asking,
-        scope: CallScope,
+        demand: Mapping[str, Demand],
+        catalog: _Catalog,
         searched: Collection[str],
         until: float = math.inf,
     ) -> tuple[list[CoveredSignal], str]:
-        """The alerts with their remedies in order, and how the catalog ranked. Those in `searched` are looked for.
+        """The alerts with their remedies, and how the catalog ranked. Those in `searched` are looked for.
 
-        What is not found by `until`, a moment of the monotonic clock, is left out; what is wanted most comes first.
+        In the order in which they are given. What is not found by `until`, a moment of the monotonic clock, is left
+        out.
         """
-        wanted = {alert.name.lower() for alert in alerts}
-        demand = await self._demand.of_signals(wanted, asking, since=_since())
-        to_search = sorted(
-            (alert for alert in alerts if fold(alert.name) in searched),
-            key=lambda alert: (bool(alert.ignored), -sum(demand.get(alert.name.lower(), _NONE))),
-        )
-        _, fingerprint = await self._workflows.fingerprint(namespaces=scope.namespaces) if to_search else (0, "")
-        found: dict[str, _Best] = {}
+        to_search = [alert for alert in alerts if fold(alert.name) in searched]
+        found: dict[Alert, _Best] = {}
         for start in range(0, len(to_search), _SEARCHES_AT_ONCE):
-            if time.monotonic() > until:
+            if found and time.monotonic() > until:
                 break
             some = to_search[start : start + _SEARCHES_AT_ONCE]
-            best = await asyncio.gather(*map(partial(self._best, scope=scope, fingerprint=fingerprint), some))
-            found |= {alert.name: each for alert, each in zip(some, best, strict=True)}
+            best = await asyncio.gather(*map(partial(self._best, catalog=catalog), some))
+            found |= dict(zip(some, best, strict=True))
         signals = [
             _covered_signal(
                 alert,
-                best=found.get(alert.name),
+                best=found.get(alert),
                 declared=declared.get(fold(alert.name)),
                 demand=demand.get(alert.name.lower(), _NONE),
             )
             for alert in alerts
-            if alert.name in found or fold(alert.name) not in searched
+            if alert in found or fold(alert.name) not in searched
         ]
-        return in_order(signals), next((best.mode for best in found.values()), "")
+        return signals, next((best.mode for best in found.values()), "")
 
-    async def _best(self, alert: Alert, *, scope: CallScope, fingerprint: str) -> _Best:
+    async def _best(self, alert: Alert, *, catalog: _Catalog) -> _Best:
         """The best hit; remembered where vectors ranked, since workflows without one change no fingerprint."""
         query = alert.query[:MAX_QUERY_LENGTH]
-        key = scope.namespaces, fingerprint, query
+        key = catalog, query
         best = self._found.get(key)
         if best is not None:
             return best
         request = search_request(query=query)
         plan = plan_search(request, context=None, strict_keys=self._strict_keys)
-        ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=catalog.namespaces)
         best = _Best(ranked.mode, hits[0].scored.confidence, _id(hits[0])) if hits else _Best(ranked.mode)
         if ranked.mode is SearchMode.HYBRID:
             self._found[key] = best
         return best
+
+
+def _in_turn(alerts: Iterable[Alert], demand: Mapping[str, Demand], *, listed: Listed) -> tuple[Turn, list[Alert]]:
+    """Whose turn it is, and all alerts: these first, then those of the pages before."""
+    by_place = {place_of_name(alert.name): alert for alert in alerts}
+    wanted = {
+        place: 0 if alert.ignored else sum(demand.get(alert.name.lower(), _NONE)) for place, alert in by_place.items()
+    }
+    turn = turn_of(wanted, listed=listed)
+    return turn, [by_place[place] for place in dict.fromkeys([*turn.places, *by_place])]
 
 
 def _covered_signal(

@@ -10,10 +10,10 @@ from formulary_catalog.domain.browsing import FacetedList, FacetsAnswer, FacetVa
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary
-from formulary_catalog.domain.workflows.labels import Constraints, fold
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints, fold
 from formulary_catalog.domain.workflows.listing import within
 from formulary_catalog.domain.workflows.requests import EVERYTHING_SERVED, STATUSES, ListingRequest
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
@@ -21,11 +21,11 @@ from formulary_catalog.search.visibility import CallScope
 from formulary_catalog.store.workflows.facets import FacetReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from formulary_catalog.store.workflows.names import Declared
+from formulary_catalog.store.workflows.refusals import INVALID, RefusalReader
 
 _ACTIVE = STATUSES[0]
 _NO_INCIDENT = ContextReference()
 _SHOWN_VALUES = 12
-_INVALID = "the catalog keeps no invalid object: its status in the cluster says what is wrong, kubectl get rw -A"
 
 
 class Listing:
@@ -33,6 +33,7 @@ class Listing:
 
     def __init__(self, parts: CatalogParts) -> None:
         self._reader, self._facets = ListingReader(parts.database), FacetReader(parts.database)
+        self._refusals = RefusalReader(parts.database)
         self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
 
     async def page(
@@ -46,8 +47,8 @@ class Listing:
     ) -> WorkflowList:
         """A page of the workflows that the caller may see and the incident allows.
 
-        `browsing` is reading by a person, who needs no incident where agents do. Without one, a person also sees what
-        is not served. `max_bytes` is how long the answer may be as compact JSON.
+        `browsing` as in `Visibility.of`; without an incident, a person also sees what is not served. `max_bytes` is how
+        long the answer may be as compact JSON.
 
         Raises:
             InvalidInput: the cursor is that of another question, or the status is for people.
@@ -101,8 +102,12 @@ class Listing:
         return self._trail.record("list", caller=caller, reference=context, arguments=arguments)
 
     async def _values(self, request: ListingRequest, *, scope: CallScope) -> dict[str, list[FacetValue]]:
-        question = _question(request, constraints=self._finder.constraints(scope))
+        question = question_of(request, constraints=self._finder.constraints(scope))
         values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
+        if request.status == INVALID:
+            values["namespace"] = await self._refusals.namespaces(
+                question, namespaces=scope.namespaces, limit=_SHOWN_VALUES
+            )
         statuses = await self._facets.statuses(question, namespaces=scope.namespaces)
         counted = values | {"status": list(statuses.items())}
         return {
@@ -117,7 +122,7 @@ class Listing:
         after = place_of(request.cursor, question=question)
         constraints = self._finder.constraints(scope)
         rows, total = await self._reader.read(
-            _question(request, constraints=constraints),
+            question_of(request, constraints=constraints),
             namespaces=scope.namespaces,
             limit=request.limit + 1,
             after=after,
@@ -145,11 +150,21 @@ class Listing:
             notes=[
                 *await self._unknown_values(request, workflows=workflows, scope=scope),
                 *not_invocable_notes(unrunnable),
-                *([_INVALID] if request.status == "Invalid" else []),
+                *(await self._refused(request, scope=scope) if request.status == INVALID else []),
             ],
             **({"next_cursor": cursor(places[-1], question=question)} if more else {}),
         )
         return answer, places
+
+    async def _refused(self, request: ListingRequest, *, scope: CallScope) -> list[str]:
+        """Where refused objects are, and how many. Only their namespace and words are known."""
+        known = ListingRequest(namespace=request.namespace, text=request.text, status=INVALID)
+        question = question_of(known, constraints=UNCONSTRAINED)
+        _, number = await self._refusals.page(question, namespaces=scope.namespaces, limit=0)
+        return [
+            "refused objects are no workflows: GET /api/v1/refused and `formulary list --refused` list them with the "
+            f"reason, {number} here"
+        ]
 
     async def _unknown_values(
         self, request: ListingRequest, *, workflows: Sequence[WorkflowSummary], scope: CallScope
@@ -164,7 +179,8 @@ class Listing:
         return await self._finder.unknown_values(given, scope=scope)
 
 
-def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:
+def question_of(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:
+    """What is looked for, folded where values are."""
     return ListingQuestion(
         constraints=constraints,
         status=request.status,
@@ -179,8 +195,9 @@ def _question(request: ListingRequest, *, constraints: Constraints) -> ListingQu
 def _check_status(status: str, *, scope: CallScope, browsing: bool) -> None:
     if status == _ACTIVE or (browsing and scope.context is None):
         return
+    option = "--refused" if status == INVALID else f"--status {status}"
     raise InvalidInput(
-        f"status {status!r} is listed for people who browse without an incident, with `formulary list --status "
-        f"{status}`; leave status out for what may be used here",
+        f"status {status!r} is listed for people who browse without an incident, with `formulary list {option}`; leave "
+        "status out for what may be used here",
         field="status",
     )

@@ -1,31 +1,37 @@
 """How workflows hang together, for every edge: what is connected with one, and what would be missed without it.
 
 MCP, REST and the command line call it. What the caller does not see and what the incident excludes is no neighbour, and
-no way leads through it: every statement has the rules of a search (`store/workflows/allowed`).
+no way leads through it: every statement has the rules of a search (`store/search/allowed`).
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
     NamingRule,
-    RelatedAnswer,
     RelatedEntity,
+    RelatedPage,
     RunCounts,
 )
+from formulary_catalog.domain.cursor import Number, cursor, number_of
 from formulary_catalog.domain.governance.contract import unknown_notes
 from formulary_catalog.domain.governance.rules import rules_naming
+from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment, workflow_id, workflow_uri
-from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, precedence
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.identity import (
+    VERSION_ID_PREFIX,
+    parse_reference,
+    precedence,
+    workflow_id,
+    workflow_uri,
+)
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
 from formulary_catalog.domain.workflows.requests import RelatedRequest
-from formulary_catalog.domain.workflows.visible import visible
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.search.lookup import FoundWorkflow
 from formulary_catalog.search.names import MOST
@@ -44,8 +50,8 @@ _USED = timedelta(days=30)
 class Relations:
     """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail.
 
-    All methods raise `ContextError`, `NotAllowed` and `Unavailable` as `Visibility.of`. `browsing` is reading by a
-    person, who needs no incident where agents do; an incident that is named still constrains what is found.
+    All methods raise `ContextError`, `NotAllowed` and `Unavailable` as `Visibility.of`. `browsing` as in the
+    latter; an incident that is named constrains what is found in any case.
     """
 
     def __init__(self, parts: CatalogParts) -> None:
@@ -56,25 +62,35 @@ class Relations:
 
     async def related(
         self, request: RelatedRequest, *, context: ContextReference, caller: Caller, browsing: bool = False
-    ) -> RelatedAnswer:
+    ) -> RelatedPage:
         """What is connected with a workflow in any form of its name, a signal type or an action type.
 
         Signals and actions are ends: walks go on from workflow to workflow, along what manifests say.
 
         Raises:
             NotFound: nothing that is visible and allowed has that name.
-            InvalidInput: the name needs a namespace.
+            InvalidInput: the name needs a namespace, or the cursor is that of another question.
         """
         arguments = {"entity": request.entity, "depth": request.depth, "relations": list(request.relations)}
+        question = {**request.question, "list": "related", "incident": [context.remediation_id, context.analysis]}
         async with self._trail.record("read.related", caller=caller, reference=context, arguments=arguments) as record:
+            begin = number_of(request.cursor, question=question)
+            end = begin + request.limit
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             found = await self._workflow(request.entity, scope=scope)
             if found is None:
-                answer = await self._related_to_label(request, scope=scope)
+                answer = await self._related_to_label(request, scope=scope, limit=end)
             else:
-                answer = await self._related_to_workflow(request, found=found, scope=scope)
+                answer = await self._related_to_workflow(request, found=found, scope=scope, limit=end)
             record.result = {"total": answer.total}
-            return answer
+            more = answer.total - end
+            return answer.model_copy(
+                update={
+                    "related": answer.related[begin:end],
+                    "next_cursor": cursor(Number(str(end)), question=question) if more > 0 else "",
+                    "notes": [f"{more} more; raise limit, or name relations"] if more > 0 else [],
+                }
+            )
 
     async def impact(
         self, name: str, *, context: ContextReference, caller: Caller, browsing: bool = False
@@ -166,26 +182,25 @@ class Relations:
         return None
 
     async def _related_to_workflow(
-        self, request: RelatedRequest, *, found: FoundWorkflow, scope: CallScope
-    ) -> RelatedAnswer:
+        self, request: RelatedRequest, *, found: FoundWorkflow, scope: CallScope, limit: int
+    ) -> RelatedPage:
+        """The first neighbours, `limit` of them or some more."""
         neighbours, total = await self._relations.around(
             _start(found),
             Walk(depth=request.depth, relations=request.relations),
             constraints=self._finder.constraints(scope),
             namespaces=scope.namespaces,
-            limit=request.limit,
+            limit=limit,
         )
         placed = [(each.place, _related_workflow(each)) for each in neighbours]
         own = [each for each in _declared(found) if each.relation in request.relations]
         order = list(Relation)
         placed += [((1, order.index(Relation(each.relation)), "", "", ""), each) for each in own]
         related = [each for _, each in sorted(placed, key=lambda one: one[0])]
-        return _related_answer(
-            request, entity=found.workflow_id, kind="workflow", related=related, total=total + len(own)
-        )
+        return RelatedPage(entity=found.workflow_id, type="workflow", related=related, total=total + len(own), notes=[])
 
-    async def _related_to_label(self, request: RelatedRequest, *, scope: CallScope) -> RelatedAnswer:
-        """What answers a signal, else what has an action."""
+    async def _related_to_label(self, request: RelatedRequest, *, scope: CallScope, limit: int) -> RelatedPage:
+        """The first `limit` that answer a signal, else those that have an action."""
         folded = fold(request.entity)
         for kind, start in (("signal", Start(signal_type=folded)), ("action", Start(action_type=request.entity))):
             neighbours, total = await self._relations.around(
@@ -193,12 +208,12 @@ class Relations:
                 Walk(depth=request.depth, relations=request.relations),
                 constraints=self._finder.constraints(scope),
                 namespaces=scope.namespaces,
-                limit=request.limit,
+                limit=limit,
             )
             if total or (kind == "signal" and folded in CANONICAL_BY_FOLD):
                 related = [_related_workflow(each) for each in neighbours]
                 entity = CANONICAL_BY_FOLD.get(folded, request.entity)
-                return _related_answer(request, entity=entity, kind=kind, related=related, total=total)
+                return RelatedPage(entity=entity, type=kind, related=related, total=total, notes=[])
         near = [
             *(await self._finder.nearest_values(Declared.SIGNAL_TYPE, request.entity, scope=scope) or []),
             *(await self._finder.nearest_values(Declared.ACTION_TYPE, request.entity, scope=scope) or []),
@@ -247,14 +262,6 @@ def _declared(found: FoundWorkflow) -> list[RelatedEntity]:
         if signal != WILDCARD
     ]
     return [*versions, *signals]
-
-
-def _related_answer(
-    request: RelatedRequest, *, entity: str, kind: str, related: Sequence[RelatedEntity], total: int
-) -> RelatedAnswer:
-    shown = list(related[: request.limit])
-    notes = [f"{total - len(shown)} more; raise limit, or name relations"] if total > len(shown) else []
-    return RelatedAnswer(entity=entity, type=kind, related=shown, total=total, notes=notes)
 
 
 def _related_workflow(neighbour: Neighbour) -> RelatedEntity:

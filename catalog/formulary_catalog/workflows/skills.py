@@ -1,16 +1,19 @@
 """The skills of a call: the guide to the tools, and the workflows that its incident allows and its signal asks for.
 
-`server/mcp/reading` calls it. A skill is read under the same rules as the details of its workflow, and leaves their
-event in the trail; a listing leaves one event for all of them.
+`server/mcp/resource_handlers` calls it for the applications of agents, which need no incident but see no more than
+agents do: nothing here is browsing by a person. A skill is read under the same rules as the details of its workflow,
+and leaves their event in the trail; a listing leaves one event for all of them.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.workflows.skill import GUIDE, Skill, workflow_of_skill, workflow_skill
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.lookup import details_of
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 
 _MAX_SHOWN = 200
@@ -19,8 +22,7 @@ _MAX_SHOWN = 200
 class SkillService:
     """Answers callers. All methods raise what `CatalogService.search` raises."""
 
-    def __init__(self, catalog: CatalogService) -> None:
-        parts = catalog.parts
+    def __init__(self, parts: CatalogParts, *, catalog: CatalogService) -> None:
         self._catalog = catalog
         self._contexts, self._trail, self._visibility, self._finder = (
             parts.contexts,
@@ -34,10 +36,10 @@ class SkillService:
 
         Without an incident, or without a signal, the guide alone: a listing may be partial, any skill can be read.
         """
-        incident = await self._contexts.resolve(context, caller=caller, browsing=True)
+        incident = await self._contexts.resolve(replace(context, optional=True), caller=caller)
         if incident is None or not incident.signal_name:
             return [GUIDE]
-        query = f"{incident.signal_name} {incident.severity}".strip()
+        query = f"{incident.signal_name} {incident.severity}".strip()[:MAX_QUERY_LENGTH]
         found = await self._catalog.search(search_request(query=query, context=context), caller=caller)
         version_ids = [hit.version_id for hit in found.workflows]
         return [GUIDE, *(await self._skills(version_ids, context=context, caller=caller) if version_ids else [])]
@@ -61,10 +63,11 @@ class SkillService:
     async def _skills(self, version_ids: Sequence[str], *, context: ContextReference, caller: Caller) -> list[Skill]:
         arguments = {"version_ids": version_ids}
         async with self._trail.record("read.skills", caller=caller, reference=context, arguments=arguments) as record:
-            scope = await self._visibility.of(context, caller=caller, record=record, browsing=True)
+            scope = await self._visibility.of(context, caller=caller, record=record)
             found = await self._finder.versions(version_ids, scope=scope)
             record.result = {"version_ids": [each.stored.version_id for each in found]}
             return [workflow_skill(details_of(each)) for each in found]
 
     async def _skill(self, workflow: str, *, context: ContextReference, caller: Caller) -> Skill:
-        return workflow_skill(await self._catalog.details(workflow, context=context, caller=caller, browsing=True))
+        reference = replace(context, optional=True)
+        return workflow_skill(await self._catalog.details(workflow, context=reference, caller=caller))

@@ -5,6 +5,7 @@ the searches that it may know of count. Each call reads the whole catalog in a f
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cachetools import LRUCache, TTLCache
@@ -13,8 +14,10 @@ from formulary_catalog.domain.access import READ_INVOCATIONS, USE_CONTEXTS, Call
 from formulary_catalog.domain.coverage.answers import DuplicatePair, DuplicatesAnswer, StaleAnswer, StaleWorkflow
 from formulary_catalog.domain.coverage.duplicates import MAX_PAIRS, THRESHOLD, Compared, near_pairs, overlap, replaces
 from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, stale_because
+from formulary_catalog.domain.cursor import Number, cursor, number_of
+from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.search.results import moment, workflow_id
+from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.readable import ReadableNamespaces
@@ -28,6 +31,8 @@ _REMEMBERED = 4
 _USES_SECONDS = 60.0
 """Counting the searches of 90 days takes long where there are many; a minute later they are hardly others."""
 _NO_INCIDENT = ContextReference()
+_STALE, _DUPLICATES = {"list": "stale"}, {"list": "duplicates"}
+"""What cursors of the two lists belong to."""
 _IMAGES = "an image is gone once a run could not pull it; registries are not asked"
 
 NearPairs = list[tuple[str, str, float]]
@@ -52,9 +57,16 @@ class Upkeep:
         self._comparing = asyncio.Semaphore(1)
         self._uses: TTLCache[Asking, dict[str, Use]] = TTLCache(maxsize=_REMEMBERED, ttl=_USES_SECONDS)
 
-    async def stale(self, *, limit: int, caller: Caller) -> StaleAnswer:
-        """The workflows that may be of no use, those without an image and those that fail first."""
+    async def stale(self, *, limit: int, after: str = "", caller: Caller) -> StaleAnswer:
+        """The workflows that may be of no use, those without an image and those that fail first.
+
+        `after` is the cursor of the page before.
+
+        Raises:
+            InvalidInput: the cursor is that of another question.
+        """
         async with self._trail.record("read.stale", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            begin = number_of(after, question=_STALE)
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             now = datetime.now(UTC)
             uses = await self._uses_for(caller)
@@ -70,20 +82,27 @@ class Upkeep:
             )
             record.result = {"total": len(found)}
             return StaleAnswer(
-                workflows=[_stale(each, reason=reason, detail=detail) for each, (reason, detail) in found[:limit]],
+                workflows=[
+                    _stale(each, reason=reason, detail=detail)
+                    for each, (reason, detail) in found[begin : begin + limit]
+                ],
                 total=len(found),
+                next_cursor=_next(begin + limit, of=found, question=_STALE),
                 compared=len(served),
                 days=DAYS,
                 notes=[_IMAGES],
             )
 
-    async def duplicates(self, *, limit: int, caller: Caller) -> DuplicatesAnswer:
+    async def duplicates(self, *, limit: int, after: str = "", caller: Caller) -> DuplicatesAnswer:
         """The pairs that say nearly the same and may be allowed for the same incident, the nearest first.
 
+        `after` is the cursor of the page before.
+
         Raises:
-            InvalidInput: the caller sees more than `MAX_COMPARED` workflows.
+            InvalidInput: the caller sees more than `MAX_COMPARED` workflows, or the cursor is that of another question.
         """
         async with self._trail.record("read.duplicates", caller=caller, reference=_NO_INCIDENT, arguments={}) as record:
+            begin = number_of(after, question=_DUPLICATES)
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
             number, fingerprint = await self._reader.fingerprint(namespaces=scope.namespaces)
             if number > MAX_COMPARED:
@@ -105,8 +124,9 @@ class Upkeep:
             ]
             record.result = {"total": len(pairs)}
             return DuplicatesAnswer(
-                pairs=pairs[:limit],
+                pairs=pairs[begin : begin + limit],
                 total=len(pairs),
+                next_cursor=_next(begin + limit, of=pairs, question=_DUPLICATES),
                 compared=number,
                 threshold=THRESHOLD,
                 days=DAYS,
@@ -135,6 +155,11 @@ class Upkeep:
             since = datetime.now(UTC) - timedelta(days=DAYS)
             uses = self._uses[asking] = await self._demand.uses(asking, since=since)
         return uses
+
+
+def _next(end: int, *, of: Sequence[object], question: Mapping[str, str]) -> str:
+    """The cursor of what follows the first `end` of a list; empty where nothing does."""
+    return cursor(Number(str(end)), question=question) if end < len(of) else ""
 
 
 def _nearest(vectors: CatalogVectors) -> NearPairs:

@@ -64,8 +64,7 @@ class Versions:
         if line is None or parsed is None:
             known = ", ".join(each.version for each in found.history)
             raise NotFound(
-                f"{found.workflow_id} has no version {version[:_SHOWN]!r}; there are {known}; retrying unchanged will "
-                "fail again",
+                f"{found.workflow_id} has no version {version[:_SHOWN]!r}; there are {known}",
                 reference=version,
             )
         return line.version, parsed

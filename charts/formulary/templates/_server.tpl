@@ -7,6 +7,15 @@
     {{- concat (list "--host" "0.0.0.0" "--port" "8080") .Values.server.extraArgs | toYaml | nindent 4 }}
   env:
     {{- include "formulary.databaseEnv" (dict "root" . "user" "server") | nindent 4 }}
+    {{- with .Values.analytics }}
+    {{- if .existingSecret }}
+    - name: FORMULARY_ANALYTICS_DATABASE_URL
+      valueFrom:
+        secretKeyRef:
+          name: {{ .existingSecret | quote }}
+          key: {{ .key | quote }}
+    {{- end }}
+    {{- end }}
     - name: FORMULARY_AUTHENTICATION
       value: {{ .Values.authentication.mode | quote }}
     {{- if eq .Values.authentication.mode "none" }}
@@ -53,6 +62,8 @@
       value: {{ .Values.execution.limits.concurrent | int64 | quote }}
     - name: FORMULARY_MAX_TIMEOUT_MS
       value: {{ .Values.execution.limits.timeoutMs | int64 | quote }}
+    - name: FORMULARY_RELEASE_NAMESPACE
+      value: {{ include "formulary.namespace" . | quote }}
     - name: FORMULARY_RUNS_NAMESPACE
       value: {{ .Values.execution.runsNamespace | quote }}
     - name: FORMULARY_TEKTON_BUNDLES

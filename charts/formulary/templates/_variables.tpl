@@ -18,6 +18,7 @@ server:
   FORMULARY_HARMLESS_ENVIRONMENTS: execution.harmlessEnvironments
   FORMULARY_LABEL_PARAMETERS: search.labelParameters
   FORMULARY_TOOLSETS: search.toolsets
+  FORMULARY_RELEASE_NAMESPACE: null
   FORMULARY_RUNS_NAMESPACE: execution.runsNamespace
   FORMULARY_TEKTON_BUNDLES: execution.tektonBundles
   FORMULARY_ARGO_TEMPLATES: execution.argoTemplates
@@ -30,6 +31,9 @@ server:
   FORMULARY_MAX_TIMEOUT_MS: execution.limits.timeoutMs
   FORMULARY_INPUT_KEY_FILE: execution.inputKeySecret
   FORMULARY_LOG_LEVEL: server.logLevel
+  {{- if .Values.analytics.existingSecret }}
+  FORMULARY_ANALYTICS_DATABASE_URL: analytics.existingSecret
+  {{- end }}
   {{- include "formulary.ownDatabaseVariables" . | nindent 2 }}
 operator:
   FORMULARY_DATABASE_URL: database

@@ -17,13 +17,10 @@ LASTING_SECONDS = 30.0
 BRIEF_SECONDS = 5.0
 """How long a right that was just granted may still be denied."""
 
-_CAPACITY = 4096
-_QUESTIONS_AT_ONCE = 16
-_OF_ONE_ASKER = 4
+QUESTIONS_AT_ONCE = 16
+OF_ONE_ASKER = 4
+"""How many of those are for one asker at most."""
 _RENEWALS_AT_ONCE = 8
-_MAX_WAITING = 1000
-_MAX_WAITING_OF_ONE_ASKER = 50
-_PATIENCE_SECONDS = 5.0
 _V = TypeVar("_V")
 
 Clock = Callable[[], float]
@@ -42,23 +39,33 @@ class _Asker:
     """A caller that questions are asked for. With its slots taken, its further questions wait for them alone."""
 
     questions: int = 0
-    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_OF_ONE_ASKER))
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(OF_ONE_ASKER))
 
 
 class ReviewCache(Generic[_V]):
     """Decisions by question. Brief ones are kept apart: however many there are, they push no lasting one out.
 
     One asker has a part of the questions under way, so that it cannot crowd out others. A question whose answer was
-    lasting before has slots of its own. Errors are never kept.
+    lasting before has slots of its own. Errors are never kept. `waiting` questions may be under way or wait for it, of
+    one asker `waiting_each`; each for `patience` seconds.
     """
 
-    def __init__(self, *, clock: Clock = time.monotonic) -> None:
-        self._lasting: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=LASTING_SECONDS, timer=clock)
-        self._brief: TTLCache[Hashable, Decision[_V]] = TTLCache(_CAPACITY, ttl=BRIEF_SECONDS, timer=clock)
+    def __init__(
+        self,
+        *,
+        clock: Clock = time.monotonic,
+        capacity: int = 4096,
+        waiting: int = 1000,
+        waiting_each: int = 50,
+        patience: float = 5.0,
+    ) -> None:
+        self._waiting, self._waiting_each, self._patience = waiting, waiting_each, patience
+        self._lasting: TTLCache[Hashable, Decision[_V]] = TTLCache(capacity, ttl=LASTING_SECONDS, timer=clock)
+        self._brief: TTLCache[Hashable, Decision[_V]] = TTLCache(capacity, ttl=BRIEF_SECONDS, timer=clock)
         self._asking: dict[Hashable, asyncio.Task[_V]] = {}
-        self._granted_before: LRUCache[Hashable, bool] = LRUCache(_CAPACITY)
+        self._granted_before: LRUCache[Hashable, bool] = LRUCache(capacity)
         self._askers: defaultdict[Hashable, _Asker] = defaultdict(_Asker)
-        self._slots = asyncio.Semaphore(_QUESTIONS_AT_ONCE)
+        self._slots = asyncio.Semaphore(QUESTIONS_AT_ONCE)
         self._slots_for_renewals = asyncio.Semaphore(_RENEWALS_AT_ONCE)
 
     def knows(self, question: Hashable) -> bool:
@@ -69,7 +76,7 @@ class ReviewCache(Generic[_V]):
         """The answer to a question, as it is known or as `ask` finds it out. `asker` is whom it is asked for.
 
         Raises:
-            Unavailable: it was not found out within five seconds, or too many questions wait already.
+            Unavailable: it was not found out in time, or too many questions wait already.
         """
         known = self._lasting.get(question) or self._brief.get(question)
         if known is not None:
@@ -92,7 +99,7 @@ class ReviewCache(Generic[_V]):
     ) -> "asyncio.Task[_V]":
         renewed = question in self._granted_before
         waiting = self._askers[asker].questions if asker in self._askers else 0
-        if not renewed and (len(self._asking) >= _MAX_WAITING or waiting >= _MAX_WAITING_OF_ONE_ASKER):
+        if not renewed and (len(self._asking) >= self._waiting or waiting >= self._waiting_each):
             raise Unavailable("too many callers are being checked at once; retry in a few seconds")
         self._askers[asker].questions += 1
         slots = (self._slots_for_renewals,) if renewed else (self._askers[asker].slots, self._slots)
@@ -104,7 +111,7 @@ class ReviewCache(Generic[_V]):
         self, question: Hashable, ask: Callable[[], Awaitable[Decision[_V]]], *, slots: Sequence[asyncio.Semaphore]
     ) -> _V:
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS), AsyncExitStack() as taken:
+            async with asyncio.timeout(self._patience), AsyncExitStack() as taken:
                 for slot in slots:
                     await taken.enter_async_context(slot)
                 decision = await ask()

@@ -10,15 +10,15 @@ from formulary_catalog.errors import Unavailable
 from formulary_catalog.log import Throttle
 from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 
-_AGAIN_SECONDS = 0.25
 _log = structlog.get_logger(__name__)
 
 
 class Reviewer:
     """Creates reviews. That it is refused one is logged once in ten seconds."""
 
-    def __init__(self, client: KubeClient) -> None:
+    def __init__(self, client: KubeClient, *, again_seconds: float = 0.25) -> None:
         self._client = client
+        self._again_seconds = again_seconds
         self._throttle = Throttle()
 
     async def review(self, path: str, *, api_version: str, kind: str, spec: Mapping[str, Any]) -> Json:
@@ -48,4 +48,4 @@ class Reviewer:
                 return await self._client.create(path, body)
             except Unavailable:
                 # Agents do not repeat a call, so a restart of the API server should not reach them.
-                await asyncio.sleep(_AGAIN_SECONDS)
+                await asyncio.sleep(self._again_seconds)

@@ -48,7 +48,7 @@ class ServingCertificate:
             return
         use(self.context, certificate=pair.certificate, key=pair.key)
         self._loaded = pair
-        _log.info("serving certificate loaded")
+        _log.info("certificate_loaded")
 
     async def obtain(self) -> None:
         """Load for the first time, however long the source gives nothing."""
@@ -57,7 +57,7 @@ class ServingCertificate:
                 await self.load()
                 return
             except FormularyError as error:
-                _log.warning("the webhook cannot serve yet; nothing is validated at apply time", error=str(error))
+                _log.warning("webhook_not_serving", reason=str(error), effect="nothing is validated at apply time")
             await asyncio.sleep(min(self._seconds, _RETRY_SECONDS))
 
     async def keep_fresh(self) -> None:
@@ -67,10 +67,7 @@ class ServingCertificate:
             try:
                 await self.load()
             except FormularyError as error:
-                _log.warning(
-                    "webhook configuration and certificate not refreshed; the earlier certificate stays in use",
-                    error=str(error),
-                )
+                _log.warning("webhook_not_refreshed", reason=str(error), effect="the earlier certificate stays in use")
 
 
 def directory(path: Path) -> Source:

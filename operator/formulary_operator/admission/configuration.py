@@ -57,7 +57,7 @@ class WebhookConfiguration:
         # The list is replaced whole: with the version that was read, a change in between is a conflict, not lost.
         version = configuration["metadata"]["resourceVersion"]
         await self._client.merge(path, {"metadata": {"resourceVersion": version}, "webhooks": wanted})
-        _log.info("webhook configuration set", configuration=self._name)
+        _log.info("webhook_configuration_set", configuration=self._name)
 
     def _wanted(self, webhook: Mapping[str, Any], *, authority: bytes) -> Json:
         path, client = path_of(webhook["name"], token=self._token), dict(webhook["clientConfig"])
@@ -72,7 +72,8 @@ class WebhookConfiguration:
     def _report_absence(self) -> None:
         if not self._absence_reported:
             _log.warning(
-                "no such ValidatingWebhookConfiguration; nothing is validated at apply time until there is one",
+                "webhook_configuration_missing",
                 configuration=self._name,
+                effect="nothing is validated at apply time until it exists",
             )
         self._absence_reported = True

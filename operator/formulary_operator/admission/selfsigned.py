@@ -53,7 +53,7 @@ class SelfSigned:
                 if error.status == 409:
                     continue
                 raise
-            _log.info("webhook certificate issued", secret=self._metadata["name"])
+            _log.info("webhook_certificate_issued", secret=self._metadata["name"])
             return fresh
         raise Unavailable(
             f"Secret {self._metadata['namespace']}/{self._metadata['name']} keeps changing while the webhook's "

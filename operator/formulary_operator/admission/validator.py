@@ -95,7 +95,7 @@ class Validator:
             finding = refused(error, current=None)
             raise Denied(finding.message, reason=finding.reason) from error
         except (Unavailable, TimeoutError) as error:
-            _log.warning("version not checked", error=str(error) or "no answer in time")
+            _log.warning("version_not_checked", reason=str(error) or "no answer in time")
             return [_NOT_ASKED]
         return ()
 
@@ -148,7 +148,7 @@ class Validator:
                     identity=submission.user,
                 )
         except (Unavailable, TimeoutError) as error:
-            _log.warning("creator not recorded", error=str(error) or "no answer in time")
+            _log.warning("creator_not_recorded", reason=str(error) or "no answer in time")
             raise Denied(
                 "who creates this cannot be recorded now, because the database does not answer; try again in a few "
                 "seconds",

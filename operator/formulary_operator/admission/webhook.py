@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_operator.admission.certificates import ServingCertificate
 from formulary_operator.admission.paths import PREFIX, asked_at
 from formulary_operator.admission.review import question
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 async def run_webhook(
-    *, host: str, port: int, gate: Gate, certificate: ServingCertificate, judge: Validator, token: str
+    *, host: str, port: int, limits: ConnectionLimits, certificate: ServingCertificate, judge: Validator, token: str
 ) -> None:
     """Serve admission reviews over HTTPS, from when there is a certificate until cancelled.
 
@@ -41,8 +41,8 @@ async def run_webhook(
     """
     await certificate.obtain()
     app = application(judge, token=token)
-    async with served(app, host=host, port=port, gate=gate, tls=certificate.context) as listening:
-        _log.info("webhook listening", host=host, port=listening)
+    async with served(app, host=host, port=port, limits=limits, tls=certificate.context) as listening:
+        _log.info("webhook_listening", host=host, port=listening)
         await certificate.keep_fresh()
 
 
@@ -60,7 +60,7 @@ def application(judge: Validator, *, token: str) -> Starlette:
         except ClientDisconnect:
             return Response(status_code=499)
         except Exception:
-            _log.exception("admission review failed")
+            _log.exception("admission_review_failed")
             return PlainTextResponse("internal error; the log of the operator has it", status_code=500)
 
     return Starlette(routes=[Route(f"{PREFIX}/{{secret}}", validate, methods=["POST"])])

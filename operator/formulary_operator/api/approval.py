@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from formulary_catalog.domain.runs.run import ID_PREFIX
+from formulary_catalog.domain.patterns import DIGEST_OR_NONE, RUN_ID
 from formulary_catalog.domain.workflows.manifest import Model, Text
 from formulary_operator.api.status import Conditions, Generation
 
-InvocationId = Annotated[str, StringConstraints(pattern=f"^{ID_PREFIX}[0-9a-f]{{20}}$")]
+InvocationId = Annotated[str, StringConstraints(pattern=RUN_ID)]
 
 
 class ApprovalSpec(Model):
@@ -20,7 +20,7 @@ class ApprovalSpec(Model):
     decision: Literal["Approve", "Reject"] = Field(
         description="Approve lets the run start, Reject ends it. A rejection overrides any approval."
     )
-    digest: Annotated[str, StringConstraints(pattern="^(sha256:[0-9a-f]{64})?$")] = Field(
+    digest: Annotated[str, StringConstraints(pattern=DIGEST_OR_NONE)] = Field(
         default="",
         description="`status.content.digest` of the run. An approval with a digest applies to that content only, one "
         "without applies to the content at the time of its recording.",

@@ -1,4 +1,8 @@
-"""Argo Workflows: a workflow is a WorkflowTemplate of the cluster."""
+"""Argo Workflows: a workflow is a WorkflowTemplate of the cluster.
+
+`engines.ENGINES` lists it for `execution.engine: argo`; `runs.execution` creates what `manifest` returns and reads it
+back with `observe` and `outputs`. Sensitive values are refused, since Argo shows parameters to all readers. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,8 @@
-"""What engines read: `spec.execution` of a workflow and the objects of a cluster, every field with its type."""
+"""What engines read: `spec.execution` of a workflow and the objects of a cluster, every field with its type.
+
+All engines call it, and so do `runs.status` and `runs.permits`. Both sources may hold anything: a wrong type in a
+workflow is an error for its author, in an object of the cluster it counts as absent. Pure.
+"""
 
 import math
 import re

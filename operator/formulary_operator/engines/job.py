@@ -1,4 +1,8 @@
-"""Kubernetes Jobs: one container with its variables and volumes, one try, no rights beyond its ServiceAccount's."""
+"""Kubernetes Jobs: one container with its variables and volumes, one try, no rights beyond its ServiceAccount's.
+
+`engines.ENGINES` lists it for `execution.engine: job`, the engine that every cluster has; `runs.execution` creates and
+follows its Jobs. Values of a model become variables, never parts of a script. Pure.
+"""
 
 import re
 from collections.abc import Mapping, Sequence

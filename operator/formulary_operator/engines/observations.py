@@ -1,4 +1,8 @@
-"""How a run stands, in the words of invocations, and the outputs that it leaves."""
+"""How a run stands, in the words of invocations, and the outputs that it leaves.
+
+The `observe` and `outputs` of each engine end here, so that all engines report alike. Outputs come from what a workflow
+writes: they are bounded, and made fit for PostgreSQL. Pure.
+"""
 
 import json
 import re

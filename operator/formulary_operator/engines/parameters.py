@@ -1,4 +1,8 @@
-"""What a run is given: facts about it and the values of the workflow's parameters, as text."""
+"""What a run is given: facts about it and the values of the workflow's parameters, as text.
+
+Each engine calls it to build its object, `runs.plan` for the Secret of sensitive values. Tekton and Argo replace
+placeholders in values: a value that holds one is refused here, not passed on changed. Pure.
+"""
 
 import json
 from collections.abc import Iterator

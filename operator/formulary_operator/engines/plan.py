@@ -1,4 +1,8 @@
-"""What an engine receives about a run, and what it reports of it."""
+"""What an engine receives about a run, and what it reports of it.
+
+`runs.plan` makes the `RunPlan`, `runs.execution` gives it to an `Engine` and stores its `Observation`. An engine needs
+to know nothing else of a run. Pure.
+"""
 
 import math
 from collections.abc import Mapping, Sequence

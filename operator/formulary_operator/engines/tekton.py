@@ -1,4 +1,8 @@
-"""Tekton: a workflow is a Pipeline, from its bundle or in the namespace of the run."""
+"""Tekton: a workflow is a Pipeline, from its bundle or in the namespace of the run.
+
+`engines.ENGINES` lists it for `execution.engine: tekton`; `runs.execution` creates what `manifest` returns and reads it
+back with `observe` and `outputs`. Sensitive values are refused, since Tekton shows parameters to all readers. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,8 @@
-"""GovernanceContract objects: how their status says whether their rules are in force."""
+"""GovernanceContract objects: how their status says whether their rules are in force.
+
+`governance.reconciler` calls it after it has stored the rules. `author_key` is shared with the admission webhook, which
+records under it who wrote a contract that halts. Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,8 @@
-"""Conditions of a status: read, made, and kept beside those that somebody else writes."""
+"""Conditions of a status: read, made, and kept beside those that somebody else writes.
+
+The status modules of workflows, runs, approvals and contracts call it. A merge patch replaces the whole list: without
+the conditions of others it would delete them. Pure.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

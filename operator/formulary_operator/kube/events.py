@@ -1,4 +1,8 @@
-"""Events: what `kubectl describe` shows below an object."""
+"""Events: what `kubectl describe` shows below an object.
+
+Reconcilers, the guard of sweeps and the publisher of checkpoints record where people should see a change. An Event is
+never worth failing a reconcile: what cannot be written is logged.
+"""
 
 import uuid
 from datetime import UTC, datetime
@@ -33,7 +37,7 @@ class EventRecorder:
         try:
             await self._client.create(EVENTS.path(namespace=event["metadata"]["namespace"]), event)
         except FormularyError as error:
-            _log.warning("event not written", reason=reason, error=str(error))
+            _log.warning("event_not_written", event_reason=reason, reason=str(error))
 
     def _event(self, regarding: Json, *, type: str, reason: str, message: str) -> Json:
         metadata = regarding["metadata"]

@@ -1,4 +1,8 @@
-"""Leader election: of all replicas, one holds a Lease and works; the others wait for it to stop renewing."""
+"""Leader election: of all replicas, one holds a Lease and works; the others wait for it to stop renewing.
+
+`runtime` acquires it before it writes anything, and stops as soon as `keep` fails. The rules are in `election`. Why it
+is not that of the Kubernetes client: `docs/adr/0005-own-lease.md`.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -46,7 +50,7 @@ class Leadership:
         self._times = times or LeaseTimes()
         self._seen: election.Observed | None = None
         self._renewed: float | None = None
-        self._told = ""
+        self._last_reported = ""
 
     async def acquire(self) -> None:
         """Wait until we lead, however long the API server is away or the lease is another's."""
@@ -78,7 +82,7 @@ class Leadership:
                     return
                 await self._write(lease, spec=election.released(_spec(lease), at=datetime.now(UTC)))
         except (FormularyError, TimeoutError) as error:
-            _log.warning("lease not given back; it runs out by itself", lease=self._lease, error=str(error))
+            _log.warning("lease_not_released", lease=self._lease, reason=str(error), effect="it expires by itself")
 
     async def _renew(self) -> None:
         assert self._renewed is not None, "acquire() comes first"
@@ -90,7 +94,7 @@ class Leadership:
         except TimeoutError:
             raise LeadershipLost(
                 f"lease {self._lease} could not be renewed within {self._times.deadline:g} s, so another replica may "
-                f"take over; this one stops ({self._told or 'no answer from the Kubernetes API'})"
+                f"take over; this one stops ({self._last_reported or 'no answer from the Kubernetes API'})"
             ) from None
 
     def _require_held(self) -> None:
@@ -99,15 +103,15 @@ class Leadership:
             raise LeadershipLost(f"lease {self._lease} is held by {other} now; this replica stops")
 
     async def _claim(self) -> bool:
-        """Try once to take or renew the lease; failures are told when they change, and tried again by the caller."""
+        """Try once to take or renew the lease; a failure is reported when it changes, and the caller tries again."""
         # Counted from before the request: nobody can have seen the renewed record earlier than that.
         now = asyncio.get_running_loop().time()
         try:
             won = await self._try()
         except FormularyError as error:
-            self._tell(str(error))
+            self._report(str(error))
             return False
-        self._told = ""
+        self._last_reported = ""
         if won:
             self._renewed = now
         return won
@@ -137,10 +141,10 @@ class Leadership:
             return await self._client.create(self._collection, created)
         return await self._client.replace(self._object, {**lease, "spec": spec})
 
-    def _tell(self, problem: str) -> None:
-        if problem != self._told:
-            _log.warning("lease not acquired or renewed; tried again", lease=self._lease, error=problem)
-        self._told = problem
+    def _report(self, problem: str) -> None:
+        if problem != self._last_reported:
+            _log.warning("lease_not_claimed", lease=self._lease, reason=problem, effect="tried again")
+        self._last_reported = problem
 
 
 def _spec(lease: Json | None) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""JSON merge patches (RFC 7386): the smallest one that turns what is there into what should be there."""
+"""JSON merge patches (RFC 7386): the smallest one that turns what is there into what should be there.
+
+`reporting` calls it for each status. An empty patch means that nothing is sent, so an unchanged object causes no write
+and no event of the watch. Pure.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,8 @@
-"""InvocationApproval objects: what becomes of one, and what its status says."""
+"""InvocationApproval objects: what becomes of one, and what its status says.
+
+`runs.approvals` calls it to write the answer to an approval, `runs.wiring` to find approvals that have one already. An
+approval is answered once: the object stays as the record of what a person said. Pure.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""One InvocationApproval: from the cluster's object to the evidence of a run and back to the object's status."""
+"""One InvocationApproval: from the cluster's object to the evidence of a run and back to the object's status.
+
+The work queue calls it with a name, `runs.wiring` builds it. It counts an approval only if nothing was changed after
+creation and, where a content is named, only for that content. Then it has the run looked at again.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -75,7 +79,7 @@ class ApprovalReconciler:
         try:
             spec = ApprovalSpec.model_validate(document.get("spec"))
         except ValidationError as error:
-            _, message = problems(error)
+            _, message = problems(error, model=ApprovalSpec)
             return Answered(accepted=False, reason="Invalid", message=f"spec.{message}; create another")
         if not is_unchanged(document):
             return _changed_later(document, spec)

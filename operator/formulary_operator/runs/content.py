@@ -1,4 +1,8 @@
-"""What a run would run, for a person who decides on it: the parts of its manifest, and a digest of all of it."""
+"""What a run would run, for a person who decides on it: its manifest, the parts that matter most, and a digest.
+
+`runs.execution` renders it each time a run is decided upon. An approval may name the digest: it then counts for that
+content alone. Values of sensitive parameters are never in it. Pure.
+"""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -40,6 +44,7 @@ def content_of(run: Invocation, *, workflow: RemediationWorkflow, plan: RunPlan,
             **dict.fromkeys(sorted(plan.sensitive), HIDDEN),
         },
         "steps": [{"name": step.name, "command": step.command} for step in workflow.spec.steps],
+        "manifest": dict(manifest),
     }
 
 

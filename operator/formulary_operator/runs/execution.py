@@ -112,6 +112,7 @@ class RunExecution:
         if (under_way := await self._under_way(run)) is not None:
             engine, found = under_way
             if engine.observe(found).phase.is_final:
+                await self._note_reference(run, engine=engine, found=found)
                 return await self._note_end(run, engine=engine, found=found)
             await self._delete(engine, found)
         return None
@@ -201,8 +202,7 @@ class RunExecution:
                 Reason.START_FAILED,
                 f"{engine.resource.kind} {run.id} is there and belongs to something else; delete it and ask again",
             )
-        if not run.reference:
-            await self._runs.note_reference(run.id, reference=reference_of(engine.resource, found))
+        await self._note_reference(run, engine=engine, found=found)
         if engine.observe(found).phase.is_final:
             return await self._note_end(run, engine=engine, found=found)
         if _overdue(run, grace=GRACE_SECONDS):
@@ -210,9 +210,14 @@ class RunExecution:
             message = f"it had not ended after the timeout of {run.timeout_seconds:g} s, and was stopped"
             reason, message = _kept_waiting(run, reason=Reason.DEADLINE_EXCEEDED, message=message)
             return await self._end(run, Phase.TIMED_OUT, reason, message)
-        return await self._note_standing(run, engine=engine, found=found)
+        return await self._note_reason(run, engine=engine, found=found)
 
-    async def _note_standing(self, run: Invocation, *, engine: Engine, found: Json) -> Invocation:
+    async def _note_reference(self, run: Invocation, *, engine: Engine, found: Json) -> None:
+        """Note what does the work of a run; without it the run counts as one that changed nothing."""
+        if not run.reference:
+            await self._runs.note_reference(run.id, reference=reference_of(engine.resource, found))
+
+    async def _note_reason(self, run: Invocation, *, engine: Engine, found: Json) -> Invocation:
         """Note, while it lasts, that an image cannot be pulled: a Job that is out of time has no pods any more."""
         problem = ""
         if engine.resource is JOBS and not has_ready_pod(found):
@@ -222,7 +227,7 @@ class RunExecution:
         reason, message = Reason.STARTED, str(run.decision.get("message") or "")
         if problem:
             reason, message = Reason.IMAGE_NOT_PULLED, f"its image cannot be pulled: {problem}"[:MAX_MESSAGE]
-        return await self._runs.note_standing(run.id, reason=reason, message=message) or run
+        return await self._runs.note_reason(run.id, reason=reason, message=message) or run
 
     async def _found(self, run: Invocation, *, engine: Engine) -> Json | None:
         """What does the work of the run; what somebody has put in its place since it was noted does not."""

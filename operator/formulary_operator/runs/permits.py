@@ -9,6 +9,7 @@ from typing import Any
 from formulary_catalog.domain.access import Right
 from formulary_catalog.domain.runs.facts import unseen_pods
 from formulary_catalog.domain.runs.run import Invocation, Reason
+from formulary_catalog.domain.runs.submission import why_no_run_here
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.workflows.authors import AdmissionRecords
@@ -21,7 +22,6 @@ from formulary_operator.runs.permitting import (
     RunPolicy,
     Thing,
     things_of,
-    why_no_run_here,
     why_not_run,
     why_not_used,
 )
@@ -55,7 +55,8 @@ class Permits:
             NotPermitted: it must not be.
             Unavailable: the API server does not say.
         """
-        if problem := why_no_run_here(run.namespace, policy=self._policy) or why_not_run(manifest, policy=self._policy):
+        here = why_no_run_here(run.namespace, own_namespace=self._policy.own_namespace)
+        if problem := here or why_not_run(manifest, policy=self._policy):
             raise NotPermitted(problem)
         await self._require_author(run, resource=resource)
         for thing in things_of(manifest, workflow=workflow, own_secret=own_secret):

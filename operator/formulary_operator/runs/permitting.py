@@ -15,7 +15,6 @@ RUNS_LABEL = "formulary.dev/runs"
 ALLOWED = "allowed"
 CATALOGS_ANNOTATION = "formulary.dev/runs-catalogs"
 
-_SYSTEM_PREFIX = "kube-"
 _DIGEST = re.compile(r"@sha256:[0-9a-f]{64}\Z")
 _DOCKER_HUB = "docker.io"
 _ENDS_OF_A_PART = ("/", ":", "@")
@@ -67,15 +66,6 @@ def things_of(manifest: Mapping[str, Any], *, workflow: RemediationWorkflow, own
         *(Thing(CONFIG_MAPS, each.name) for each in needed.config_maps),
     }
     return sorted(found - {Thing(SECRETS, own_secret)}, key=str)
-
-
-def why_no_run_here(namespace: str, *, policy: RunPolicy) -> str:
-    """Why nothing may run in a namespace, whatever is labelled there; empty if it may."""
-    if namespace.startswith(_SYSTEM_PREFIX):
-        return f"nothing is run in namespace {namespace}, which belongs to Kubernetes; choose another target"
-    if namespace == policy.own_namespace:
-        return f"nothing is run in namespace {namespace}, which is that of Formulary itself; choose another target"
-    return ""
 
 
 def why_not_used(

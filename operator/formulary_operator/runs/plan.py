@@ -1,4 +1,8 @@
-"""What belongs to a run in the cluster: made from its row, and read back. No decisions of the rules here."""
+"""What belongs to a run in the cluster: made from its row, and read back.
+
+`runs.execution` calls it before it creates objects and when it reads them. An object counts as the run's only with its
+nonce, which only the operator knows. Whether a run may start is decided elsewhere. Pure.
+"""
 
 import base64
 from collections.abc import Mapping

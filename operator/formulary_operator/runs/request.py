@@ -48,7 +48,7 @@ def parse_run_request(document: Mapping[str, Any]) -> RunRequest:
     try:
         spec = InvocationSpec.model_validate(document.get("spec"))
     except ValidationError as error:
-        field, message = problems(error)
+        field, message = problems(error, model=InvocationSpec)
         raise InvalidInput(f"spec.{message}", field=field) from None
     metadata = document["metadata"]
     return RunRequest(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from formulary_catalog.domain.console_address import incident_address, waiting_address
+from formulary_catalog.domain.console_address import incident_link, waiting_link
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
 from formulary_operator.api.names import INVOCATIONS
 from formulary_operator.engines.config import moment
@@ -117,7 +117,8 @@ def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Jso
         "reason": run.reason,
         "message": run.message[:MAX_MESSAGE] or run.phase.value,
         "requester": run.shown_requester,
-        "content": dict(run.content) or None,
+        # Its manifest is too long for an object that everybody lists; pages and REST show it.
+        "content": {name: value for name, value in run.content.items() if name != "manifest"} or None,
         "outputs": {**rehearsed, **run.outputs} or None,
         "executionRef": dict(run.reference) or None,
         "startedAt": _moment(run.started_at),
@@ -163,8 +164,8 @@ def _more(wanted: Mapping[str, Any], *, console_url: str) -> str:
     if not (console_url and wanted.get("traceId")):
         return ""
     if wanted["phase"] == Phase.AWAITING_APPROVAL:
-        return f" Decide at {waiting_address(console_url)}"
-    return f" See {incident_address(console_url, wanted['traceId'])}"
+        return f" Decide at {waiting_link(console_url, wanted['invocationId'])}"
+    return f" See {incident_link(console_url, wanted['traceId'])}"
 
 
 def _accepted(document: Mapping[str, Any]) -> Said:

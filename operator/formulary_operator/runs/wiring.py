@@ -1,4 +1,8 @@
-"""Everything that runs workflows, put together: invocations, the rules for them and the approvals of them."""
+"""Everything that runs workflows, put together: invocations, the rules for them and the approvals of them.
+
+`runtime` builds one `RunWiring` and calls its reconcilers by kind; `resync` asks it what is settled and what the
+database holds. The parts are built here once, so that they share one queue and one writer of runs.
+"""
 
 import asyncio
 import time
@@ -12,6 +16,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
 from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.executors import ExecutorWriter
 from formulary_catalog.store.runs.halts import HaltReader
 from formulary_catalog.store.runs.input_keys import input_keys
 from formulary_catalog.store.runs.lifecycle import RunWriter
@@ -72,6 +77,7 @@ class RunWiring:
         )
         self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
         self._approvals = ApprovalStore(database)
+        self._executors = ExecutorWriter(database)
         self._following = RunPoller(
             runs=self._runs,
             halts=HaltReader(database),
@@ -153,7 +159,7 @@ class RunWiring:
         """
         while True:
             try:
-                await self._runs.announce(name=self._name, engines=await self._served_engines())
+                await self._executors.announce(name=self._name, engines=await self._served_engines())
             except Superseded:
                 raise
             except FormularyError as error:

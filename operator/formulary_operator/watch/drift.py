@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.stored import Missing, StoredWorkflow
+from formulary_catalog.domain.stored import Missing, RefusedWorkflow, StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
-from formulary_operator.workflows.status import differs, standing, wanted_status
+from formulary_operator.workflows.status import differs, refusal_of, standing, wanted_status
 from formulary_operator.workflows.translate import entry_of, is_suspended
 from formulary_operator.workflows.validation_result import ConditionReason, refused, stored
 
@@ -22,13 +22,19 @@ def is_adrift(
     document: Mapping[str, Any],
     current: StoredWorkflow | None,
     *,
+    noted: RefusedWorkflow | None,
     model_id: str,
     problem: EmbedderUnavailable | None,
 ) -> bool:
     """Whether a RemediationWorkflow has to be reconciled; `current` is what the catalog holds for it.
 
-    `model_id` is that of the embedder, empty while there is none, and `problem` says why.
+    `noted` is the refusal of it that people can read, `model_id` is that of the embedder, empty while there is none,
+    and `problem` says why. One that waits for its deletion is gone: there may only be something left to end.
     """
+    if "deletionTimestamp" in document["metadata"]:
+        return current is not None or noted is not None
+    if noted != refusal_of(document):
+        return True
     uid = document["metadata"]["uid"]
     if current is not None and current.owner not in ("", uid):
         return True

@@ -1,4 +1,8 @@
-"""The guard of the sweep: what is missing at once from the cluster is removed only if that is believed or allowed."""
+"""The guard of the sweep: what is missing at once from the cluster is removed only if that is believed or allowed.
+
+`resync` asks it about each complete list, `runtime` waits for its permission, `formulary-operator sweep` gives it. An
+API server that answers with an empty list, or a wrong context, must not empty the catalog.
+"""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -39,6 +43,8 @@ class SweepGuard:
         self._metrics = metrics
         self._reported = ""
         """The id of the refusal that people know of."""
+        self.refused: SweepRefusal | None = None
+        """What was refused to be removed after the last complete list."""
 
     async def orphans(self, known: Mapping[Key, StoredWorkflow], *, seen: Collection[Key]) -> frozenset[Key]:
         """Those of the `known` workflows to remove, of which a complete list has `seen` none.
@@ -54,8 +60,10 @@ class SweepGuard:
             allowed=before.missing if before is not None and before.allowed else (),
         )
         self._metrics.sweep_refused.set(len(found.refused))
+        self.refused = None
         if found.refused:
-            await self._report(await self._refusals.keep(self._name, missing=found.refused, served=len(known)))
+            self.refused = await self._refusals.keep(self._name, missing=found.refused, served=len(known))
+            await self._report(self.refused)
         elif before is not None and not (before.allowed and found.orphans):
             # An allowance holds until all of it is done, whatever ends this process meanwhile.
             await self._refusals.end(self._name)

@@ -19,7 +19,7 @@ from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.embedding.finding import find_embedder, source_to_keep
 from formulary_catalog.embedding.model import locate
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
-from formulary_catalog.store.workflows.models import EmbeddingModel, ModelStore
+from formulary_catalog.store.embedding_models import EmbeddingModel, ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 
@@ -83,11 +83,6 @@ class Embedding:
     def problem(self) -> EmbedderUnavailable | None:
         """Why the last attempt to load or to embed failed; None after a success."""
         return self._problem
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the embedder is in memory now."""
-        return self._embedder is not None
 
     async def vector(self, text: str, *, model_id: str) -> npt.NDArray[np.float32] | None:
         """The vector of a text, float32 of shape (384,); None while there is no embedder of this model or it fails.

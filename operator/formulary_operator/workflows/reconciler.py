@@ -13,13 +13,14 @@ import structlog
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import InvalidManifest, Unavailable
+from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.api.names import WORKFLOWS
 from formulary_operator.kube.client import Json, KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.workflows.embedding import Embedding
-from formulary_operator.workflows.status import differs, is_observed, transition, wanted_status
+from formulary_operator.workflows.status import differs, is_observed, refusal_of, transition, wanted_status
 from formulary_operator.workflows.translate import SOURCE, entry_of, is_suspended
 from formulary_operator.workflows.validation_result import ValidationResult, postponed, refused, stored
 
@@ -34,12 +35,14 @@ class WorkflowReconciler:
         *,
         client: KubeClient,
         catalog: CatalogWriter,
+        refusals: RefusalWriter,
         embedding: Embedding,
         events: EventRecorder,
         metrics: OperatorMetrics,
     ) -> None:
         self._client = client
         self._catalog = catalog
+        self._refusals = refusals
         self._embedding = embedding
         self._events = events
         self._metrics = metrics
@@ -55,14 +58,18 @@ class WorkflowReconciler:
             if await self._catalog.remove(namespace=namespace, name=name, source=SOURCE):
                 _log.info("workflow_removed", namespace=namespace, name=name)
             return "Gone"
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         try:
             finding = await self._store(document)
+            wanted = wanted_status(document, finding, now=now)
+            if (refusal := refusal_of({**document, "status": wanted})) is not None:
+                await self._refusals.note(refusal)
         except Unavailable as error:
             # What is known to be served still is: no word of the outage on each of those.
             if not isinstance(error, KubernetesUnavailable) and not is_observed(document):
-                await self._report(document, postponed(error))
+                await self._report(document, wanted_status(document, postponed(error), now=now))
             raise
-        await self._report(document, finding)
+        await self._report(document, wanted)
         return finding.reason
 
     async def _store(self, document: Mapping[str, Any]) -> ValidationResult:
@@ -103,9 +110,8 @@ class WorkflowReconciler:
             raise Unavailable("the catalog has changed its embedding model meanwhile; the workflow is embedded again")
         return model_id if known or vector is not None else ""
 
-    async def _report(self, document: Json, finding: ValidationResult) -> None:
+    async def _report(self, document: Json, wanted: Json) -> None:
         """Write the status where it differs, and an Event where the object's standing changed."""
-        wanted = wanted_status(document, finding, now=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         if not differs(document, wanted):
             return
         metadata = document["metadata"]
@@ -117,7 +123,7 @@ class WorkflowReconciler:
         if written is None or change is None:
             return
         _log.info(
-            "workflow_standing",
+            "workflow_status_changed",
             namespace=metadata["namespace"],
             name=metadata["name"],
             reason=change.reason,

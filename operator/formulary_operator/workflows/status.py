@@ -5,8 +5,12 @@ The reconciler of workflows calls it. Pure.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
+from formulary_catalog.domain.stored import RefusedWorkflow
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.annotated import annotation_of
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
@@ -17,6 +21,7 @@ _UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
 _CONDITIONS = ("Ready", "Indexed", "Invocable")
 _OURS = ("versionId", "embeddingModel", "observedGeneration")
 _IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
+_REFUSED = (ConditionReason.INVALID, ConditionReason.VERSION_IMMUTABLE)
 _SETTLED = frozenset(ConditionReason) - {ConditionReason.CATALOG_UNAVAILABLE}
 
 
@@ -83,6 +88,24 @@ def standing(document: Mapping[str, Any]) -> str:
     ready = find(conditions_of(document), "Ready")
     current = ready.get("observedGeneration") == document["metadata"].get("generation")
     return str(ready.get("reason", "")) if current else ""
+
+
+def refusal_of(document: Mapping[str, Any]) -> RefusedWorkflow | None:
+    """The refusal that the status of a RemediationWorkflow reports of this generation; None if it reports none."""
+    reason = standing(document)
+    if reason not in _REFUSED:
+        return None
+    metadata, spec = document["metadata"], document.get("spec")
+    ready = find(conditions_of(document), "Ready")
+    version = spec.get("version") if isinstance(spec, Mapping) else None
+    return RefusedWorkflow(
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        version=visible(version)[:MAX_LABEL_LENGTH] if isinstance(version, str) else "",
+        reason=reason,
+        message=visible(ready["message"]),
+        since=datetime.fromisoformat(ready["lastTransitionTime"]),
+    )
 
 
 def is_observed(document: Mapping[str, Any]) -> bool:

@@ -144,7 +144,7 @@ async def test_a_person_is_told_what_is_wrong_in_one_line(stage: Stage, url: str
     wrong = await formulary("query", "select * from insight.serches", "--url", url)
     assert (wrong.code, wrong.out) == (2, "")
     assert wrong.err == (
-        "formulary: sql reads 'serches', which is no table of insight; did you mean insight.searches?\n"
+        "formulary: SQL reads 'serches', which is no table of insight; did you mean insight.searches?\n"
     )
     off = await formulary("query", "select 1", "--database-url", stage.dsn)
     assert off.code == 3

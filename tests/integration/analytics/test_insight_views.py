@@ -12,11 +12,11 @@ import pytest
 
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.analytics.statement import TABLES
-from formulary_catalog.store.analytics.connection import Connection, Limits
+from formulary_catalog.store.analytics.connection import ROLE, Connection, Limits
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
-from support.insight import EVERYBODY, FOREIGN, OF_THE_SHOP, SHOP, Stage, managed_database, staged
+from support.insight import EVERYBODY, FOREIGN, OF_THE_SHOP, SHOP, Stage, as_user, managed_database, staged
 
 
 @pytest.fixture(scope="module", params=["embedded", "managed"])
@@ -54,6 +54,19 @@ async def test_a_session_without_a_scope_sees_nothing(stage: Stage, table: str) 
         assert await connection.fetch(f"select * from insight.{table}") == []
     finally:
         await connection.close()
+
+
+async def test_the_owner_makes_temporary_tables_and_the_role_of_analytics_none(plain_owner: str) -> None:
+    made = "create temporary table made (id integer)"
+    owner = await asyncpg.connect(plain_owner)
+    role = await asyncpg.connect(as_user(plain_owner, ROLE))
+    try:
+        await owner.execute(made)
+        with pytest.raises(asyncpg.InsufficientPrivilegeError, match="temporary tables"):
+            await role.execute(made)
+    finally:
+        await role.close()
+        await owner.close()
 
 
 async def test_the_views_are_those_that_are_listed_and_all_are_documented(stage: Stage) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from formulary_catalog.analytics.service import AnalyticsService
 from formulary_catalog.domain.access import EVERYTHING
-from formulary_catalog.domain.analytics.answers import MAX_ROWS
 from formulary_catalog.domain.analytics.statement import TABLES
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotSetUp
@@ -114,12 +113,6 @@ async def test_what_cannot_be_answered_is_one_clear_error(analytics: AnalyticsSe
     assert str(refused.value).startswith("sql ")
     assert "\n" not in str(refused.value)
     assert refused.value.field == "sql"
-
-
-@pytest.mark.parametrize("max_rows", [0, -1, MAX_ROWS + 1])
-async def test_rows_are_asked_for_within_bounds(analytics: AnalyticsService, max_rows: int) -> None:
-    with pytest.raises(InvalidInput, match="give 1 to 1000"):
-        await analytics.execute_query("select 1", context=NOWHERE, caller=LOCAL, max_rows=max_rows)
 
 
 async def test_a_statement_with_more_rows_than_asked_for_says_so(analytics: AnalyticsService) -> None:

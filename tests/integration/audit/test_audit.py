@@ -154,17 +154,11 @@ UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
         ("details", {"workflow_id": "theirs", "context": INCIDENT}, UnknownWorkflow),
         ("details", {"workflow_id": "Not A Name", "context": INCIDENT}, InvalidInput),
         ("list", {"context": ContextReference(remediation_id="\0")}, ContextError),
-        ("selection", {"workflow_id": "mine", "reasoning": " ", "context": INCIDENT}, InvalidInput),
         ("selection", {"workflow_id": "theirs", "reasoning": "r", "context": INCIDENT}, UnknownWorkflow),
         ("selection", {"workflow_id": "mine", "reasoning": "r", "search_id": "odd", "context": INCIDENT}, InvalidInput),
         (
             "selection",
             {"workflow_id": "mine", "reasoning": "r", "search_id": UNKNOWN_SEARCH, "context": INCIDENT},
-            InvalidInput,
-        ),
-        (
-            "selection",
-            {"workflow_id": "mine", "reasoning": "r", "confidence": float("nan"), "context": INCIDENT},
             InvalidInput,
         ),
     ],
@@ -275,7 +269,7 @@ async def test_an_unexpected_failure_is_recorded_without_its_text(
         def embed_documents(self, texts: Any, *, progress: Any = None) -> Any:
             raise ZeroDivisionError
 
-    service.use_embedder(Broken())
+    service.parts.vectors.use(Broken())
     with pytest.raises(ZeroDivisionError):
         await service.search(search_request(query="OOMKilled"), caller=CALLER)
     row = await audit.row()

@@ -74,7 +74,7 @@ async def test_what_the_parts_recorded_reads_as_one_story(recorded: None, databa
         "read unknown: failed",
         "chose formulary/restart@1.0.0",
         "asked to run formulary/restart@1.0.0",
-        "run of formulary/restart@1.0.0: has to wait for evidence",
+        "run of formulary/restart@1.0.0: waits for an approval or evidence",
         "run of formulary/restart@1.0.0 approved by alice",
         "run of formulary/restart@1.0.0: allowed",
         "run of formulary/restart@1.0.0 started",

@@ -12,11 +12,14 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from formulary_catalog.audit.stories import first_event
 from formulary_catalog.domain.audit.chain import GENESIS, Problem, digest
 from formulary_catalog.domain.audit.checkpoint import CheckpointKind, SigningKey, compose
+from formulary_catalog.domain.moments import BEGINNING
 from formulary_catalog.errors import InvalidInput, NotFound, StartupError, Unavailable
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, end_checkpoint, keep_checkpointing
 from formulary_catalog.store.audit.events import TraceStore, append_event
+from formulary_catalog.store.audit.listing import TraceFilter
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.audit.retention import Retention, months_ago
 from formulary_catalog.store.database.connection import Connection, Database, Role
@@ -262,11 +265,11 @@ async def test_checkpoints_without_a_key_are_told_of(
 
 
 async def test_many_changed_traces_are_vouched_for_in_several_checkpoints(
-    traces: TraceStore, checkpoints: CheckpointStore, reader: TraceReader, monkeypatch: pytest.MonkeyPatch
+    traces: TraceStore, writing: Database, reader: TraceReader
 ) -> None:
-    monkeypatch.setattr("formulary_catalog.store.audit.checkpoints.TRACES_IN_ONE", 2)
     for number in range(5):
         await write_trace(traces, f"rr-{number}", 1)
+    checkpoints = CheckpointStore(writing, traces_in_one=2)
     assert [each.traces for each in await checkpoints.checkpoint(KEY)] == [2, 2, 1]
     assert (await reader.verify(keys=[KEY.public])).passed
 
@@ -281,21 +284,22 @@ async def test_checkpoints_written_at_once_beside_appends_fit_together(
     assert (replay.findings, replay.event_count) == ((), 30)
 
 
-async def _vouched_for(reader: TraceReader, events: int) -> None:
+async def _vouched_for(database: str, events: int) -> None:
+    owner = await asyncpg.connect(database)
     for _ in itertools.count():
-        (summary,) = await reader.summaries(limit=1)
-        if summary.checkpointed == events:
-            return
+        if await owner.fetchval("select checkpointed from formulary.trace_head") == events:
+            break
         await asyncio.sleep(0.02)
+    await owner.close()
 
 
 async def test_checkpoints_are_kept_up_until_cancelled(
-    traces: TraceStore, checkpoints: CheckpointStore, reader: TraceReader
+    traces: TraceStore, checkpoints: CheckpointStore, reader: TraceReader, database: str
 ) -> None:
     keeping = asyncio.create_task(keep_checkpointing(checkpoints, every_seconds=0.01, key=KEY))
     await write_trace(traces, "rr-1", 3)
     async with asyncio.timeout(20):
-        await _vouched_for(reader, 3)
+        await _vouched_for(database, 3)
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     assert (await reader.verify(keys=[KEY.public])).passed
@@ -335,12 +339,13 @@ async def test_traces_are_listed_by_when_they_changed_last(traces: TraceStore, r
     await write_trace(traces, "rr-1", 2)
     await write_trace(traces, "rr-2", 1)
     await traces.append(event("rr-1", kind="selection", caller="other"))
-    first, second = await reader.summaries(limit=10)
-    assert (first.trace_id, first.events, first.caller) == ("rr-1", 3, "agent")
-    assert (first.first_kind, first.last_kind, first.held, first.checkpointed) == ("details", "selection", False, 0)
-    assert first.began < second.began <= second.changed < first.changed
-    assert [each.trace_id for each in await reader.summaries(limit=1)] == ["rr-1"]
-    assert [each.trace_id for each in await reader.summaries(limit=9, since=first.changed)] == ["rr-1"]
+    first, second = await reader.rows(TraceFilter(since=BEGINNING), limit=10)
+    assert (first.trace_id, first.events, first_event(first).caller) == ("rr-1", 3, "agent")
+    assert (first.first_kind, first.last_kind, first.held, first.phase) == ("details", "selection", False, "")
+    assert first_event(first).at < first_event(second).at <= second.changed_at < first.changed_at
+    assert [each.trace_id for each in await reader.rows(TraceFilter(since=BEGINNING), limit=1)] == ["rr-1"]
+    since = TraceFilter(since=first.changed_at)
+    assert [each.trace_id for each in await reader.rows(since, limit=9)] == ["rr-1"]
     assert await reader.count() == 4
     assert [(each.trace_id, each.seq) async for each in reader.all_events()] == [
         ("rr-1", 1),
@@ -402,7 +407,7 @@ async def test_a_held_trace_and_one_in_use_outlive_their_month(
         assert (month.traces, month.held, month.in_use) == (1, 1, 1)
         replay = await reader.verify(keys=[KEY.public])
         assert (replay.findings, replay.event_count) == ((), 6)
-        (held,) = [each for each in await reader.summaries(limit=9) if each.held]
+        (held,) = [each for each in await reader.rows(TraceFilter(since=BEGINNING), limit=9) if each.held]
         assert held.trace_id == "held"
         await retention.release("held", by="bob")
         (month,) = await retention.expire(THIS_YEAR, key=KEY)

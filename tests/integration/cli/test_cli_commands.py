@@ -10,9 +10,9 @@ from formulary_catalog import __version__
 from support.commands import formulary_now
 
 COMMANDS = tuple(
-    "up serve migrate stdio search show list related find impact stats explain coverage stale duplicates query tables "
-    "docs runbooks invoke invocation console approvals approve reject governance halt resume validate export trace "
-    "reembed doctor".split()
+    "up demo serve migrate stdio search show list select related find impact stats explain coverage stale duplicates "
+    "query tables docs runbooks invoke invocation console approvals approve reject governance halt resume validate "
+    "export trace reembed doctor".split()
 )
 TRACE_COMMANDS = ("list", "show", "verify", "checkpoint", "keygen", "export", "hold", "release", "expire")
 PROGRAM = """
@@ -83,3 +83,19 @@ def test_help_and_validation_load_nothing_heavy() -> None:
 
 def test_asking_a_server_loads_neither_model_nor_database() -> None:
     assert imported(["list", "--url", "http://127.0.0.1:9"], others=("numpy",)) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["halt", "--raeson", "x"], "No such option '--raeson'. Did you mean '--reason'?"),
+        (["stale", "--lim", "5"], "No such option '--lim'. Did you mean '--limit'?"),
+        (["list", "--risk-level", "low"], "No such option '--risk-level'. Did you mean '--risk'?"),
+        (["trace", "list", "--lmit", "5"], "No such option '--lmit'. Did you mean '--limit'?"),
+        (["search", "x", "--unlike"], "No such option '--unlike'."),
+    ],
+)
+def test_a_misspelt_option_is_answered_with_close_ones_alone(arguments: list[str], said: str) -> None:
+    done = formulary_now(*arguments)
+    assert done.code == 2
+    assert done.err.endswith(f"Error: {said}\n")

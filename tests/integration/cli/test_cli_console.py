@@ -76,7 +76,7 @@ def test_kubectl_may_report_any_number_of_connections(log: Path) -> None:
         _, error = process.communicate(timeout=30)
 
     assert process.returncode == 3
-    assert "kubectl forwards the port no more" in error
+    assert "kubectl no longer forwards the port" in error
 
 
 @pytest.mark.parametrize(

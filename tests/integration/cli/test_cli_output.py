@@ -127,7 +127,7 @@ def summary(name: str, *, namespace: str = "formulary") -> WorkflowSummary:
 LISTING = WorkflowList(
     workflows=[summary("cordon"), summary("restart"), summary("restart", namespace="shop")],
     total=3,
-    notes=["not invocable: cordon; get_workflow_details says why"],
+    notes=["not invocable: cordon; the details of a workflow say why"],
 )
 
 
@@ -181,10 +181,10 @@ def test_an_empty_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
         ("\x1b]0;title\x07text", "text"),
         ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
         ("\x1bPq#0\x1b\\after", "after"),
-        ("a\x9b31mb", "a31mb"),
-        ("back\x08\x08space\rover", "backspaceover"),
-        ("right\u202eto left\u2066", "rightto left"),
-        ("zero\u200bwidth", "zerowidth"),
+        ("a\x9b31mb", "a\ufffd31mb"),
+        ("back\x08\x08space\rover", "back\ufffd\ufffdspace\ufffdover"),
+        ("right\u202eto left\u2066", "right\ufffdto left\ufffd"),
+        ("zero\u200bwidth", "zero\ufffdwidth"),
         ("two\nlines\tkept \N{GRINNING FACE}", "two\nlines\tkept \N{GRINNING FACE}"),
     ],
 )

@@ -1,7 +1,9 @@
 """`formulary search`, `show`, `list` and `doctor` against a running server and against a database."""
 
 import asyncio
+import fcntl
 import json
+import os
 import re
 import socket
 from collections.abc import AsyncIterator
@@ -213,12 +215,49 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "saying"),
     [
-        (["search", " "], 2, "query is empty"),
-        (["search", "x", "--top-k", "0"], 2, "top_k 0 is out of bounds; give 1 to 50"),
-        (["search", "x", "--min-confidence", "2"], 2, "min_confidence 2.0 is out of bounds; give 0 to 1"),
+        (["search", " "], 2, "QUERY is missing; give it, such as 'OOMKilled critical'"),
+        (["search", "x", "--top-k", "0"], 2, "--top-k is 0, which is not a whole number from 1 to 50"),
+        (["search", "x", "--min-confidence", "2"], 2, "--min-confidence is 2.0, which is not a number from 0 to 1"),
         (["search", "x", "--label", "severity"], 2, "--label 'severity' is not KEY=VALUE"),
         (["search", "x", "--label", "colour=red"], 2, "label 'colour' is unknown; known labels: signal-type"),
-        (["search", "x" * 4001], 2, "query has 4001 characters"),
+        (
+            ["search", "x", "--label", "Envronment=test"],
+            2,
+            "--label 'Envronment' is unknown; did you mean environment?",
+        ),
+        (
+            ["search", "x", "--label", "risk-tolerence=low"],
+            2,
+            "'risk-tolerence' is unknown; did you mean risk-tolerance?",
+        ),
+        (["search", "x" * 4001], 2, "QUERY has 4001 characters; give at most 4000"),
+        (["search", "x", "--exclude", "a," + "y" * 254], 2, "--exclude has an entry of 254 characters"),
+        (["search", "x", "--label", "severity=a\u202eb"], 2, "--label severity contains U+202E"),
+        (["explain", "oom-scale-out", "x", "--top-k", "51"], 2, "--top-k is 51, which is not a whole number"),
+        (["explain", "oom-scale-out", "x", "--label", "colour=red"], 2, "label 'colour' is unknown; known labels"),
+        (["list", "--risk", "extreme"], 2, "--risk 'extreme' is not known; give one of low, medium, high, unknown"),
+        (["list", "--status", "Gone"], 2, "--status 'Gone' is not known; give one of Active, Superseded"),
+        (["list", "--signal", "x" * 254], 2, "--signal has 254 characters; give at most 253"),
+        (["related", "oom-scale-out", "--depth", "4"], 2, "--depth is 4, which is not a whole number from 1 to 3"),
+        (["related", "oom-scale-out", "--limit", "0"], 2, "--limit is 0, which is not a whole number from 1 to 100"),
+        (
+            ["related", "oom-scale-out", "--relation", "likes"],
+            2,
+            "--relation 'likes' is not known; give one of requires",
+        ),
+        (["related", " "], 2, "WORKFLOW|SIGNAL|ACTION is missing; give it, such as 'oom-raise-memory-limit'"),
+        (["find", " "], 2, "NAME is missing; give it, such as 'memory-limit'"),
+        (["show", "oom-scale-out", "--section", "all"], 2, "--section 'all' is not known; give one of description"),
+        (["docs", "search", "x", "--top-k", "0"], 2, "--top-k is 0, which is not a whole number from 1 to 50"),
+        (
+            ["docs", "search", "x", "--collection", "books"],
+            2,
+            "--collection 'books' is not known; give one of",
+        ),
+        (["docs", "similar", "x" * 401], 2, "ID has 401 characters; give at most 400"),
+        (["docs", "get", " "], 2, "ID is missing; give it, such as"),
+        (["query", "select 1", "--max-rows", "0"], 2, "--max-rows is 0, which is not a whole number from 1 to 1000"),
+        (["tables", "runs", "--sample", "51"], 2, "--sample is 51, which is not a whole number from 1 to 50"),
         (["search", "x", "--remediation-id", "unknown"], 2, "unknown"),
         (["search", "x", "--remediation-id", "é"], 2, "--remediation-id holds characters"),
         (
@@ -226,7 +265,18 @@ def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
             1,
             "there is no workflow 'no-such-workflow' that may be used here; `formulary list` shows all",
         ),
-        (["show", "Not A Name"], 2, "workflow_id 'Not A Name' is not a workflow name"),
+        (["show", "Not A Name"], 2, "ID 'Not A Name' is not a workflow name"),
+        (["list", "--signal", "x" * 300], 2, "--signal has 300 characters; give at most 253"),
+        (["related", "oom-scale-out", "--relation", "likes"], 2, "--relation 'likes' is not known; give one of"),
+        (["impact", "a/b/c"], 2, "ID 'a/b/c' is not a workflow name"),
+        (["explain", "oom-scale-out", "x", "--exclude", "y" * 1001], 2, "--exclude"),
+        (["docs", "get", "x" * 401], 2, "ID has 401 characters"),
+        (["docs", "similar", "a#b", "--text", "x"], 2, "give one of ID, the id of a document, and text, a draft"),
+        (
+            ["invoke", "oom-scale-out", "--timeout-ms", "5"],
+            2,
+            "--timeout-ms is 5, which is not a whole number from 1000",
+        ),
         (["show", "oom-scale-out", "--version", "9.9.9"], 1, "that may be used here; did you mean oom-scale-out"),
     ],
 )
@@ -236,6 +286,39 @@ async def test_what_is_asked_wrongly_or_not_there_ends_in_one_line(
     done = await formulary(*arguments, "--json", "--url", url)
     assert_one_line(done, code=code, saying=saying)
     assert saying in json.loads(done.out)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "saying"),
+    [
+        (["search", "x", "--top-k", "0"], "--top-k is 0"),
+        (["list", "--risk", "extreme"], "--risk 'extreme' is not known"),
+        (["docs", "search", "x", "--collection", "books"], "--collection 'books' is not known"),
+        (["query", "select 1", "--max-rows", "0"], "--max-rows is 0"),
+    ],
+)
+async def test_a_database_refuses_what_a_server_refuses(dsn: str, arguments: list[str], saying: str) -> None:
+    assert_one_line(await formulary(*arguments, "--database-url", dsn), code=2, saying=saying)
+
+
+async def test_a_misspelt_label_value_is_shown_as_it_was_typed_with_the_usual_one(url: str) -> None:
+    done = await formulary("search", "restart", "--label", "environment=Prodction", "--url", url)
+    note = "no workflow you may see declares environment Prodction; check the spelling: did you mean production?"
+    assert note in " ".join(done.out.split())
+
+
+async def test_hidden_characters_of_a_query_are_pointed_out(url: str) -> None:
+    for character, name in (("\u200b", "U+200B (ZERO WIDTH SPACE)"), ("\u202e", "U+202E (RIGHT-TO-LEFT OVERRIDE)")):
+        done = await formulary("search", f"OOM{character}Killed critical", "--url", url)
+        assert f"query contains {name} at character 4, which cannot be seen" in " ".join(done.out.split())
+    assert "cannot be seen" not in (await formulary("search", "OOMKilled critical", "--url", url)).out
+
+
+async def test_hidden_characters_of_an_input_are_pointed_out_before_the_run_is_asked_for() -> None:
+    done = await formulary("invoke", "x", "--input", "NAMESPACE=sh\u200bop", "--url", "http://127.0.0.1:9")
+    note, error = done.err.splitlines()
+    assert note.startswith("note: input.NAMESPACE contains U+200B (ZERO WIDTH SPACE) at character 3, which cannot be")
+    assert error.startswith("formulary: no server at ")
 
 
 async def test_excluded_words_may_be_separated_by_commas(url: str) -> None:
@@ -284,6 +367,20 @@ async def test_a_data_directory_that_is_not_there_is_not_made(tmp_path: Path) ->
     done = await formulary("list", "--data-dir", str(tmp_path / "typo"))
     assert_one_line(done, code=3, saying="there is no catalog in")
     assert not (tmp_path / "typo").exists()
+
+
+async def test_a_data_directory_whose_database_does_not_answer_is_not_to_be_taken_from_its_server(
+    tmp_path: Path,
+) -> None:
+    with (tmp_path / "lock").open("w") as lock:
+        lock.write(str(os.getpid()))
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = await formulary("list", FORMULARY_DATA_DIR=str(tmp_path))
+    assert (done.code, done.out) == (3, "")
+    assert f"the PostgreSQL in {tmp_path} does not answer, and process {os.getpid()} (formulary up)" in done.err
+    assert "restart that `formulary up`" in done.err
+    assert "stop it" not in done.err
 
 
 async def test_escapes_and_markup_of_others_do_not_reach_the_terminal(url: str) -> None:

@@ -124,6 +124,8 @@ def test_what_answers_initialize_imports_nothing_that_the_catalog_needs() -> Non
         "asyncpg",
         "fastapi",
         "sqlglot",
+        "structlog",
+        "rich",
         "formulary_catalog.store",
         "formulary_catalog.search.parts",
     )

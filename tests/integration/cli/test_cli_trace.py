@@ -69,12 +69,13 @@ EDIT = f"update trace_event set body = replace(body, 'alice', 'mallory') where t
 async def test_the_list_has_the_newest_first(traces: TraceStore, database: str) -> None:
     done = await trace("list", dsn=database)
     assert (done.code, done.err) == (0, "")
-    header, other, told = done.out.splitlines()
-    assert header.split() == "TRACE BEGAN (UTC) LAST EVENT (UTC) EVENTS LAST HELD CALLER".split()
+    header, other, reported = done.out.splitlines()
+    assert header.split() == "TRACE CHANGED (UTC) EVENTS LAST OUTCOME INCIDENT HELD CALLER".split()
     assert other.split()[0] == "tr_other"
     assert other.split()[-1] == "somebody-else"
-    assert told.split()[0] == INCIDENT
-    assert told.split()[-3:] == ["10", "invocation.finished", incident.AGENT]
+    assert reported.split()[0] == INCIDENT
+    assert reported.split()[3:5] == ["10", "invocation.finished"]
+    assert reported.split()[-1] == incident.AGENT
     listed = json.loads((await trace("list", "--limit", "1", "--since", "1h", "--json", dsn=database)).out)
     assert [(each["trace_id"], each["events"], each["held"]) for each in listed["traces"]] == [("tr_other", 1, False)]
 
@@ -82,7 +83,7 @@ async def test_the_list_has_the_newest_first(traces: TraceStore, database: str) 
 @pytest.mark.parametrize("since", ["2999-01-01", "2999-01-01T10:00Z", "0m"])
 async def test_a_list_without_traces_ends_with_one(traces: TraceStore, database: str, since: str) -> None:
     done = await trace("list", "--since", since, dsn=database)
-    assert (done.code, done.out, done.err) == (1, "No trace has an event in that time.\n", "")
+    assert (done.code, done.out, done.err) == (1, "No trace is of this kind; leave out filters to see more.\n", "")
 
 
 async def test_a_time_that_is_none_is_wrong_usage() -> None:
@@ -109,11 +110,11 @@ async def test_the_story_of_an_incident_is_told(traces: TraceStore, database: st
 
 
 async def test_a_story_as_json_holds_the_events_as_they_were_hashed(traces: TraceStore, database: str) -> None:
-    told = json.loads((await trace("show", INCIDENT, "--json", dsn=database)).out)
-    assert told["trace_id"] == INCIDENT
-    assert (told["replay"]["status"], told["discrepancies"]) == ("PASS", [])
-    assert [event["kind"] for event in told["events"]] == [kind for _, kind, _ in incident.HAPPENED]
-    assert told["events"][3]["payload"]["arguments"]["reasoning"] == "killed at its limit"
+    reported = json.loads((await trace("show", INCIDENT, "--json", dsn=database)).out)
+    assert reported["trace_id"] == INCIDENT
+    assert (reported["verification"]["status"], reported["verification"]["findings"]) == ("PASS", [])
+    assert [event["kind"] for event in reported["events"]] == [kind for _, kind, _ in incident.HAPPENED]
+    assert reported["events"][3]["payload"]["arguments"]["reasoning"] == "killed at its limit"
 
 
 @pytest.mark.parametrize("command", [["show"], ["export", "DIR"], ["verify"], ["hold", "--reason", "r"], ["release"]])
@@ -211,8 +212,31 @@ async def test_all_events_go_to_one_file_or_to_standard_output(
         ("tr_other", 1),
     ]
     assert (await trace("export", "--all", "--jsonl", "-", dsn=database)).out == file.read_text()
+    assert (await trace("export", "--all", "--jsonl", dsn=database)).out == file.read_text()
+    assert (await trace("export", "--jsonl", "--all", dsn=database)).out == file.read_text()
     one = await trace("export", INCIDENT, "--jsonl", "-", dsn=database)
     assert one.out.splitlines() == file.read_text().splitlines()[:10]
+
+
+async def test_an_export_overwrites_files_only_if_it_is_told_to(
+    traces: TraceStore, database: str, tmp_path: Path
+) -> None:
+    directory, file = tmp_path / INCIDENT, tmp_path / "all.ndjson"
+    directory.mkdir()
+    for taken, arguments in (
+        (directory / "replay.json", [INCIDENT, str(tmp_path)]),
+        (file, ["--all", "--jsonl", str(file)]),
+        (file, [INCIDENT, "--jsonl", str(file)]),
+    ):
+        taken.write_text("evidence")
+        refused = await trace("export", *arguments, dsn=database)
+        assert (refused.code, refused.out) == (3, "")
+        assert f"{taken} is there already; name another place, or give --force" in refused.err
+        assert taken.read_text() == "evidence"
+        assert (await trace("export", *arguments, "--force", dsn=database)).code == 0
+        assert taken.read_text() != "evidence"
+    assert names(directory) >= {"events.ndjson", "replay.json"}
+    assert (await trace("export", "--all", "--jsonl", "/dev/null", dsn=database)).code == 0
 
 
 @pytest.mark.parametrize(

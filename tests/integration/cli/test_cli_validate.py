@@ -1,12 +1,14 @@
 """`formulary validate`, offline."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from support.commands import formulary
 from support.manifest import analysis, text, workflow
+from support.process import FORMULARY
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -43,16 +45,81 @@ async def test_each_file_is_judged_with_field_and_reason(manifests: Path) -> Non
 async def test_json_says_the_same(manifests: Path) -> None:
     done = await formulary("validate", "w", "--json")
     report = json.loads(done.out)
-    assert (report["valid"], report["invalid"], done.code) == (3, 2, 1)
+    assert (report["valid"], report["invalid"], done.code) == (2, 2, 1)
+    assert report["skipped"] == 1
     judged = {file["file"]: file for file in report["files"]}
-    assert [problem["field"] for problem in judged["w/bad.yaml"]["problems"]] == ["spec.version"]
+    assert [problem["field"] for problem in judged["w/bad.yaml"]["problems"]] == ["spec.version", "spec.actionType"]
     assert judged["w/bad.yaml"]["problems"][0]["source"] == "w/bad.yaml (document 2)"
+    assert judged["w/bad.yaml"]["problems"][1]["message"].startswith("w/bad.yaml (document 2): spec.actionType: must ")
+    assert (judged["w/other.yaml"]["valid"], judged["w/other.yaml"]["skipped"]) == (
+        None,
+        ["w/other.yaml: kind ConfigMap (v1) is not checked"],
+    )
     assert (judged["w/good.yaml"]["workflows"], judged["w/good.yaml"]["incidents"]) == (1, 1)
 
 
 async def test_valid_files_end_with_zero(manifests: Path) -> None:
     done = await formulary("validate", "w/good.yaml", "w/other.yaml")
-    assert (done.code, done.out.splitlines()[-1]) == (0, "2 valid, 0 invalid, 1 warning")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 valid, 0 invalid, 1 skipped, 1 warning")
+
+
+async def test_nothing_but_other_kinds_does_not_pass(manifests: Path) -> None:
+    (manifests / "invocation.yaml").write_text(
+        text({"apiVersion": "formulary.dev/v1alpha1", "kind": "WorkflowInvocation", "metadata": {"name": "x"}})
+    )
+    (manifests / "values.yaml").write_text("replicas: 3\n")
+    done = await formulary("validate", "w/other.yaml", "w/invocation.yaml", "w/values.yaml")
+    assert done.code == 1
+    assert done.out.splitlines() == [
+        "skipped  w/other.yaml",
+        "         skipped: kind ConfigMap (v1) is not checked",
+        "skipped  w/invocation.yaml",
+        "         skipped: kind WorkflowInvocation (formulary.dev/v1alpha1) is not checked",
+        "skipped  w/values.yaml",
+        "         skipped: has no kind, so it is no manifest",
+        "",
+        "0 valid, 0 invalid, 3 skipped, 0 warnings",
+    ]
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", "---\n# nothing yet\n---\n", "null\n"])
+async def test_a_file_without_a_document_is_invalid(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.yaml").write_text(text(workflow("a")))
+    (tmp_path / "empty.yaml").write_text(content)
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 1
+    assert "holds no document" in done.out.partition("empty.yaml")[2]
+    assert "1 valid, 1 invalid, " in done.out
+
+
+@pytest.mark.parametrize(
+    ("named", "problem"),
+    [
+        ({"kind": "RemediationWorkflw"}, "kind: 'RemediationWorkflw' is unknown; did you mean RemediationWorkflow?"),
+        ({"kind": "remediationworkflow"}, "kind: 'remediationworkflow' is unknown; did you mean RemediationWorkflow?"),
+        ({"apiVersion": "kubernaut.io/v1alpha1"}, "apiVersion: 'kubernaut.io' is unknown; did you mean kubernaut.ai?"),
+        (
+            {"apiVersion": "formulary.dev/v1alpha1"},
+            "kind: 'RemediationWorkflow' is no kind of formulary.dev; its kinds are GovernanceContract, "
+            "WorkflowInvocation, InvocationApproval",
+        ),
+    ],
+)
+async def test_a_misspelt_kind_is_invalid(tmp_path: Path, named: dict[str, str], problem: str) -> None:
+    (tmp_path / "a.yaml").write_text(text(workflow("a") | named))
+    done = await formulary("validate", str(tmp_path / "a.yaml"))
+    assert done.code == 1
+    assert f"         {problem}\n" in done.out
+    assert done.out.endswith("0 valid, 1 invalid, 0 warnings\n")
+
+
+async def test_all_problems_of_a_manifest_are_shown(tmp_path: Path) -> None:
+    steps = [{"name": number} for number in range(9)]
+    (tmp_path / "a.yaml").write_text(text(workflow("a", steps=steps)))
+    done = await formulary("validate", str(tmp_path / "a.yaml"))
+    assert [line.split(":")[0].strip() for line in done.out.splitlines()[1:10]] == [
+        f"spec.steps.{number}.name" for number in range(9)
+    ]
 
 
 async def test_a_misspelt_field_that_restricts_nothing_is_pointed_out(tmp_path: Path) -> None:
@@ -118,3 +185,18 @@ async def test_the_starter_catalog_is_valid_and_nothing_but_its_image_is_pointed
     warnings = [line for line in done.out.splitlines() if "warning: " in line]
     assert (done.code, done.out.splitlines()[-1][:21]) == (0, "51 valid, 0 invalid, ")
     assert [line for line in warnings if "no digest" not in line] == []
+
+
+def test_what_another_command_prints_is_checked_as_standard_input_and_as_a_pipe(manifests: Path) -> None:
+    for line in (f"cat w/good.yaml | {FORMULARY} validate -", f"{FORMULARY} validate <(cat w/good.yaml)"):
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "(1 workflow, 1 incident)" in done.stdout
+    broken = subprocess.run(
+        ["bash", "-c", f"cat w/bad.yaml | {FORMULARY} validate - w/good.yaml"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert broken.returncode == 1
+    assert "invalid  /dev/stdin\n         (document 2): spec.version: must" in broken.stdout

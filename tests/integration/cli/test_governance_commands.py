@@ -52,6 +52,7 @@ async def test_the_contracts_in_force_are_listed(database: str, writing: Databas
     said = await formulary("governance", "contracts", "--json", FORMULARY_DATABASE_URL=database)
     (found,) = json.loads(said.out)["contracts"]
     assert (found["namespace"], found["name"], found["rules"]) == ("shop", "freeze", [{"id": "only", "effect": "DENY"}])
+    assert "shop/freeze" in (await formulary("governance", "contracts", FORMULARY_DATABASE_URL=database)).out
 
 
 async def test_actions_are_judged_as_the_tools_judge_them_in_one_trace(database: str, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -324,7 +325,9 @@ def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_da
         answer = search(served.url)
         assert answer.status_code == 400
         assert "answers only for an incident" in answer.json()["error"]["message"]
-        assert len(served.events("waiting_for_database")) == 1
+        # A busy machine may give it a second reason meanwhile; the same one is not logged at each look.
+        reasons = [event["reason"] for event in served.events("waiting_for_database")]
+        assert all(reason != following for reason, following in pairwise(reasons)), reasons
         assert served.stop() == 0
 
 

@@ -451,7 +451,7 @@ async def test_contracts_come_and_go_with_their_files_and_an_invalid_edit_keeps_
     manifests.write("rules.yaml", broken)
     report = await manifests.load()
     assert messages(report) == [
-        "rules.yaml: spec.rules.0.match.workflow: is unknown; correct its name or remove it",
+        "rules.yaml: spec.rules.0.match.workflow: is unknown; did you mean workflows?",
     ]
     assert await manifests.contracts.stored() == {("formulary", "freeze"): "manifest"}
     (manifests.directory / "rules.yaml").unlink()

@@ -10,6 +10,8 @@ import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
+from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.store.database import migrate as migrations
 from formulary_catalog.store.database.connection import Database, Role
@@ -21,7 +23,9 @@ from formulary_catalog.store.database.migrate import (
     require_current_schema,
     schema_revision,
 )
+from formulary_catalog.store.database.owner import owner_connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.services import open_service
 
 PASSWORD = "s3cret"
 
@@ -270,3 +274,28 @@ async def test_a_password_that_should_have_been_escaped_does_not_show_either(pas
     with pytest.raises(FormularyError) as refusal:
         await _migrate(dsn)
     assert PASSWORD not in str(refusal.value)
+
+
+async def test_a_superuser_may_bring_the_database_of_an_owner_forward_and_its_trail_goes_on(
+    database: str, owner: "asyncpg.Connection[asyncpg.Record]", empty_database: str
+) -> None:
+    name = await owner.fetchval("select current_database()")
+    role = f"owner_{name}"
+    await owner.execute(f"create role {role} login; grant formulary_server, formulary_writer to {role}")
+    await owner.execute(f"alter database {name} owner to {role}")
+    theirs = empty_database.replace("postgres@", f"{role}@")
+    try:
+        await owner.execute(f"create schema formulary authorization {role}")
+        await _upgrade(theirs, to="0034")
+        await _migrate(empty_database)
+        service = await open_service(theirs)
+        try:
+            await service.search(search_request(query="anything"), caller=Caller(name="alice", access=EVERYTHING))
+        finally:
+            await service.close()
+        async with owner_connection(theirs) as connection:
+            assert await connection.fetchval("select count(*) from formulary.trace_event") == 1
+            await connection.execute("create temporary table made (id integer)")
+    finally:
+        await owner.execute(f"alter database {name} owner to postgres; reassign owned by {role} to postgres")
+        await owner.execute(f"drop owned by {role}; drop role {role}")

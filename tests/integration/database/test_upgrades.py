@@ -15,6 +15,7 @@ import pytest
 from formulary_catalog.domain.audit.chain import HOLD_PLACED, StoredEvent
 from formulary_catalog.domain.audit.checkpoint import PublicKey, SigningKey
 from formulary_catalog.domain.governance.decision import ApprovalDecision
+from formulary_catalog.domain.moments import BEGINNING
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.runs.request import InvocationRequest
@@ -22,6 +23,7 @@ from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
+from formulary_catalog.store.audit.listing import TraceFilter
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import HEAD, migrate, schema_revision
@@ -75,7 +77,7 @@ async def test_its_trail_is_as_it_was_written_with_the_key_of_then_and_goes_on_i
     async with TraceReader.open(upgraded) as reader:
         replay = await reader.examine(keys=OLD_KEYS)
         assert (replay.findings, replay.unsigned, replay.checkpoint_count) == ((), 0, 2)
-        assert {trace.trace_id: trace.held for trace in await reader.summaries(limit=9)} == {
+        assert {trace.trace_id: trace.held for trace in await reader.rows(TraceFilter(since=BEGINNING), limit=9)} == {
             "rr-staging": True,
             "rr-production": False,
         }

@@ -19,7 +19,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import _upgrade, migrate
-from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.workflows.reembedding import PreparationEnded, ReembeddingStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
@@ -444,7 +444,7 @@ async def test_every_search_ranks_by_meaning_before_during_and_after_the_change(
     service = await CatalogService.create(
         dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
     )
-    service.use_embedder(Formula(A), preparing=Formula(B))
+    service.parts.vectors.use(Formula(A), preparing=Formula(B))
     before = await top_hit(service)
     running = asyncio.create_task(reembedding(writing, Formula(B)).run())
     meanwhile = []

@@ -17,7 +17,7 @@ import pytest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.model import locate
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.workflows.models import Models, ModelStore
+from formulary_catalog.store.embedding_models import Models, ModelStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.commands import formulary, formulary_now
 from support.filling import fill

@@ -6,7 +6,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.errors import InvalidInput, NotFound, UnknownDocument
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
@@ -123,25 +123,33 @@ async def test_where_nothing_could_be_found_an_answer_says_why(knowledge: Knowle
 async def test_an_unknown_id_is_answered_with_the_nearest_ones(filled: str, knowledge: KnowledgeService) -> None:
     with pytest.raises(NotFound, match=rf"{filled}#steps"):
         await knowledge.document(f"{filled}#step", context=NOWHERE, caller=ALICE)
-    with pytest.raises(NotFound, match="semantic_search finds ids"):
+    with pytest.raises(NotFound, match="a search of documents finds ids"):
         await knowledge.similar("?", context=NOWHERE, caller=ALICE)
 
 
 @pytest.mark.parametrize(
-    ("given", "rule"),
+    ("given", "nearest"),
     [
-        ({"query": " "}, "query has 0 characters; give 1 to 4000"),
-        ({"query": "x" * 4001}, "query has 4001 characters; give 1 to 4000"),
-        ({"query": "a\0b"}, "contains a NUL"),
-        ({"query": "x", "top_k": 0}, "top_k 0 is out of bounds; give 1 to 50"),
-        ({"query": "x", "collection": "runbook"}, "give one of workflows, incidents, runbooks"),
+        ("workflow://formulary/drain-nod@1.0.0#steps", ["workflow://formulary/drain-node@1.0.0#steps"]),
+        ("workflow://formulary/drain-node@9.0.0#steps", ["workflow://formulary/drain-node@1.0.0#steps"]),
+        ("workflow://shop/drain-node#rollback", ["workflow://formulary/drain-node@1.0.0#rollback_steps"]),
+        ("drain-node#step", ["workflow://formulary/drain-node@1.0.0#steps"]),
+        ("nodes-drain", ["workflow://formulary/drain-node@1.0.0#"]),
+        ("runbooks/dsk.md#free-space", ["runbooks/disk.md#free-space"]),
+        ("workflow://formulary/zzz@1.0.0#steps", []),
+        ("runbooks/" + "a" * 390, []),
+        ("#", []),
     ],
 )
-async def test_bad_arguments_are_refused_with_the_rule(
-    knowledge: KnowledgeService, given: dict[str, str], rule: str
+async def test_an_unknown_address_is_answered_with_the_nearest_and_what_to_do(
+    filled: str, knowledge: KnowledgeService, given: str, nearest: list[str]
 ) -> None:
-    with pytest.raises(InvalidInput, match=rule):
-        await knowledge.search(**given, context=NOWHERE, caller=ALICE)  # type: ignore[arg-type]  # what callers send
+    with pytest.raises(UnknownDocument, match="a search of documents finds ids") as refused:
+        await knowledge.document(given, context=NOWHERE, caller=ALICE)
+    assert all(map(str.startswith, refused.value.nearest[:1], nearest)), refused.value.nearest
+    assert bool(refused.value.nearest) == bool(nearest)
+    for address in refused.value.nearest:
+        await knowledge.document(address, context=NOWHERE, caller=ALICE)
 
 
 async def test_one_of_id_and_draft_has_to_be_given(knowledge: KnowledgeService) -> None:

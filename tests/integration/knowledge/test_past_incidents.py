@@ -120,7 +120,7 @@ async def test_incidents_of_other_tenants_are_neither_found_nor_counted(
     assert await counted(knowledge, caller=AGENT, context=AT_AGAIN) == 2
     admin = await knowledge.search("coupons", context=ContextReference(), caller=ADMIN, collection="incidents")
     for hit in admin.results:
-        with pytest.raises(NotFound, match="semantic_search finds ids"):
+        with pytest.raises(NotFound, match="a search of documents finds ids"):
             await knowledge.document(hit.id, context=at_bank, caller=STRANGER)
 
 

@@ -121,6 +121,29 @@ async def test_doctor_says_what_is_halted_and_how_it_is_lifted(halts: HaltWriter
 
 
 async def test_a_halt_without_a_reason_is_none() -> None:
-    refused = await formulary("halt", "--reason", " ")
+    refused = await formulary("halt", "--namespace", "shop", "--reason", "   ")
     assert refused.code == 2
-    assert "say in 1 to 300 why everything is stopped" in refused.err
+    assert "the reason is empty; say why in 1 to 300 characters" in refused.err
+
+
+@pytest.mark.parametrize("command", [("halt", "--reason", "x"), ("resume",)])
+@pytest.mark.parametrize("namespace", ["", " "])
+async def test_an_empty_namespace_is_not_everywhere(dsn: str, command: tuple[str, ...], namespace: str) -> None:
+    refused = await formulary(*command, "--namespace", namespace, FORMULARY_DATABASE_URL=dsn)
+    assert (refused.code, refused.out) == (2, "")
+    assert "--namespace is empty; leave it out for everywhere" in refused.err
+    async with Database.opened(dsn, role=Role.WRITER, deadline=30) as database:
+        assert await HaltReader(database).in_force() == []
+
+
+async def test_a_halt_that_is_lifted_promises_no_runs_where_another_holds(dsn: str, halts: HaltWriter) -> None:
+    owned = {"FORMULARY_DATABASE_URL": dsn}
+    none = await formulary("resume", **owned)
+    assert (none.code, none.out) == (1, "no halt holds everywhere\n")
+    await halts.halt(namespace="", reason="flood", by="ada")
+    await halts.halt(namespace="shop", reason="migration", by="ada")
+    one = await formulary("resume", "--namespace", "shop", **owned)
+    assert one.out.splitlines()[0] == "the halt in namespace shop is lifted"
+    assert "still in force: runs are halted everywhere since" in one.out
+    both = await formulary("resume", **owned)
+    assert both.out == "the halt everywhere is lifted: new runs may begin\n"

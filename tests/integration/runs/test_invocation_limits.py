@@ -102,7 +102,7 @@ async def test_the_limit_of_concurrent_runs_counts_what_is_not_over(
         serving(other, concurrent_invocations=3) as there,
         playing.run_writer(dsn) as runs,
     ):
-        await runs.announce(name="played", engines=["job"])
+        await runs.announce()
         at_once = await asyncio.gather(*(ask(url, timeoutMs=60000) for url in (here, there) * 5))
         accepted = [answer for answer in at_once if answer.status_code == 200]
         await runs.cancel(accepted[0].json()["result"]["invocation_id"], message="deleted")

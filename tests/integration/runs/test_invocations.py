@@ -209,6 +209,34 @@ async def test_what_cannot_be_run_says_why(service: InvocationService, dsn: str,
             await service.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    ("settings", "context", "why"),
+    [
+        (Settings(), ContextReference(remediation_id="rr-system"), "kube-system, which belongs to Kubernetes"),
+        (Settings(runs_namespace="kube-runs"), NOWHERE, "kube-runs, which belongs to Kubernetes"),
+        (Settings(release_namespace=TARGET), STAGING, f"{TARGET}, which is that of Formulary itself"),
+    ],
+    ids=["target", "runs", "release"],
+)
+async def test_nothing_is_accepted_for_namespaces_of_kubernetes_and_of_the_product_itself(
+    catalog: CatalogService,
+    dsn: str,
+    owner: asyncpg.Connection,
+    settings: Settings,
+    context: ContextReference,
+    why: str,
+    dry_run: bool,
+) -> None:
+    before = await rows(owner)
+    service = Services.on(catalog, settings=settings).invocations
+    async with playing.operator(dsn):
+        with pytest.raises(NotInvocable, match=f"nothing is run in namespace {why}"):
+            await service.invoke(asked(dry_run=dry_run), context=context, caller=LOCAL)
+
+    assert await rows(owner) == before
+
+
 async def test_what_the_incident_does_not_allow_is_not_found(service: InvocationService, dsn: str) -> None:
     async with playing.operator(dsn):
         with pytest.raises(NotFound):
@@ -268,7 +296,6 @@ async def test_a_call_whose_time_is_up_says_so_and_the_run_goes_on(service: Invo
 
     assert answer.state == "running"
     assert any("not over" in note for note in answer.notes)
-    assert any(answer.invocation_id in note and "get_invocation_status" in note for note in answer.notes)
 
 
 async def test_waiting_for_a_change_returns_when_there_is_one_or_the_time_is_up(
@@ -439,6 +466,33 @@ async def test_a_denied_run_names_the_rule_and_its_rationale_and_is_kept(
     assert (answer.state, answer.reason) == ("failed", "Denied")
     assert refusal.value.decision["rules"][0]["id"] == "no-scaling"
     assert refusal.value.http_status == 403
+
+
+@pytest.mark.parametrize(("effect", "phase"), [("DENY", "Failed"), ("HALT", "Halted")])
+@pytest.mark.parametrize("workflow_id", ["scale-out", "on-tekton"])
+@pytest.mark.parametrize("announced", [False, True])
+async def test_the_rules_refuse_a_run_also_where_nobody_could_run_it(
+    service: InvocationService,
+    owner: asyncpg.Connection,
+    rules: ContractWriter,
+    effect: str,
+    phase: str,
+    workflow_id: str,
+    announced: bool,
+) -> None:
+    if announced:
+        await owner.execute(
+            "insert into formulary.executor (name, engines, at) values ('gone', '{job}', now() - interval '1 day')"
+        )
+    contract = {"rules": [{"id": "frozen", "effect": effect, "rationale": "Capacity is frozen."}]}
+    await rules.save(contract, namespace=TARGET, name="freeze", uid="1")
+    try:
+        with pytest.raises(RunRefused, match=r"Capacity is frozen\.") as refusal:
+            await service.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
+    finally:
+        await rules.remove(namespace=TARGET, name="freeze")
+
+    assert (await service.status(refusal.value.invocation_id, caller=LOCAL)).phase == phase
 
 
 async def test_a_contract_of_the_namespace_of_the_run_counts_and_one_of_another_does_not(

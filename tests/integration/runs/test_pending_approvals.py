@@ -10,7 +10,7 @@ import pytest
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.browsing import PendingApprovals
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.workflows.requests import approvals_request
+from formulary_catalog.domain.workflows.requests import ApprovalsRequest
 from formulary_catalog.runs.approvals import WaitingRuns
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
@@ -45,7 +45,7 @@ async def pending(
     service: CatalogService, *, caller: str = "somebody", read: tuple[str, ...] = (), namespace: str = ""
 ) -> PendingApprovals:
     return await WaitingRuns(service.parts).pending(
-        approvals_request(namespace=namespace),
+        ApprovalsRequest(namespace=namespace),
         context=ContextReference(),
         caller=Caller(name=caller, access=Rights(see=[EVERYWHERE], read=read)),
     )

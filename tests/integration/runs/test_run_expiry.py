@@ -12,7 +12,7 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.expiry import ExpiryWriter, ObjectOfRun
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
-from support.runs import KEYS, request
+from support.runs import KEYS, job_of, request
 
 DAY = 24 * 3600.0
 OUTCOME = "select succeeded, failed, median_seconds is null as unknown from formulary.workflow_outcome"
@@ -47,6 +47,7 @@ async def ended(runs: RunWriter, *, uid: str = "", phase: Phase = Phase.SUCCEEDE
     """A real run that began and ended; its id."""
     run = (await runs.submit(request(**changes))).invocation
     await runs.begin(run.id)
+    await runs.note_reference(run.id, reference=job_of(run.id))
     if uid:
         await runs.note_object(run.id, uid=uid)
     await runs.finish(run.id, phase=phase, reason="Completed", message="")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import asyncpg
@@ -15,9 +16,11 @@ from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.contracts import ContractWriter
+from formulary_catalog.store.runs.decisions import DecisionReader
 from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.reviewing import ReviewReader
 from formulary_catalog.store.runs.submission import InvocationStore, Limits
-from support.runs import CALLER, HARMLESS, KEYS, request
+from support.runs import CALLER, HARMLESS, KEYS, job_of, request
 
 IN_PRODUCTION = replace(HARMLESS, environment="production")
 
@@ -264,6 +267,7 @@ async def test_outcomes_of_real_runs_alone_are_counted(asked: InvocationStore, r
         target = replace(request().target, name=f"checkout-{number}")
         accepted = (await asked.submit(request(target=target))).invocation
         await runs.begin(accepted.id)
+        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
         await runs.finish(accepted.id, phase=phase, reason="x", message="")
     dry = (await asked.submit(request(dry_run=True))).invocation
     await runs.begin(dry.id)
@@ -284,6 +288,7 @@ async def test_repeated_failures_on_one_target_make_the_next_run_wait_for_a_pers
         accepted = (await asked.submit(request())).invocation
         assert accepted.phase is Phase.PENDING
         await runs.begin(accepted.id)
+        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
         await runs.finish(accepted.id, phase=Phase.FAILED, reason="RunFailed", message="")
     assert (await asked.submit(request())).invocation.phase is Phase.AWAITING_APPROVAL
     elsewhere = replace(request().target, name="basket")
@@ -298,6 +303,7 @@ async def test_failures_of_dry_runs_say_nothing_of_the_workflow(
     for dry_run in (False, False, True, True):
         accepted = (await asked.submit(request(dry_run=dry_run))).invocation
         await runs.begin(accepted.id)
+        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
         await runs.finish(accepted.id, phase=Phase.FAILED, reason="StartFailed", message="")
     await contracts.remove(namespace="shop", name="c")
     assert (await asked.submit(request())).invocation.phase is Phase.PENDING
@@ -311,11 +317,49 @@ async def test_failures_count_where_the_owner_of_the_database_is_no_superuser(pl
         for _ in range(2):
             accepted = (await asked.submit(request())).invocation
             await runs.begin(accepted.id)
+            await runs.note_reference(accepted.id, reference=job_of(accepted.id))
             await runs.finish(accepted.id, phase=Phase.FAILED, reason="RunFailed", message="")
         assert (await asked.submit(request())).invocation.phase is Phase.AWAITING_APPROVAL
     finally:
         await serving.close()
         await writing.close()
+
+
+@pytest.mark.parametrize("reason", ["NotPermitted", "NotInvocable", "InputInvalid", "StartFailed"])
+async def test_runs_for_which_nothing_was_created_are_no_outcome_and_no_failure(
+    asked: InvocationStore, runs: RunWriter, serving_side: Database, database: str, reason: str
+) -> None:
+    for _ in range(2):
+        accepted = (await asked.submit(request())).invocation
+        await runs.begin(accepted.id)
+        await runs.finish(accepted.id, phase=Phase.FAILED, reason=reason, message="nothing was created")
+    assert (await asked.submit(request())).invocation.phase is Phase.PENDING
+    owner = await asyncpg.connect(database)
+    try:
+        assert await owner.fetchval("select count(*) from formulary.workflow_outcome") == 0
+    finally:
+        await owner.close()
+    days = ReviewReader(serving_side).ended_by_day(
+        caller="", namespaces=None, version_ids=None, since=datetime(2020, 1, 1, tzinfo=UTC)
+    )
+    assert await days == []
+
+
+async def test_a_rule_that_halts_is_counted_as_having_decided_the_runs_that_it_refused(
+    asked: InvocationStore, serving_side: Database, writing: Database
+) -> None:
+    contracts = ContractWriter(writing, shared_namespace="formulary")
+    stop = {"id": "stop", "effect": "HALT", "rationale": "The cellar is full of water."}
+    other = {"id": "other", "effect": "DENY"}
+    await asked.submit(request())
+    await contracts.save({"rules": [stop, other]}, namespace="shop", name="c", uid="u")
+    assert [(await asked.submit(request())).invocation.phase for _ in range(2)] == [Phase.HALTED] * 2
+    await contracts.remove(namespace="shop", name="c")
+
+    counts = await DecisionReader(serving_side).counts(
+        namespaces=None, since=datetime(2020, 1, 1, tzinfo=UTC), at_most=9
+    )
+    assert {(count.rule_id, count.matched, count.decided) for count in counts} == {("stop", 2, 2), ("other", 2, 0)}
 
 
 async def test_sensitive_values_are_digests_in_the_row_and_the_trail_and_gone_when_the_run_is_over(

@@ -106,7 +106,7 @@ async def reading(dsn: str, *, embedder: Embedder | None, shared: str) -> AsyncI
         policy=ContextPolicy.REQUIRED,
         metrics=Metrics(),
     )
-    service.use_embedder(embedder)
+    service.parts.vectors.use(embedder)
     try:
         yield service
     finally:

@@ -133,7 +133,9 @@ async def test_each_phase_of_a_search_is_a_span(workflows: CatalogWriter, servic
     await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
 
     names = [span.name for span in exporter.get_finished_spans()]
-    assert names == ["formulary.search.context", "formulary.search.embed", "formulary.search.sql"]
+    # Ranking takes two turns: candidates that were read, and the workflows of the first of them, which are read then.
+    turns = ["context", "embed", "sql", "rank", "sql", "rank", "sql"]
+    assert names == [f"formulary.search.{turn}" for turn in turns]
 
     exporter.clear()
     await _store(workflows, "own", labels={**workflow("x")["spec"]["labels"], "signalType": ["Checkoutslow"]})

@@ -97,7 +97,7 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
     workflows: CatalogWriter, service: CatalogService, embedder: Embedder
 ) -> None:
     failing = _Failing(embedder)
-    service.use_embedder(failing)
+    service.parts.vectors.use(failing)
     entry = catalog_entry(workflow("oom"), source="test", default_namespace="formulary")
     (vector,) = embedder.embed_documents([entry.embedding_text])
     await workflows.save_vectors({entry.text_hash: vector}, model_id=embedder.model_id)
@@ -130,7 +130,7 @@ async def test_a_call_that_is_given_up_leaves_its_audit_row(
             loop.call_soon_threadsafe(started.set)
             return super().embed_query(text)
 
-    service.use_embedder(Slow(embedder))
+    service.parts.vectors.use(Slow(embedder))
     call = asyncio.create_task(service.search(search_request(query="never seen before"), caller=CALLER))
     await started.wait()
     call.cancel()

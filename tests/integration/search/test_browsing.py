@@ -63,7 +63,7 @@ def names(listed: httpx2.Response) -> list[str]:
 
 
 async def test_a_listing_without_an_incident_holds_what_the_caller_may_see(url: str) -> None:
-    assert names(await get(url, LIST, by("person"))) == ["for-others", SHARED_ONE]
+    assert names(await get(url, LIST, by("person"))) == ["for-others", SHARED_ONE, "shop-restart"]
     assert names(await get(url, LIST, by("admin"))) == [
         "bank-restart",
         "for-others",
@@ -82,9 +82,10 @@ async def test_a_workflow_is_read_without_an_incident_where_the_caller_may_see_i
     assert (await get(url, f"{LIST}/bank/bank-restart", by("admin"))).status_code == 200
 
 
-async def test_a_caller_without_rights_browses_nothing(url: str) -> None:
-    for path in (LIST, f"{LIST}/{SHARED_ONE}", f"{LIST}/shop/shop-restart"):
-        assert (await get(url, path, by("outsider"))).status_code == 403
+async def test_a_caller_browses_nothing_where_it_has_no_right(url: str) -> None:
+    assert names(await get(url, LIST, by("outsider"))) == ["bank-restart"]
+    for path in (f"{LIST}/{SHARED_ONE}", f"{LIST}/shop/shop-restart"):
+        assert (await get(url, path, by("outsider"))).status_code == 404
 
 
 async def test_an_incident_that_is_named_constrains_browsing_too(url: str) -> None:
@@ -115,6 +116,26 @@ async def test_a_resource_is_read_without_an_incident_and_obeys_one_that_is_name
         )
         assert saying in error.message
         assert SECRET not in error.message
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "workflow://shop/shop-restart",
+        "workflow://shop/shop-restart#steps",
+        "skill://workflows/shop/shop-restart/SKILL.md",
+    ],
+)
+async def test_a_resource_of_another_namespace_is_not_read_without_an_incident_whatever_may_be_browsed(
+    url: str, uri: str
+) -> None:
+    assert (await get(url, f"{LIST}/shop/shop-restart", by("person"))).status_code == 200
+
+    error = await protocol_error(url, lambda client: client.read_resource(uri), headers=by("person"))
+
+    assert "not found" in error.message
+    async with agent(url, headers=by("person", SHOP_INCIDENT)) as client:
+        assert (await client.read_resource(uri)).contents
 
 
 @pytest.mark.parametrize("mode", ERAS)

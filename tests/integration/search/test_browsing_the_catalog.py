@@ -1,18 +1,21 @@
 """Browsing: listings, relations, names, impact, sections and numbers of what a caller may see."""
 
 from collections.abc import AsyncIterator
+from importlib import import_module
 from typing import Any
 
+import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.domain.workflows.requests import listing_request, related_request
+from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.runs.reading import RunReading
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.database.connection import Database
+from formulary_catalog.server.calls.arguments.browsing import ListArguments, RelatedPageArguments
+from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.browsing import Browsing
@@ -29,6 +32,10 @@ ASKED: dict[str, Any] = {"context": NO_CONTEXT, "caller": CALLER}
 
 def related(**relations: str) -> list[dict[str, str]]:
     return [{"relation": relation, "name": name.replace("_", "-")} for name, relation in relations.items()]
+
+
+def requires(name: str) -> list[dict[str, str]]:
+    return [{"relation": "requires", "name": name}]
 
 
 DOCUMENTS = [
@@ -61,10 +68,16 @@ async def service(database: str, workflows: CatalogWriter) -> AsyncIterator[Cata
     await opened.close()
 
 
+def listing(**asked: Any) -> ListingRequest:
+    return ListArguments.read(asked).request
+
+
+def walk(**asked: Any) -> RelatedRequest:
+    return RelatedPageArguments.read(asked).request
+
+
 async def names(service: CatalogService, **asked: Any) -> list[str]:
-    return [
-        line.workflow_id for line in (await Listing(service.parts).page(listing_request(**asked), **ASKED)).workflows
-    ]
+    return [line.workflow_id for line in (await Listing(service.parts).page(listing(**asked), **ASKED)).workflows]
 
 
 async def test_a_listing_is_narrowed_by_each_filter(service: CatalogService) -> None:
@@ -81,18 +94,18 @@ async def test_pages_follow_each_other_and_a_cursor_belongs_to_its_question(serv
     seen: list[str] = []
     cursor = ""
     while True:
-        page = await Listing(service.parts).page(listing_request(limit=2, cursor=cursor), **ASKED)
+        page = await Listing(service.parts).page(listing(limit=2, cursor=cursor), **ASKED)
         seen += [line.workflow_id for line in page.workflows]
         assert page.total == 6
         if not page.next_cursor:
             break
         cursor = page.next_cursor
         with pytest.raises(InvalidInput, match="belongs to another question"):
-            await Listing(service.parts).page(listing_request(limit=2, cursor=cursor, risk_level="low"), **ASKED)
+            await Listing(service.parts).page(listing(limit=2, cursor=cursor, risk_level="low"), **ASKED)
     assert seen == whole
     for broken in ("x", "W10", "ü", "W1siYSIsICJiIiwgImMiLCAxXV0"):
         with pytest.raises(InvalidInput, match="no cursor of a listing"):
-            await Listing(service.parts).page(listing_request(cursor=broken), **ASKED)
+            await Listing(service.parts).page(listing(cursor=broken), **ASKED)
 
 
 async def test_a_listing_for_a_model_stays_short_and_goes_on_where_it_stopped(
@@ -102,8 +115,12 @@ async def test_a_listing_for_a_model_stays_short_and_goes_on_where_it_stopped(
     seen: list[str] = []
     cursor = ""
     while len(seen) < 36:
-        page = await Listing(service.parts).page(listing_request(cursor=cursor), **ASKED, max_bytes=4000)
-        assert len(page.model_dump_json(exclude_unset=True)) <= 4000
+        page = await Listing(service.parts).page(listing(cursor=cursor), **ASKED, max_bytes=2000)
+        assert len(page.model_dump_json(exclude_unset=True).encode()) <= 2000
+        shown, asked = len(page.workflows), min(20, 36 - len(seen))
+        dropped = [f"{shown} of {asked} fit; cursor leads on, limit allows a longer answer"] if shown < asked else []
+        assert [note for note in page.notes if " fit; cursor" in note] == dropped
+        assert bool(page.next_cursor) == (len(seen) + shown < 36)
         seen += [line.workflow_id for line in page.workflows]
         cursor = page.next_cursor
     assert cursor == ""
@@ -116,13 +133,13 @@ async def test_what_is_not_served_is_listed_for_people_alone(service: CatalogSer
     with pytest.raises(InvalidInput, match="for people who browse"):
         await names(service, status="Disabled")
     for status, expected in (("disabled", ["node-add"]), ("Superseded", ["oom-scale-out"]), ("Invalid", [])):
-        page = await Listing(service.parts).page(listing_request(status=status), **ASKED, browsing=True)
+        page = await Listing(service.parts).page(listing(status=status), **ASKED, browsing=True)
         assert [line.workflow_id for line in page.workflows] == expected
         assert page.total == len(expected)
 
 
 async def edges(service: CatalogService, entity: str, **asked: Any) -> list[tuple[str, str, str]]:
-    answer = await Relations(service.parts).related(related_request(entity=entity, **asked), **ASKED)
+    answer = await Relations(service.parts).related(walk(entity=entity, **asked), **ASKED)
     assert answer.total >= len(answer.related)
     return [(each.relation, each.direction, each.name) for each in answer.related]
 
@@ -145,6 +162,81 @@ async def test_neighbours_of_a_workflow_say_what_comes_before_and_after(service:
     assert await edges(service, "Evicted") == []
 
 
+async def test_pages_of_neighbours_are_together_all_of_them(service: CatalogService) -> None:
+    relations, seen, cursor = Relations(service.parts), list[str](), ""
+    whole = await relations.related(walk(entity="oom-raise-limit", depth=3), **ASKED)
+    while True:
+        request = walk(entity="oom-raise-limit", depth=3, limit=2, cursor=cursor)
+        page = await relations.related(request, **ASKED)
+        assert page.total == whole.total
+        seen += [f"{each.relation} {each.name}" for each in page.related]
+        if not (cursor := page.next_cursor):
+            break
+    assert seen == [f"{each.relation} {each.name}" for each in whole.related]
+    assert (len(seen), whole.next_cursor) == (whole.total, "")
+    first = await relations.related(walk(entity="oom-raise-limit", limit=1), **ASKED)
+    with pytest.raises(InvalidInput, match="belongs to another question"):
+        await relations.related(walk(entity="oom-raise-limit", depth=2, cursor=first.next_cursor), **ASKED)
+
+
+async def test_each_form_of_a_name_is_an_edge_to_the_workflow(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    old, new = (entry(workflow("base", version=version)) for version in ("1.0.0", "2.0.0"))
+    forms = {
+        "by-name": "base",
+        "by-namespace": "formulary/base",
+        "by-version": "base@1.0.0",
+        "by-namespace-and-version": "formulary/base@2.0.0",
+        "by-old-id": old.version_id,
+        "by-new-id": new.version_id,
+    }
+    # An id may be named before its workflow is there.
+    await fill(workflows, [workflow(name, related=requires(form)) for name, form in forms.items()])
+    for each in (old, new):
+        await workflows.apply(each)
+    for name in forms:
+        assert await edges(service, name, relations=["requires"]) == [("requires", "outgoing", "base")], name
+    incoming = await edges(service, "base", relations=["requires"])
+    assert incoming == [("requires", "incoming", name) for name in sorted(forms)]
+    impact = await Relations(service.parts).impact("base", **ASKED)
+    assert {each.name for each in impact.incoming} == set(forms)
+
+    description = workflow("x")["spec"]["description"] | {"whenNotToUse": f"Then rather take {new.version_id}."}
+    await fill(workflows, [workflow("by-mention", description=description)])
+    assert await edges(service, "by-mention", relations=["mentions"]) == [("mentions", "outgoing", "base")]
+
+
+async def test_an_id_of_another_namespace_means_that_workflow_alone(
+    service: CatalogService, workflows: CatalogWriter
+) -> None:
+    (theirs,) = await fill(workflows, [workflow("base")], namespace="shop")
+    await fill(workflows, [workflow("base"), workflow("builds-on", related=requires(theirs.version_id))])
+    found = await Relations(service.parts).related(walk(entity="builds-on", relations=["requires"]), **ASKED)
+    assert [each.uri for each in found.related] == ["workflow://shop/base"]
+    assert await edges(service, "formulary/base", relations=["requires"]) == []
+    await workflows.suspend(namespace="shop", name="base")
+    assert await edges(service, "builds-on", relations=["requires"]) == []
+
+
+async def test_forms_of_a_name_that_were_stored_before_become_edges(plain_owner: str) -> None:
+    """The owner of the database is no superuser, so that row-level security holds for the one who migrates."""
+    async with Database.opened(plain_owner, role=Role.WRITER, deadline=30) as writing:
+        (base,) = await fill(CatalogWriter(writing), [workflow("base")])
+        links = [*requires("base@1.0.0"), *requires(base.version_id), *requires("other")]
+        await fill(CatalogWriter(writing), [workflow("builds-on", related=links)])
+        stored = "select name from workflow_relation order by 1"
+        edges = await writing.fetch(stored)
+        await writing.execute("delete from workflow_relation where name <> 'other'")
+        owner = await asyncpg.connect(plain_owner)
+        async with owner.transaction():
+            for statement in import_module("formulary_catalog.store.migrations.versions.0035_tenants").RELATIONS:
+                await owner.execute(statement)
+        await owner.close()
+        assert [row["name"] for row in edges] == ["base", "other", base.version_id]
+        assert await writing.fetch(stored) == edges
+
+
 async def test_no_way_leads_through_a_workflow_that_is_suspended(
     service: CatalogService, workflows: CatalogWriter
 ) -> None:
@@ -160,7 +252,7 @@ async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incide
     await fill(workflows, [workflow("node-add", labels=staging)], namespace="shop")
     await fill(workflows, [workflow("node-first", related=related(node_add="escalatesTo"))], namespace="shop")
     await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="production"))
-    request = related_request(entity="shop/node-first", relations=["escalatesTo"])
+    request = walk(entity="shop/node-first", relations=["escalatesTo"])
     for incident, expected in (("", "workflow://shop/node-add"), ("rr-1", "workflow://formulary/node-add")):
         context = ContextReference(remediation_id=incident)
         found = await Relations(service.parts).related(request, context=context, caller=CALLER)
@@ -198,7 +290,7 @@ async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: Catalo
 async def test_a_misspelt_filter_of_a_listing_is_answered_with_the_nearest_value(
     service: CatalogService, asked: dict[str, Any], note: str
 ) -> None:
-    page = await Listing(service.parts).page(listing_request(**asked), **ASKED)
+    page = await Listing(service.parts).page(listing(**asked), **ASKED)
     assert [each for each in page.notes if each.startswith("no workflow")] == ([note] if note else [])
 
 
@@ -214,7 +306,7 @@ async def test_no_nearest_value_is_one_that_the_incident_excludes(
     context = ContextReference(remediation_id="rr-1")
     misspelt: dict[str, Any] = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
     for field, value in misspelt.items():
-        asked = listing_request(**{field: value})
+        asked = listing(**{field: value})
         open_, bound = [
             await Listing(service.parts).page(asked, context=each, caller=CALLER) for each in (NO_CONTEXT, context)
         ]
@@ -278,6 +370,15 @@ async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: Catalog
     assert impact.only_answer_to == ["PodPending"]
     assert first.workflow_id == "node-add"
     assert (impact.first_in_searches, impact.selected, impact.success_rate) == (1, 1, None)
+
+
+async def test_a_choice_that_its_search_did_not_return_is_none(service: CatalogService) -> None:
+    searched = await service.search(search_request(query="bake bread in an oven"), caller=CALLER)
+    receipt = await service.record_selection(
+        workflow_id="node-add", reasoning="r", search_id=searched.search_id, context=NO_CONTEXT, caller=CALLER
+    )
+    assert receipt.supported is False
+    assert (await Relations(service.parts).impact("node-add", **ASKED)).selected == 0
 
 
 async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: CatalogService, writing: Database) -> None:

@@ -13,7 +13,7 @@ from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import NotAllowed
+from formulary_catalog.errors import InvalidInput, NotAllowed
 from formulary_catalog.loading.rule_files import alerts_in_files
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
@@ -115,7 +115,7 @@ async def words(database: str, workflows: CatalogWriter, contexts: ContextWriter
 
 BANKS = "VaultSealed"
 SHOPPER = Caller(name="shopper", access=Rights(see={"formulary"}, use={"shop"}))
-BANKER = Caller(name="banker", access=Rights(see={"formulary", "bank"}, use={"bank"}))
+BANKER = Caller(name="banker", access=Rights(see={"formulary"}, use={"bank"}))
 STRANGER = Caller(name="stranger", access=Rights(see={"formulary"}))
 
 
@@ -125,9 +125,9 @@ async def test_workflows_of_other_tenants_never_cover_anything(words: CatalogSer
     assert (lead.state, lead.workflow_id, lead.declared_by) == ("covered", "vault-unseal", 1)
     (seen,) = (await coverage(words).of_alerts(alerts, caller=SHOPPER)).signals
     assert (seen.state, seen.workflow_id, seen.declared_by) == ("none", "", 0)
-    assert BANKS not in [each.name for each in (await coverage(words).of_catalog(caller=SHOPPER)).signals]
+    assert BANKS not in [each.name for each in (await coverage(words).of_catalog(limit=1000, caller=SHOPPER)).signals]
     with pytest.raises(NotAllowed):
-        await coverage(words).of_catalog(caller=Caller(name="nobody", access=Rights()))
+        await coverage(words).of_catalog(limit=1000, caller=Caller(name="nobody", access=Rights()))
 
 
 async def test_only_searches_and_incidents_that_the_caller_may_read_count(words: CatalogService) -> None:
@@ -138,10 +138,10 @@ async def test_only_searches_and_incidents_that_the_caller_may_read_count(words:
     await asked(words, f"{BANKS} critical", by="agent", incident="rr-bank")
     seen = {}
     for caller in (LEAD, SHOPPER, BANKER, STRANGER):
-        answer = await coverage(words).of_catalog(caller=caller)
+        answer = await coverage(words).of_catalog(limit=1000, caller=caller)
         (signal,) = (await coverage(words).of_alerts([Alert(name=BANKS)], caller=caller)).signals
         seen[caller.name] = [query for query, _ in queries(answer)], signal.asked, signal.fired
-    assert queries(await coverage(words).of_catalog(caller=LEAD))[0] == (BREAD, 2)
+    assert queries(await coverage(words).of_catalog(limit=1000, caller=LEAD))[0] == (BREAD, 2)
     assert seen["lead"] == ([BREAD, "knit a scarf", "paint a wall"], 1, 2)
     assert seen["shopper"] == (["knit a scarf"], 0, 1)
     assert seen["banker"] == ([BREAD], 1, 1)
@@ -165,7 +165,7 @@ async def test_demand_weighs_and_orders_what_is_not_covered(words: CatalogServic
 
 async def test_a_comparison_is_recorded_and_is_no_search(words: CatalogService, database: str) -> None:
     await coverage(words).of_alerts([Alert(name="BreadBurns")], caller=LEAD)
-    answer = await coverage(words).of_catalog(caller=LEAD)
+    answer = await coverage(words).of_catalog(limit=1000, caller=LEAD)
     assert answer.queries == []
     admin = await asyncpg.connect(database)
     kinds = await admin.fetch("select kind, caller from formulary.trace_event order by kind")
@@ -174,7 +174,7 @@ async def test_a_comparison_is_recorded_and_is_no_search(words: CatalogService, 
 
 
 async def test_the_catalog_is_compared_with_the_canonical_signals_and_its_own(words: CatalogService) -> None:
-    answer = await coverage(words).of_catalog(caller=LEAD)
+    answer = await coverage(words).of_catalog(limit=1000, caller=LEAD)
     by_name = {each.name: each for each in answer.signals}
     assert by_name["OOMKilled"].state == by_name[BANKS].state == "covered"
     assert by_name["NodeNotReady"].state == "none"
@@ -214,8 +214,28 @@ async def test_workflows_are_stale_by_their_use_and_their_runs(words: CatalogSer
     stale = await Upkeep(words.parts).stale(limit=1, caller=LEAD)
     assert [(each.workflow_id, each.reason) for each in stale.workflows] == [("restart-pod", "fails")]
     assert (stale.total, stale.compared) == (2, 2)
+    rest = await Upkeep(words.parts).stale(limit=1, after=stale.next_cursor, caller=LEAD)
+    assert ([each.workflow_id for each in rest.workflows], rest.total, rest.next_cursor) == (["vault-unseal"], 2, "")
+    with pytest.raises(InvalidInput, match="belongs to another question"):
+        await Upkeep(words.parts).duplicates(limit=1, after=stale.next_cursor, caller=LEAD)
     seen = await Upkeep(words.parts).stale(limit=10, caller=SHOPPER)
     assert ([each.workflow_id for each in seen.workflows], seen.compared) == (["restart-pod"], 1)
+
+
+async def test_a_workflow_that_was_chosen_without_being_found_stays_never_chosen(words: CatalogService) -> None:
+    for _ in range(3):
+        await asked(words, "OOMKilled", by="agent")
+    in_vain = await asked(words, BREAD, by="agent")
+    receipt = await words.record_selection(
+        workflow_id="restart-pod",
+        reasoning="r",
+        search_id=in_vain,
+        context=NO_CONTEXT,
+        caller=Caller(name="agent", access=EVERYTHING),
+    )
+    assert receipt.supported is False
+    (stale,) = (await Upkeep(words.parts).stale(limit=10, caller=LEAD)).workflows
+    assert (stale.workflow_id, stale.reason, stale.first) == ("restart-pod", "never-chosen", 3)
 
 
 async def test_a_new_version_inherits_the_use_of_the_old_one(words: CatalogService, workflows: CatalogWriter) -> None:
@@ -254,6 +274,12 @@ async def test_pairs_that_say_the_same_are_found_where_their_labels_overlap(
     assert answer.compared == 4
     everywhere = await Upkeep(service.parts).duplicates(limit=10, caller=LEAD)
     assert len(everywhere.pairs) == 3
+    paged, after = list[str](), ""
+    for _ in everywhere.pairs:
+        page = await Upkeep(service.parts).duplicates(limit=1, after=after, caller=LEAD)
+        paged += [each.other_id for each in page.pairs]
+        after = page.next_cursor
+    assert (paged, after) == ([each.other_id for each in everywhere.pairs], "")
     assert everywhere.compared == 5
 
 

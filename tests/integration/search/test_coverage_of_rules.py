@@ -8,15 +8,17 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals
+from formulary_catalog.domain.coverage.states import failing, joined
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.errors import InvalidInput
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.alert_rules import AlertRuleReader, AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.workflows.upkeep import UpkeepReader
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_catalog.workflows import coverage as compared
 from formulary_catalog.workflows.coverage import Coverage
 from support.access import EVERYWHERE, Rights
 from support.filling import fill
@@ -26,7 +28,7 @@ from support.services import open_service
 LABELS = workflow("x")["spec"]["labels"]
 LEAD = Caller(name="lead", access=EVERYTHING)
 SHOPPER = Caller(name="shopper", access=Rights(see={"formulary"}, use={"shop"}, rules={"shop", "elsewhere"}))
-BANKER = Caller(name="banker", access=Rights(see={"formulary", "bank"}, rules={"bank"}), sees_widely=True)
+BANKER = Caller(name="banker", access=Rights(see={"formulary", "bank"}, rules={"bank"}))
 STRANGER = Caller(name="stranger", access=Rights(see={EVERYWHERE}))
 SHOP, SHOP_TOO, BANK = (
     RuleObject("shop", "orders"),
@@ -56,8 +58,8 @@ async def catalog(
     await opened.close()
 
 
-def coverage(service: CatalogService) -> Coverage:
-    return Coverage(service.parts, searcher=service.searcher, strict_keys=frozenset())
+def coverage(service: CatalogService, *, alert_seconds: float = 60.0) -> Coverage:
+    return Coverage(service.parts, searcher=service.searcher, strict_keys=frozenset(), alert_seconds=alert_seconds)
 
 
 def shown(answer: CoverageAnswer) -> list[tuple[str, str, list[str]]]:
@@ -65,7 +67,7 @@ def shown(answer: CoverageAnswer) -> list[tuple[str, str, list[str]]]:
 
 
 async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(catalog: CatalogService) -> None:
-    answer = await coverage(catalog).of_catalog(caller=LEAD)
+    answer = await coverage(catalog).of_catalog(limit=1000, caller=LEAD)
     assert shown(answer) == [
         ("BreadBurns", "none", ["shop/orders"]),
         ("OOMKilled", "covered", ["shop/orders", "bank/vaults"]),
@@ -80,7 +82,7 @@ async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(cata
 
 
 async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_list(catalog: CatalogService) -> None:
-    shop = await coverage(catalog).of_catalog(caller=SHOPPER)
+    shop = await coverage(catalog).of_catalog(limit=1000, caller=SHOPPER)
     assert shown(shop) == [
         ("BreadBurns", "none", ["shop/orders"]),
         ("OOMKilled", "covered", ["shop/orders"]),
@@ -89,28 +91,83 @@ async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_li
     assert "ault" not in shop.model_dump_json()
     assert shop.alert_totals is not None
     assert (shop.alert_totals.covered, shop.alert_totals.none, shop.alert_totals.ignored) == (1, 1, 1)
-    bank = await coverage(catalog).of_catalog(caller=BANKER)
+    bank = await coverage(catalog).of_catalog(limit=1000, caller=BANKER)
     assert shown(bank) == [("oomkilled", "covered", ["bank/vaults"]), ("VaultSealed", "covered", ["bank/vaults"])]
     assert "orders" not in bank.model_dump_json()
-    stranger = await coverage(catalog).of_catalog(caller=STRANGER)
+    stranger = await coverage(catalog).of_catalog(limit=1000, caller=STRANGER)
     assert (stranger.alerts, stranger.alert_totals, stranger.alerts_waiting) == ([], None, 0)
 
 
 async def test_the_right_to_list_rules_shows_no_workflow(catalog: CatalogService) -> None:
     everywhere = Caller(name="ops", access=Rights(see={"formulary"}, rules={EVERYWHERE}))
-    answer = await coverage(catalog).of_catalog(caller=everywhere)
+    answer = await coverage(catalog).of_catalog(limit=1000, caller=everywhere)
     (vault,) = (each for each in answer.alerts if each.name == "VaultSealed")
     assert (vault.state, vault.workflow_id, vault.declared_by) == ("none", "", 0)
 
 
-async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_uncovered(
-    catalog: CatalogService, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compared, "_ALERT_SECONDS", -1.0)
-    answer = await coverage(catalog).of_catalog(caller=LEAD)
-    assert (answer.alerts, answer.alerts_waiting) == ([], 4)
+async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_uncovered(catalog: CatalogService) -> None:
+    forgetful = coverage(catalog, alert_seconds=-1.0)
+    answer = await forgetful.of_catalog(limit=1000, caller=LEAD)
+    assert (len(answer.alerts), answer.alerts_waiting) == (2, 2)
     assert answer.alert_totals is not None
-    assert answer.alert_totals.none == 0
+    assert answer.alert_totals.model_dump(include={"covered", "none", "ignored"}) == {
+        "covered": 1,
+        "none": 1,
+        "ignored": 0,
+    }
+    later = await forgetful.of_catalog(limit=1000, after=answer.next_cursor, caller=LEAD)
+    assert [each.name for each in later.alerts] == ["VaultSealed", "Watchdog"]
+    assert later.next_cursor == ""
+
+
+async def test_pages_together_are_the_whole(catalog: CatalogService) -> None:
+    paging = coverage(catalog)
+    whole = await paging.of_catalog(limit=1000, caller=LEAD)
+    pages = [await paging.of_catalog(limit=1, caller=LEAD)]
+    while after := pages[-1].next_cursor:
+        pages.append(await paging.of_catalog(limit=1, after=after, caller=LEAD))
+    assert len(pages) == len(whole.signals)
+    assert {len(page.signals) for page in pages} == {1}
+    assert [len(page.alerts) for page in pages[:5]] == [1, 1, 1, 1, 0]
+    assert [page.alert_totals for page in pages] == [whole.alert_totals] * len(pages)
+    assert joined(pages) == whole
+    with pytest.raises(InvalidInput, match="cursor"):
+        await paging.of_catalog(limit=1, after="WyJhIl0", caller=LEAD)
+
+
+async def test_pages_list_each_alert_and_signal_once_whatever_is_asked_for_meanwhile(
+    catalog: CatalogService, contexts: ContextWriter
+) -> None:
+    paging = coverage(catalog)
+    names = {each.name for each in (await paging.of_catalog(limit=1000, caller=LEAD)).signals}
+    pages = [await paging.of_catalog(limit=1, caller=LEAD)]
+    assert [each.name for each in pages[0].alerts] == ["BreadBurns"]
+    rising = ["VaultSealed", "NodeNotReady", "Watchdog", "OOMKilled", *sorted(names)]
+    while after := pages[-1].next_cursor:
+        for number in range(len(pages) + 1):
+            name = f"{len(pages)}-{number}"
+            signal = rising[len(pages) - 1]
+            await contexts.save(RequestContext(namespace="shop", name=name, remediation_id="rr", signal_name=signal))
+        pages.append(await paging.of_catalog(limit=1, after=after, caller=LEAD))
+    listed = [each.name for page in pages for each in page.alerts]
+    assert sorted(listed) == ["BreadBurns", "OOMKilled", "VaultSealed", "Watchdog"]
+    listed = [each.name for page in pages for each in page.signals]
+    assert (sorted(listed), len(listed)) == (sorted(names), len(names))
+
+
+async def test_an_alert_that_no_page_listed_fails_a_check(catalog: CatalogService, rules: AlertRuleWriter) -> None:
+    await rules.replace(SHOP, [Alert(name="OOMKilled")])
+    paging = coverage(catalog)
+    pages = [await paging.of_catalog(limit=1, caller=LEAD)]
+    while after := pages[-1].next_cursor:
+        pages.append(await paging.of_catalog(limit=1, after=after, caller=LEAD))
+        if len(pages) == 3:
+            assert not failing(joined(pages), fail_on="weak")
+            await rules.replace(SHOP_TOO, [Alert(name="Late"), Alert(name="Watchdog", ignored="always fires")])
+    whole = joined(pages)
+    assert "Late" not in [each.name for each in whole.alerts]
+    assert whole.alerts_waiting == 1
+    assert failing(whole, fail_on="none")
 
 
 async def test_the_metric_counts_all_alerts_over_the_whole_catalog(
@@ -173,15 +230,26 @@ async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
         return await ranking(request, **given)
 
     monkeypatch.setattr(service.searcher, "ranking", noted)
+    fingerprint = UpkeepReader.fingerprint
+    read: list[frozenset[str] | None] = []
+
+    async def counted(reader: UpkeepReader, *, namespaces: frozenset[str] | None) -> tuple[int, str]:
+        read.append(namespaces)
+        return await fingerprint(reader, namespaces=namespaces)
+
+    monkeypatch.setattr(UpkeepReader, "fingerprint", counted)
     remembering = coverage(service)
-    first = await remembering.of_catalog(caller=LEAD)
+    first = await remembering.of_catalog(limit=1000, caller=LEAD)
     assert asked
+    assert len(read) == 1
     asked.clear()
-    assert (await remembering.of_catalog(caller=LEAD)).alerts == first.alerts
+    assert (await remembering.of_catalog(limit=1000, caller=LEAD)).alerts == first.alerts
     assert asked == []
     oven = workflow("heat-oven", description={"what": "Heats the oven.", "whenToUse": "The oven is cold."})
     await fill(workflows, [oven], namespace="bank", embedder=embedder)
-    assert {each.workflow_id for each in (await remembering.of_catalog(caller=LEAD)).alerts} == {"heat-oven"}
+    assert {each.workflow_id for each in (await remembering.of_catalog(limit=1000, caller=LEAD)).alerts} == {
+        "heat-oven"
+    }
     asked.clear()
-    shop = await remembering.of_catalog(caller=SHOPPER)
+    shop = await remembering.of_catalog(limit=1000, caller=SHOPPER)
     assert (len(shop.alerts), "heat-oven" in shop.model_dump_json()) == (5, False)

@@ -8,7 +8,7 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.explanation_answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotFound
 from formulary_catalog.search.explaining import Explaining
@@ -189,6 +189,7 @@ async def test_an_explanation_is_recorded_as_read_only_and_never_holds_a_custom_
     (event,) = await recorded(owner)
     assert event["gate"] == {"decision": "ALLOW", "class": "read-only"}
     assert (event["action"], event["result"]["excluded_by"]) == ("read.explain", "custom-label")
+    assert event["trace_id"].startswith("tr_")
     assert KEY not in str(event)
     assert VALUE not in str(event)
 

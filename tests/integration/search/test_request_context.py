@@ -1,6 +1,7 @@
 """The incident of a call: how it is found, when the call fails closed, what it adds, what never shows."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest, search_request
-from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound
+from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.incidents import ContextResolver
 from formulary_catalog.search.service import CatalogService
@@ -141,7 +142,35 @@ async def test_a_context_that_is_written_during_the_wait_is_found(
     assert sorted(await waiting) == ["anyones", "generic", "mine"]
 
 
-async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_refused_at_once(database: str) -> None:
+class CountingReader(ContextReader):
+    """Counts how often it is asked."""
+
+    asked = 0
+
+    async def find(self, *, remediation_ids: frozenset[str], analysis: str) -> list[RequestContext]:
+        self.asked += 1
+        return await super().find(remediation_ids=remediation_ids, analysis=analysis)
+
+
+async def test_all_calls_of_one_caller_wait_together_for_an_incident_that_is_written_meanwhile(
+    database: str, contexts: ContextWriter
+) -> None:
+    async with Database.opened(database, role=Role.SERVER, deadline=30) as reading:
+        reader = CountingReader(reading)
+        resolver = ContextResolver(reader=reader, policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics())
+        started = time.monotonic()
+        waiting = {asyncio.create_task(resolver.resolve(_header("rr-late"), caller=CALLER)) for _ in range(5)}
+        done, _ = await asyncio.wait(waiting, timeout=WAIT, return_when=asyncio.FIRST_COMPLETED)
+        assert not done
+        await contexts.save(_context("late", remediation_id="rr-late"))
+        answers = await asyncio.gather(*waiting)
+        tenths = (time.monotonic() - started) * 10
+
+    assert [answer.name for answer in answers if answer is not None] == ["late"] * 5
+    assert reader.asked <= len(waiting) + tenths + 1, "calls that wait share their looks"
+
+
+async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_told_to_retry(database: str) -> None:
     reading = await Database.open(database, role=Role.SERVER)
     resolver = ContextResolver(
         reader=ContextReader(reading), policy=ContextPolicy.REQUIRED, wait_seconds=60, metrics=Metrics()
@@ -156,7 +185,7 @@ async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_refused
         done, waiting = await asyncio.wait(waiting, timeout=30, return_when=asyncio.FIRST_COMPLETED)
         assert done
         refused |= done
-    assert all("not known here" in str(task.exception()) for task in refused)
+    assert all(isinstance(task.exception(), Unavailable) and "retry" in str(task.exception()) for task in refused)
     assert len(waiting) == 6
     for task in waiting:
         task.cancel()

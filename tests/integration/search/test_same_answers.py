@@ -129,7 +129,7 @@ async def answers(dsn: str, *arguments: str, seed: str = "random", asked: Sequen
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "support.answering",
+        "support.search_process",
         dsn,
         *arguments,
         stdin=subprocess.PIPE,

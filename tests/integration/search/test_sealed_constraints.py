@@ -11,17 +11,17 @@ import asyncpg
 import pytest
 import structlog
 
-from formulary_catalog.audit.sealed import SealedConstraints
 from formulary_catalog.domain.access import EVERYTHING, Caller, Right
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.errors import NotFound, Unavailable
+from formulary_catalog.errors import InvalidInput, NotFound, Unavailable
+from formulary_catalog.search.explaining import Explaining
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.audit.retention import Retention
-from formulary_catalog.store.audit.sealed import SealedReader
+from formulary_catalog.store.audit.sealed import SealedCopy, SealedReader
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
@@ -43,6 +43,7 @@ STRANGER = Caller(name="stranger", access=Rights(see=["*"], use=["bank"]))
 ANY_CLUSTER = {**EVERYWHERE, "signalType": "OOMKilled", "cluster": "*"}
 INCIDENT = ContextReference(remediation_id="rr-1")
 NOWHERE = ContextReference()
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
 SHOP = RequestContext(
     namespace="shop",
     name="oom",
@@ -91,8 +92,15 @@ async def copies(owner: Owner) -> int:
     return found
 
 
-def sealed_constraints(service: CatalogService) -> SealedConstraints:
-    return SealedConstraints(service.parts.database, trail=service.parts.trail)
+async def sealed_copies(service: CatalogService, trace_id: str = "rr-1") -> list[SealedCopy]:
+    """All copies of a trace, without a check of rights."""
+    reader = SealedReader(service.parts.database)
+    return await reader.copies(trace_id, namespaces=await reader.namespaces(trace_id))
+
+
+def explaining(service: CatalogService) -> Explaining:
+    """What shows people, of a recorded search, what its incident demanded."""
+    return Explaining(service.parts, searcher=service.searcher, strict_keys=frozenset())
 
 
 async def search(service: CatalogService, context: ContextReference = INCIDENT, **asked: Any) -> list[str]:
@@ -187,20 +195,19 @@ async def test_a_trace_has_one_copy_for_each_content(
     assert await copies(owner) == 2
 
 
-async def test_who_may_use_the_incident_reads_what_it_demanded_and_can_repeat_the_search(
+async def test_a_copy_is_all_that_the_incident_demanded_and_the_search_can_be_repeated(
     catalog: None, service: CatalogService, contexts: ContextWriter, owner: Owner
 ) -> None:
     found = await search(service)
     await contexts.remove(namespace="shop", name="oom")
-    (copy,) = await sealed_constraints(service).of("rr-1", caller=SRE)
+    (copy,) = await sealed_copies(service)
     assert copy.incident is not None
     nothing: frozenset[str] = frozenset()
     assert constraints_of(copy.incident, strict_keys=nothing) == constraints_of(SHOP, strict_keys=nothing)
     assert (copy.incident.namespace, copy.incident.name) == ("shop", "oom")
     assert copy.incident.target_namespace == "shop-apps"
-    first, read = await payloads(owner)
+    (first,) = await payloads(owner)
     assert (copy.digest, abs(copy.at - datetime.now(UTC)).total_seconds() < 60) == (first["sealed"], True)
-    assert (read["trace_id"], read["kind"], read["caller"]) == ("rr-1", "constraints", "sre")
     await contexts.save(copy.incident)
     assert await search(service) == found == ["mine"]
 
@@ -211,35 +218,37 @@ async def test_strict_keys_of_the_settings_and_labels_of_the_caller_are_in_the_c
     strict = await open_service(database, strict_custom_labels="region")
     await search(strict, custom_labels={"region": (TIER,)})
     await search(strict, NOWHERE, custom_labels={"region": (TIER,)})
-    (copy,) = await sealed_constraints(strict).of("rr-1", caller=CALLER)
+    (copy,) = await sealed_copies(strict)
     assert copy.incident is not None
     assert copy.incident.custom_labels == {KEY: (VALUE, "v4lue-search"), "region": (TIER,)}
     assert copy.incident.strict_keys == {KEY, "region"}
     own = (await payloads(owner))[1]["trace_id"]
-    everywhere = Caller(name="admin", access=Rights(use=["*"]))
-    (copy,) = await sealed_constraints(strict).of(own, caller=everywhere)
+    (copy,) = await sealed_copies(strict, own)
     assert copy.incident is not None
     assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
-    with pytest.raises(NotFound):
-        await sealed_constraints(strict).of(own, caller=SRE)
     await strict.close()
 
 
-async def test_who_may_not_use_the_incident_reads_nothing(catalog: None, service: CatalogService, owner: Owner) -> None:
+async def test_who_may_use_the_incident_reads_what_it_demanded_and_others_read_nothing(
+    catalog: None, service: CatalogService, owner: Owner
+) -> None:
     await search(service)
+    (row,) = await payloads(owner)
+    search_id = row["search_id"]
+    shown = await explaining(service).recorded(search_id, caller=SRE)
+    assert shown.custom_labels == {KEY: [VALUE, "v4lue-search"]}
     refusals = {}
-    for trace_id in ("rr-1", "rr-9"):
-        with pytest.raises(NotFound, match=f"trace '{trace_id}'") as refusal:
-            await sealed_constraints(service).of(trace_id, caller=STRANGER)
-        refusals[trace_id] = str(refusal.value)
-    assert refusals["rr-1"] == refusals["rr-9"].replace("rr-9", "rr-1")
-    _, *refused = await payloads(owner)
-    assert [row["arguments"] for row in refused] == [{"trace_id": "rr-1"}, {"trace_id": "rr-9"}]
-    for row in refused:
-        assert (row["trace_id"].startswith("tr_"), row["outcome"]) == (True, "NotFound")
+    for known in (search_id, UNKNOWN):
+        with pytest.raises(NotFound, match=f"search '{known}'") as refusal:
+            await explaining(service).recorded(known, caller=STRANGER)
+        refusals[known] = str(refusal.value)
+    assert refusals[search_id] == refusals[UNKNOWN].replace(UNKNOWN, search_id)
+    *_, first, second = await payloads(owner)
+    for refused in (first, second):
+        assert (refused["trace_id"].startswith("tr_"), refused["outcome"]) == (True, "NotFound")
 
 
-async def test_where_rights_cannot_be_checked_known_and_unknown_traces_are_answered_alike(
+async def test_where_rights_cannot_be_checked_known_and_unknown_searches_are_answered_alike(
     catalog: None, service: CatalogService, owner: Owner
 ) -> None:
     class Unknowable:
@@ -247,25 +256,30 @@ async def test_where_rights_cannot_be_checked_known_and_unknown_traces_are_answe
             raise Unavailable("rights cannot be checked now; retry")
 
     await search(service)
-    for trace_id in ("rr-1", "rr-9"):
+    (row,) = await payloads(owner)
+    for search_id in (row["search_id"], UNKNOWN):
         with pytest.raises(Unavailable, match="rights cannot be checked now"):
-            await sealed_constraints(service).of(trace_id, caller=Caller(name="sre", access=Unknowable()))
+            await explaining(service).recorded(search_id, caller=Caller(name="sre", access=Unknowable()))
     assert [row["trace_id"].startswith("tr_") for row in await payloads(owner)] == [False, True, True]
 
 
 async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
-    catalog: None, service: CatalogService, contexts: ContextWriter
+    catalog: None, service: CatalogService, contexts: ContextWriter, owner: Owner
 ) -> None:
     await search(service)
     await contexts.remove(namespace="shop", name="oom")
     await contexts.save(RequestContext(namespace="bank", name="oom", remediation_id="rr-1", environment="staging"))
     await search(service)
+    found = [row["search_id"] for row in await payloads(owner)]
     for one in (SRE, STRANGER):
-        with pytest.raises(NotFound):
-            await sealed_constraints(service).of("rr-1", caller=one)
+        for search_id in found:
+            with pytest.raises(NotFound):
+                await explaining(service).recorded(search_id, caller=one)
     both = Caller(name="both", access=Rights(use=["shop", "bank"]))
-    copies_of_both = await sealed_constraints(service).of("rr-1", caller=both)
-    assert [copy.incident and copy.incident.namespace for copy in copies_of_both] == ["shop", "bank"]
+    assert [(await explaining(service).recorded(search_id, caller=both)).demanded for search_id in found] == [
+        {"environment": "production", "priority": "P0", "cluster": "eu-1", "hpaenabled": "true"},
+        {"environment": "staging"},
+    ]
 
 
 @pytest.mark.parametrize("role", Role)
@@ -309,8 +323,11 @@ async def test_a_copy_that_somebody_changed_is_not_shown(catalog: None, service:
     await search(service)
     await owner.execute("alter table sealed_constraints disable trigger user")
     await owner.execute("update sealed_constraints set content = replace(content, 'production', 'staging')")
-    (copy,) = await sealed_constraints(service).of("rr-1", caller=SRE)
+    (copy,) = await sealed_copies(service)
     assert copy.incident is None
+    (row,) = await payloads(owner)
+    with pytest.raises(InvalidInput, match="were changed"):
+        await explaining(service).recorded(row["search_id"], caller=SRE)
 
 
 async def test_a_run_seals_what_its_incident_demanded(writing: Database, serving: TraceStore, owner: Owner) -> None:
@@ -375,9 +392,10 @@ async def test_custom_labels_are_in_the_copy_and_nowhere_else(
 ) -> None:
     with structlog.testing.capture_logs() as logged:
         await search(service, custom_labels={"tier": (TIER,)})
-        await sealed_constraints(service).of("rr-1", caller=CALLER)
+        (row,) = await payloads(owner)
+        await explaining(service).recorded(row["search_id"], caller=CALLER)
         with pytest.raises(NotFound):
-            await sealed_constraints(service).of("rr-1", caller=STRANGER)
+            await explaining(service).recorded(row["search_id"], caller=STRANGER)
     assert {TIER, VALUE} <= set(json.dumps(await owner.fetchval("select content from sealed_constraints")).split('\\"'))
     for command in (["show", "rr-1"], ["export", "rr-1", str(tmp_path)], ["verify", "rr-1"]):
         done = await formulary("trace", *command, "--database-url", database)

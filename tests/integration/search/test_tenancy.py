@@ -18,15 +18,17 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
+from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
 from formulary_catalog.store.workflows.listing import ListingQuestion, ListingReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
+from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.access import Rights
-from support.filling import fill
+from support.filling import fill, refusal
 
 NOWHERE = ContextReference()
 IN_ALPHA = ContextReference(remediation_id="rr-alpha")
@@ -40,6 +42,7 @@ TABLES = (
     "digest_key",
     "embedding",
     "embedding_model",
+    "ended_session",
     "executor",
     "governance_contract",
     "halt",
@@ -50,7 +53,9 @@ TABLES = (
     "knowledge_document",
     "knowledge_progress",
     "leadership",
+    "refused_workflow",
     "request_context",
+    "resync",
     "run_start",
     "runbook_source",
     "sealed_constraints",
@@ -76,7 +81,9 @@ FILLED = {
     "insight_key",
     "knowledge_document",
     "knowledge_progress",
+    "refused_workflow",
     "request_context",
+    "resync",
     "sealed_constraints",
     "tenant",
     "trace_event",
@@ -90,8 +97,10 @@ FILLED = {
 SECURED = {
     "alert_rule",
     "knowledge_document",
+    "refused_workflow",
     "request_context",
     "sealed_constraints",
+    "tenant",
     "trace_event",
     "trace_head",
     "workflow_relation",
@@ -101,11 +110,19 @@ SECURED = {
 RUNS_OF_NAMESPACES = ("decision_basis", "governance_contract", "halt", "invocation", "invocation_approval")
 RUNS = {*RUNS_OF_NAMESPACES, "executor", "workflow_outcome"}
 """What the server reads of runs."""
+OF_NO_NAMESPACE = {"alembic_version", "digest_key", "embedding_model", "ended_session", "resync", "word_revision"}
+OPEN = {
+    "formulary_server": OF_NO_NAMESPACE | {"insight_key"},
+    # It writes the catalog of all namespaces, so it reads that without having entered one; of the trail nothing.
+    "formulary_writer": set(TABLES) - {"audit_event", "sealed_constraints", "trace_event", "trace_head"},
+    "formulary_insight": set[str](),
+}
+"""By role, the tables that may show rows to a session that has entered no tenant."""
 
 
 @pytest.fixture
 async def tenants(workflows: CatalogWriter, contexts: ContextWriter, writing: Database) -> dict[str, str]:
-    """The version id of `restart` by namespace; each also has a superseded version, an incident and an alert."""
+    """The version id of `restart` by namespace; each also has an older version, an incident, an alert and a refusal."""
     ids = {}
     for namespace in ("alpha", "beta"):
         versions = [manifest.workflow("restart", version="1.0.0"), manifest.workflow("restart", version="2.0.0")]
@@ -115,6 +132,8 @@ async def tenants(workflows: CatalogWriter, contexts: ContextWriter, writing: Da
         ids[namespace] = entries[1].version_id
         await contexts.save(RequestContext(namespace=namespace, name="oom", remediation_id=f"rr-{namespace}"))
         await AlertRuleWriter(writing).replace(RuleObject(namespace, "rules"), [Alert(name="Down")])
+        await RefusalWriter(writing).note(refusal(f"wrong-{namespace}", namespace=namespace))
+    await ResyncWriter(writing).note("formulary/operator", listed=8, differed=0, refused=None, every_seconds=300)
     return ids
 
 
@@ -255,13 +274,59 @@ async def test_without_a_tenant_the_server_reads_no_row_of_any_table(
             [f"formulary.{name}" for name in TABLES],
         )
     }
-    # The names of namespaces are needed to enter one, the revisions to know schema and words, the models to embed
-    # queries, the keys to digest custom labels and to prove the scope of analytics; nothing else is readable.
-    needed = ("alembic_version", "digest_key", "embedding_model", "insight_key", "tenant", "word_revision")
+    # The revisions are needed to know schema and words, the models to embed queries, the ended sessions to refuse them,
+    # the keys to digest custom labels and to prove the scope of analytics, the numbers of the last resync for the
+    # health; nothing else is readable.
+    needed = (
+        "alembic_version",
+        "digest_key",
+        "embedding_model",
+        "ended_session",
+        "insight_key",
+        "resync",
+        "word_revision",
+    )
     shared = {f"formulary.{name}" for name in needed}
     assert readable == shared | {f"formulary.{name}" for name in SECURED | RUNS}
     for name in readable - shared:
         assert await _rows(reading, f"select * from {name}") == []
+
+
+@pytest.mark.parametrize("role", [*map(str, Role), "formulary_insight"])
+async def test_a_session_that_entered_no_tenant_reads_nothing_whatever_role_it_has(
+    tenants: dict[str, str], database: str, owner: Any, service: CatalogService, role: str
+) -> None:
+    await service.search(search_request(query="restart", context=IN_ALPHA), caller=ALICE)
+    connection = await asyncpg.connect(database, user=role)
+    try:
+        tables = await connection.fetch(
+            """
+            select format('%I.%I', nspname, relname) as name from pg_class
+            join pg_namespace on pg_namespace.oid = relnamespace
+            where relkind in ('r', 'p', 'v', 'm', 'f') and nspname <> 'information_schema' and nspname !~ '^pg_'
+              and has_schema_privilege(nspname, 'usage') and has_table_privilege(pg_class.oid, 'select')
+            """
+        )
+        readable = {row["name"] for row in tables}
+        filled = {name for name in readable if await connection.fetchval(f"select exists (select from {name})")}
+        assert readable > filled
+        assert filled <= {f"formulary.{name}" for name in OPEN[role]}
+        if role == Role.SERVER:
+            assert await connection.fetchval("select count(*) from formulary.tenant") == 0
+            await connection.execute("begin; select formulary.enter('{beta}', '', '')")
+            seen = await connection.fetch("select namespace from formulary.tenant")
+            assert [row["namespace"] for row in seen] == ["beta"]
+    finally:
+        await connection.close()
+
+
+async def test_which_tenants_are_visible_is_asked_once_for_a_statement(writing: Database) -> None:
+    policies = await writing.fetch(
+        "select tablename, qual from pg_policies where schemaname = 'formulary' and qual like '%visible_tenants%'"
+    )
+    once = {row["tablename"] for row in policies if "SELECT visible_tenants()" in row["qual"]}
+    assert once == {row["tablename"] for row in policies}
+    assert {"workflow_version", "workflow_search", "refused_workflow"} < once
 
 
 async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
@@ -276,7 +341,7 @@ async def test_a_tenant_is_left_with_the_transaction_that_entered_it(
         assert await _rows(reading, "select * from request_context") == []
 
 
-@pytest.mark.parametrize("table", ["workflow_version", "workflow_search", "knowledge_document"])
+@pytest.mark.parametrize("table", ["workflow_version", "workflow_search", "knowledge_document", "refused_workflow"])
 async def test_inside_a_tenant_raw_sql_reads_its_rows_alone(
     tenants: dict[str, str], reading: Database, table: str
 ) -> None:
@@ -293,12 +358,21 @@ async def test_row_security_is_forced_on_every_table_that_belongs_to_a_namespace
     rows = await owner.fetch(
         """
         select relname, relrowsecurity and relforcerowsecurity as secured from pg_class
-        where relnamespace = 'formulary'::regnamespace and relkind in ('r', 'p') and relname <> 'tenant'
+        where relnamespace = 'formulary'::regnamespace and relkind in ('r', 'p')
           and exists (select from pg_attribute where attrelid = pg_class.oid and attname in ('namespace', 'tenant_id'))
+           or relname in ('trace_event', 'trace_head') and relnamespace = 'formulary'::regnamespace
         """
     )
-    tenants = ("workflow_version", "workflow_search", "workflow_relation", "knowledge_document")
-    names = (*tenants, "alert_rule", "request_context", "sealed_constraints", *RUNS_OF_NAMESPACES)
+    tenants = (
+        "tenant",
+        "workflow_version",
+        "workflow_search",
+        "workflow_relation",
+        "knowledge_document",
+        "refused_workflow",
+    )
+    trail = ("trace_event", "trace_head", "sealed_constraints")
+    names = (*tenants, *trail, "alert_rule", "request_context", *RUNS_OF_NAMESPACES)
     # What the webhook noted, and which runs are being started, is for the writer alone.
     writers = ("admission_record", "run_start", "workflow_author")
     assert {row["relname"]: row["secured"] for row in rows} == dict.fromkeys(names, True) | dict.fromkeys(
@@ -351,7 +425,11 @@ async def test_the_server_may_change_nothing_and_only_append_to_the_audit_trail(
         "delete from audit_event",
         "update audit_event set outcome = 'ok'",
         "select * from audit_event",
+        "delete from refused_workflow",
+        "update resync set differed = 0",
         "delete from halt",
+        "delete from ended_session",
+        "update ended_session set over_at = now()",
         "update invocation set halted = ''",
         "insert into halt (namespace, contract, reason, by, trace_id) values ('', '', 'x', 'me', 'tr_1')",
         "select formulary.begin_halt('', 'formulary/stop', 'x', 'me', 'tr_1')",
@@ -415,12 +493,15 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "end_checkpoint": writer,
         "demand_for": server,
         "end_halted": server + writer,
+        "end_session": server,
         "ended_traces": writer,
+        "holders": server,
         "known_namespaces": server,
         "lift_halt": server + writer,
         "may_append": [],
         "namespaces_of_trace": server,
         "namespaces_with_rules": server,
+        "namespaces_with_workflows": server,
         "prepare_trace_months": writer,
         "recent_failures": server + writer,
         "record_hold": [],
@@ -430,6 +511,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "searches_by_mode": server,
         "selection_of": server + writer,
         "starts_under_way": server + writer,
+        "tenants_of": server + writer,
         "trace_marks": server + writer,
         "trace_of_search": server,
         "traces_in": server,

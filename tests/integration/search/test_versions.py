@@ -296,7 +296,7 @@ async def test_vectors_of_another_model_are_not_compared(
     answer = await service.search(request, caller=CALLER)
     assert answer.search_mode == "hybrid"
     assert answer.workflows[0].similarity_score is not None
-    service.use_embedder(None)
+    service.parts.vectors.use(None)
     assert (await service.search(request, caller=CALLER)).search_mode == "lexical"
 
 

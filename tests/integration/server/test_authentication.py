@@ -16,7 +16,6 @@ from formulary_catalog.errors import NotAuthenticated, StartupError, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls import readiness
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -260,7 +259,7 @@ async def test_an_incident_that_may_not_be_used_is_a_tool_error_that_says_what_i
 
     assert refused(result) == (
         "responder may not get aianalyses.kubernaut.ai in namespace bank, which this call needs; ask an "
-        "administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+        "administrator of the namespace for a RoleBinding that allows it. Retry: no, change the call first."
     )
 
 
@@ -384,10 +383,9 @@ class Recovering(KnownCallers):
 
 
 async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers(
-    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    service: CatalogService,
 ) -> None:
-    monkeypatch.setattr(readiness, "_CALLERS_SECONDS", 0.01)
-    state, authenticator = Readiness(callers_checked=False), Recovering()
+    state, authenticator = Readiness(callers_checked=False, callers_again_seconds=0.01), Recovering()
     app = create_app(
         service=service, settings=Settings(), readiness=state, metrics=Metrics(), authenticator=authenticator
     )

@@ -11,8 +11,11 @@ import asyncpg
 import httpx2
 import pytest
 
+from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
@@ -23,8 +26,12 @@ from support.serving import serving
 from support.visiting import Form, Page, Visitor, visiting
 
 WAITING = "/console/waiting"
+CONSOLE = "https://formulary.example"
+REFRESHED = {"halts": "true", "as-of": "true"}
+"""What every refresh brings."""
 SECRET = "hunter2-of-the-run"
 HOSTILE = "<script>alert(1)</script>\u202e\"'><img src=x onerror=alert(1)>"
+SCRIPT = f"echo begin\n# {'long, ' * 40}kubectl delete namespace prod\necho end"
 CONTENT = {
     "digest": "sha256:" + "a" * 64,
     "kind": "Job",
@@ -34,6 +41,7 @@ CONTENT = {
     "configMaps": [],
     "parameters": {f"REPLICAS{HOSTILE}": 3, "SAY": HOSTILE, "TOKEN": "(hidden)", "LIST": [HOSTILE]},
     "steps": [{"name": HOSTILE, "command": HOSTILE}],
+    "manifest": {"kind": "Job", "spec": {"backoffLimit": 0, "command": [HOSTILE], "args": [SCRIPT]}},
 }
 CALLERS = KnownCallers(
     agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
@@ -51,10 +59,10 @@ class World:
     runs: RunWriter
     database: asyncpg.Connection
 
-    async def wait_for(self, remediation_id: str = "rr-production") -> str:
+    async def wait_for(self, remediation_id: str = "rr-production", *, workflow: str = "risky") -> str:
         """A run that waits for a person, with what it would run."""
         async with rest_agent(self.url) as agent:
-            run = await agent.invoke(remediation_id, "risky", {"REPLICAS": 3, "TOKEN": SECRET})
+            run = await agent.invoke(remediation_id, workflow, {"REPLICAS": 3, "TOKEN": SECRET})
         assert run["state"] == "awaiting_approval", run
         await self.runs.begin(run["invocation_id"], content=CONTENT)
         return str(run["invocation_id"])
@@ -63,8 +71,11 @@ class World:
         body: dict[str, Any] = {"decision": decision, "reason": reason, "digest": CONTENT["digest"]}
         await self._call(by, "POST", f"/api/v1/invocations/{run}/approval", **body)
 
+    async def run(self, run: str) -> dict[str, Any]:
+        return dict(await self._call("agent", "GET", f"/api/v1/invocations/{run}"))
+
     async def state_of(self, run: str) -> str:
-        return str((await self._call("agent", "GET", f"/api/v1/invocations/{run}"))["state"])
+        return str((await self.run(run))["state"])
 
     async def until(self, run: str, state: str) -> None:
         async with asyncio.timeout(20):
@@ -110,7 +121,7 @@ async def world(dsn: str, catalog: CatalogService, tmp_path: Path) -> AsyncItera
     keys.write_text(KEY)
     database = await asyncpg.connect(dsn)
     async with (
-        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
+        serving(catalog, authenticator=CALLERS, input_key_file=keys, console_url=CONSOLE) as url,
         playing.operator(dsn, ends=lambda _: None) as runs,
     ):
         yield World(url, runs, database)
@@ -143,15 +154,66 @@ async def test_a_run_is_shown_with_what_a_person_judges_and_nothing_of_it_is_mar
         str(CONTENT["digest"]),
         "registry.example/tools:1.0.0",
         "(hidden)",
+        "backoffLimit: 0",
         "<script>alert(1)</script>\ufffd",
     ):
         assert expected in page.text
+    assert "\n".join(f"    {line}" for line in SCRIPT.split("\n")) in page.source, "a script reads as it runs"
     assert not [given for tag, given in page.elements if tag == "img" or (tag == "script" and "src" not in given)]
     assert SECRET not in page.source
     assert ("article", {"id": run, "aria-labelledby": f"title-{run}"}) in page.elements
     times = [given for tag, given in page.elements if tag == "time"]
     assert len(times) == 2
     assert all(str(given["title"]).endswith(" UTC") for given in times)
+
+
+async def test_what_the_agent_is_told_leads_a_person_to_the_run_on_the_page(world: World) -> None:
+    others, run = await world.wait_for(), await world.wait_for()
+    notes = (await world.run(run))["notes"]
+    (link,) = [note for note in notes if CONSOLE in note]
+    path = link.removeprefix(f"a person decides at {CONSOLE}")
+
+    async with visiting(world.url, bearer="sre") as visitor:
+        page = await visitor.get(path)
+        assert str((await visitor.client.get(path)).url).endswith(f"{WAITING}?only={run}")
+        gone = await visitor.get(f"{WAITING}/inv-{'0' * 20}")
+
+    assert ("article", {"id": run, "aria-labelledby": f"title-{run}"}) in page.elements
+    assert [given["href"] for tag, given in page.elements if tag == "a" and run in str(given["href"])] == [f"#{run}"]
+    assert others not in page.source
+    assert "does not wait for a person" in gone.text
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        ("production", "the environment is production"),
+        ("PRODUCTION", "the environment is PRODUCTION"),
+        ("prod-eu", "the environment is prod-eu, which counts as production"),
+        ("Unknown", "the environment is Unknown, which counts as production"),
+    ],
+)
+async def test_an_environment_is_said_to_count_as_production_unless_its_name_says_so_already(
+    world: World, dsn: str, environment: str, said: str
+) -> None:
+    incident = RequestContext(
+        namespace="shop",
+        name=environment.lower(),
+        remediation_id=f"rr-in-{environment}",
+        environment=environment,
+        target_namespace=TARGET,
+        target_kind="Deployment",
+        target_name="web",
+    )
+    async with Database.opened(dsn, role=Role.WRITER, size=1) as writing:
+        await ContextWriter(writing).save(incident)
+    run = await world.wait_for(incident.remediation_id, workflow="scale-out")
+    async with visiting(world.url, bearer="sre") as visitor:
+        page = await visitor.get(WAITING)
+        (waiting,) = (await visitor.client.get("/api/v1/approvals")).json()["approvals"]
+    assert (waiting["invocation_id"], waiting["why"]) == (run, [f"by default, because {said}"])
+    assert said in page.text
+    assert page.text.count("counts as production") == said.count("counts as production")
 
 
 async def test_others_see_nothing_of_it_and_who_may_not_approve_sees_which_right_is_missing(world: World) -> None:
@@ -166,9 +228,8 @@ async def test_others_see_nothing_of_it_and_who_may_not_approve_sees_which_right
         refused = await visitor.submit(form, button="Approve", reason="mine")
         assert (refused.status, "create invocationapprovals.formulary.dev" in refused.text) == (403, True)
     async with visiting(world.url, bearer="banker") as visitor:
-        form = Form(
-            f"{WAITING}/{run}", {"csrf_token": (await visitor.get("/console/sign-in")).forms[0].fields["csrf_token"]}
-        )
+        token = (await visitor.get("/console/sign-in")).forms[0].fields["csrf_token"]
+        form = Form(f"{WAITING}/{run}", {"csrf_token": token, "digest": str(CONTENT["digest"])})
         foreign = await visitor.submit(form, button="Approve")
         unknown = await visitor.submit(Form(f"{WAITING}/inv-{'0' * 20}", form.fields), button="Approve")
         assert foreign.status == unknown.status
@@ -195,6 +256,7 @@ async def test_a_decision_by_form_is_that_of_rest_event_for_event(world: World, 
     ("fields", "status", "words"),
     [
         ({"digest": "sha256:" + "b" * 64}, 400, "is not that of the content"),
+        ({"digest": ""}, 400, "what would run was not shown; load the page again"),
         ({"decision": "Maybe"}, 400, "decision"),
         ({"reason": "x" * 5000}, 400, "reason"),
         ({"surprise": "<i>"}, 400, "surprise"),
@@ -228,28 +290,40 @@ async def test_an_open_page_gets_what_is_new_alone_and_reading_it_again_is_no_ev
         shown = await _shown(visitor)
         before = await world.reads()
         same = await _changes(visitor, shown)
-        assert _swaps(same) == {f"left-{first}": "true"}
+        assert _swaps(same) == {**REFRESHED, f"left-{first}": "true"}
         assert await world.reads() == before
         second = await world.wait_for()
         more = await _changes(visitor, shown)
-        assert _swaps(more) == {"count": "true", f"left-{first}": "true", "": "beforeend:#runs"}
+        assert _swaps(more) == {
+            **REFRESHED,
+            "count": "true",
+            "further": "true",
+            f"left-{first}": "true",
+            "": "beforeend:#runs",
+        }
         assert ("article", {"id": second, "aria-labelledby": f"title-{second}"}) in more.elements
         assert "2 runs wait" in more.text
         assert await world.reads() == before + 1
         await world.runs.begin(first, content={**CONTENT, "digest": "sha256:" + "c" * 64})
         changed = await _changes(visitor, [*shown, *_states(more)])
-        assert _swaps(changed) == {first: "true", f"left-{second}": "true"}
+        assert _swaps(changed) == {**REFRESHED, first: "true", f"left-{second}": "true"}
         await world.approve(second, by="sre", decision="Reject", reason="no")
         await world.until(second, "failed")
         fewer = await _changes(visitor, [*_states(changed), *_states(more)])
-        assert _swaps(fewer) == {"count": "true", second: "delete", f"left-{first}": "true"}
+        assert _swaps(fewer) == {
+            **REFRESHED,
+            "count": "true",
+            "further": "true",
+            second: "delete",
+            f"left-{first}": "true",
+        }
 
 
 async def test_an_open_page_on_which_nothing_waits_leaves_no_events(world: World) -> None:
     async with visiting(world.url, bearer="banker") as visitor:
         before = await world.reads()
         page = await _changes(visitor, [])
-        assert (page.status, _swaps(page), await world.reads()) == (200, {}, before)
+        assert (page.status, _swaps(page), await world.reads()) == (200, REFRESHED, before)
 
 
 async def _shown(visitor: Visitor) -> list[str]:
@@ -261,7 +335,8 @@ def _states(page: Page) -> list[str]:
 
 
 async def _changes(visitor: Visitor, shown: list[str]) -> Page:
-    answer = await visitor.client.get(f"{WAITING}/changes", params={"shown": shown}, headers={"HX-Request": "true"})
+    known: dict[str, Any] = {"shown": shown, "total": len({state.partition(".")[0] for state in shown})}
+    answer = await visitor.client.get(f"{WAITING}/changes", params=known, headers={"HX-Request": "true"})
     return Page(answer)
 
 

@@ -1,26 +1,31 @@
 """Who gets into the console: nobody without credentials, and everybody out again (DESIGN section 14)."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+import asyncpg
 import httpx2
 import pytest
 from cryptography.fernet import Fernet
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.errors import InvalidInput, NotAuthenticated, Unavailable
+from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.console.router import router
 from formulary_catalog.server.console.sessions import SESSION_SECONDS, Sessions
+from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.ended_sessions import EndedSessions
 from support.access import KnownCallers, Rights
 from support.runs import KEY
 from support.serving import catalog, serving
 from support.visiting import OWN_FORM, Form, Page, visiting
 
 SIGN_IN, HOME = "/console/sign-in", "/console/waiting"
-TOKEN = "sre_with_a_token"
+TOKEN, TOKEN_COOKIE = "sre_with_a_token", "formulary_session"
 
 
 class People(KnownCallers):
@@ -133,17 +138,56 @@ async def test_a_token_that_proves_nothing_is_refused_and_not_repeated(url: str,
         assert asks_to_sign_in(await visitor.get(HOME))
 
 
-async def test_the_cookie_is_for_the_console_alone_and_closed_to_scripts(url: str) -> None:
-    for scheme, is_secure in {"http": False, "https": True}.items():
-        async with visiting(url) as visitor:
-            form = (await visitor.get(SIGN_IN)).form(SIGN_IN)
-            visitor.client.follow_redirects = False
-            page = await visitor.submit(form, token=TOKEN, headers=OWN_FORM | {"X-Forwarded-Proto": scheme})
-        (cookie,) = [each for each in page.headers.get_list("set-cookie") if each.startswith("formulary_session=")]
-        attributes = {part.strip().casefold() for part in cookie.split(";")[1:]}
-        assert attributes >= {"httponly", "samesite=strict", "path=/console", f"max-age={SESSION_SECONDS}"}
-        assert ("secure" in attributes) is is_secure
-        assert TOKEN not in cookie
+async def session_cookie(url: str, headers: Mapping[str, str]) -> tuple[str, set[str]]:
+    """What a browser has to keep of a session that begins with these headers: the pair, and the attributes."""
+    async with httpx2.AsyncClient(base_url=url, headers=headers) as browser:
+        page = await browser.get(SIGN_IN)
+        visit = page.headers["set-cookie"].partition(";")[0]
+        form = {**Page(page).form(SIGN_IN).fields, "token": TOKEN}
+        begun = await browser.post(SIGN_IN, data=form, headers={**OWN_FORM, "Cookie": visit})
+    (cookie,) = [each for each in begun.headers.get_list("set-cookie") if TOKEN_COOKIE in each]
+    pair, *attributes = (part.strip() for part in cookie.split(";"))
+    assert TOKEN not in cookie
+    return pair, {attribute.casefold() for attribute in attributes}
+
+
+async def test_over_http_the_cookie_is_for_the_console_alone_and_closed_to_scripts(url: str) -> None:
+    pair, attributes = await session_cookie(url, {})
+    assert pair.startswith(f"{TOKEN_COOKIE}=")
+    assert attributes == {"httponly", "samesite=strict", "path=/console", f"max-age={SESSION_SECONDS}"}
+
+
+HTTPS = {
+    "a proxy that says what it speaks": {"X-Forwarded-Proto": "https"},
+    "a proxy that passes the name of the host": {"Host": "formulary.example"},
+}
+
+
+@pytest.mark.parametrize("case", HTTPS)
+async def test_over_https_the_cookie_belongs_to_this_host_alone(
+    service: CatalogService, people: People, case: str
+) -> None:
+    async with serving(service, authenticator=people, allowed_hosts=("formulary.example",)) as url:
+        pair, attributes = await session_cookie(url, HTTPS[case])
+        assert pair.startswith(f"__Host-{TOKEN_COOKIE}=")
+        assert attributes == {"httponly", "samesite=strict", "secure", "path=/", f"max-age={SESSION_SECONDS}"}
+        async with httpx2.AsyncClient(base_url=url, headers={**HTTPS[case], "Cookie": pair}) as browser:
+            page = Page(await browser.get(HOME))
+            assert "Signed in as sre" in page.text
+            out = await browser.post("/console/sign-out", data=page.form("/console/sign-out").fields, headers=OWN_FORM)
+    forgotten = out.headers["set-cookie"].casefold()
+    assert forgotten.startswith(f'__host-{TOKEN_COOKIE}=""; ')
+    assert {"secure", "path=/", "max-age=0"} <= {part.strip() for part in forgotten.split(";")}
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_cookie_with_the_name_that_the_other_scheme_has_is_not_looked_at(url: str, scheme: str) -> None:
+    forwarded = {"X-Forwarded-Proto": scheme}
+    pair, _ = await session_cookie(url, forwarded)
+    other = pair.removeprefix("__Host-") if scheme == "https" else f"__Host-{pair}"
+    for cookie, status in ((pair, 200), (other, 303), (f"{other}; {pair}", 200), (f"{pair}; {other}", 200)):
+        async with httpx2.AsyncClient(base_url=url, headers={**forwarded, "Cookie": cookie}) as browser:
+            assert (await browser.get(HOME)).status_code == status
 
 
 async def test_who_signs_out_stays_out_even_with_the_old_cookie(url: str) -> None:
@@ -193,11 +237,23 @@ async def test_the_token_of_a_proxy_counts_rather_than_an_older_session(url: str
         assert "Signed in as ana" in (await visitor.get(HOME, Authorization="Bearer ana")).text
 
 
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """The file of the key that replicas share."""
+    file = tmp_path / "input.key"
+    file.write_text(KEY)
+    return file
+
+
+async def status_with(cookies: Mapping[str, str], *, url: str) -> int:
+    """What a browser with these cookies is answered; 303 leads it to the sign-in page."""
+    async with httpx2.AsyncClient(base_url=url, cookies=dict(cookies)) as browser:
+        return (await browser.get(HOME)).status_code
+
+
 async def test_replicas_with_one_key_take_sessions_of_each_other_and_others_do_not(
-    service: CatalogService, people: People, tmp_path: Path
+    service: CatalogService, people: People, keys: Path
 ) -> None:
-    keys = tmp_path / "input.key"
-    keys.write_text(KEY)
     async with (
         serving(service, authenticator=people, input_key_file=keys) as first,
         serving(service, authenticator=people, input_key_file=keys) as second,
@@ -205,10 +261,78 @@ async def test_replicas_with_one_key_take_sessions_of_each_other_and_others_do_n
         visiting(first) as visitor,
     ):
         await visitor.sign_in(TOKEN)
-        cookies = {"formulary_session": visitor.client.cookies["formulary_session"]}
-        for url, status in {second: 200, other: 303}.items():
-            async with httpx2.AsyncClient(base_url=url, cookies=cookies) as again:
-                assert (await again.get(HOME)).status_code == status
+        cookies = dict(visitor.client.cookies)
+        assert [await status_with(cookies, url=url) for url in (second, other)] == [200, 303]
+
+
+@asynccontextmanager
+async def replica(dsn: str, *, people: People, keys: Path, deadline: float = 30) -> AsyncIterator[str]:
+    """The URL of a server with a connection to the database of its own."""
+    service = await CatalogService.create(
+        dsn=dsn,
+        settings=Settings(),
+        policy=ContextPolicy.OPTIONAL,
+        metrics=Metrics(),
+        embedder=None,
+        deadline=deadline,
+    )
+    try:
+        async with serving(service, authenticator=people, input_key_file=keys) as url:
+            yield url
+    finally:
+        await service.close()
+
+
+async def test_who_signs_out_at_one_replica_is_out_at_every_one_and_after_a_restart(
+    database: str, people: People, keys: Path
+) -> None:
+    async with replica(database, people=people, keys=keys) as second:
+        async with replica(database, people=people, keys=keys) as first, visiting(first) as visitor:
+            page = await visitor.sign_in(TOKEN)
+            cookies = dict(visitor.client.cookies)
+            assert await status_with(cookies, url=second) == 200
+            await visitor.submit(page.form("/console/sign-out"))
+            assert await status_with(cookies, url=second) == 303
+        async with replica(database, people=people, keys=keys) as restarted:
+            assert await status_with(cookies, url=restarted) == 303
+        async with visiting(second) as visitor:
+            assert (await visitor.sign_in(TOKEN)).status == 200, "the token is good for a new session"
+
+
+async def test_while_the_database_does_not_say_who_signed_out_a_session_is_kept_and_nothing_shown(
+    database: str, people: People, keys: Path
+) -> None:
+    async with replica(database, people=people, keys=keys, deadline=2) as url, visiting(url) as visitor:
+        form = (await visitor.sign_in(TOKEN)).form("/console/sign-out")
+        owner = await asyncpg.connect(database)
+        try:
+            await owner.execute("begin; lock table formulary.ended_session in access exclusive mode")
+            page, out = await visitor.get("/console/health"), await visitor.submit(form)
+            assert (page.status, "The database does not answer" in page.text) == (503, True)
+            assert (out.status, "It is not known whether you are signed out" in out.text) == (503, True)
+            assert TOKEN_COOKIE in visitor.client.cookies
+            assert (await visitor.client.get("/console/static/console.css")).status_code == 200
+            await owner.execute("rollback")
+        finally:
+            await owner.close()
+        assert asks_to_sign_in(await visitor.submit(form)), "also if the first sign-out was carried out after all"
+
+
+async def test_a_sign_out_that_another_tab_came_before_leads_to_the_sign_in_page(url: str) -> None:
+    async with visiting(url) as visitor:
+        form = (await visitor.sign_in(TOKEN)).form("/console/sign-out")
+        cookies = dict(visitor.client.cookies)
+        await visitor.submit(form)
+        visitor.client.cookies.update(cookies)
+        assert asks_to_sign_in(await visitor.submit(form))
+
+
+async def test_ended_sessions_are_forgotten_once_nobody_would_take_them(service: CatalogService) -> None:
+    ended = EndedSessions(service.parts.database)
+    await ended.add("over", kept_seconds=-1)
+    await ended.add("recent", kept_seconds=60)
+    await ended.add("recent", kept_seconds=60)
+    assert [await ended.has(each) for each in ("over", "recent", "never")] == [False, True, False]
 
 
 async def test_a_link_from_another_site_finds_the_session_that_browsers_keep_from_it(url: str) -> None:
@@ -264,13 +388,17 @@ async def test_nobody_is_signed_in_by_a_form_that_another_page_sends(url: str) -
         assert "formulary_session" not in visitor.client.cookies
 
 
-def test_a_session_is_over_after_its_time_and_cannot_be_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions = Sessions([b"k" * 32])
+async def test_a_session_is_over_after_its_time_and_cannot_be_made_up(
+    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = EndedSessions(service.parts.database)
+    sessions = Sessions(ended, keys=[b"k" * 32])
     cookie = sessions.begin("t0ken")
-    opened = sessions.open(cookie)
+    opened = await sessions.open(cookie)
     assert opened is not None
     assert (opened.token, "t0ken" in repr(opened), "t0ken" in cookie) == ("t0ken", False, False)
-    assert Sessions([b"n" * 32, b"k" * 32]).open(cookie) is not None, "an older key still opens"
+    rotated = Sessions(ended, keys=[b"n" * 32, b"k" * 32])
+    assert await rotated.open(cookie) is not None, "an older key still opens"
     for made_up in (
         "",
         "x",
@@ -278,11 +406,11 @@ def test_a_session_is_over_after_its_time_and_cannot_be_made_up(monkeypatch: pyt
         cookie.replace("g", "h", 1),
         Fernet(Fernet.generate_key()).encrypt(b"").decode(),
     ):
-        assert sessions.open(made_up) is None
+        assert await sessions.open(made_up) is None
     monkeypatch.setattr("cryptography.fernet.time.time", lambda: 4102444800.0)
-    assert sessions.open(cookie) is None
+    assert await sessions.open(cookie) is None
 
 
-def test_a_token_that_no_cookie_holds_is_refused_in_words() -> None:
+async def test_a_token_that_no_cookie_holds_is_refused_in_words(service: CatalogService) -> None:
     with pytest.raises(InvalidInput, match="more than a cookie can hold"):
-        Sessions().begin(secrets.token_urlsafe(6000))
+        Sessions(EndedSessions(service.parts.database)).begin(secrets.token_urlsafe(6000))

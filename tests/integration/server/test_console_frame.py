@@ -15,7 +15,7 @@ from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.serving import catalog, serving
-from support.visiting import OWN_FORM, visiting
+from support.visiting import OWN_FORM, Page, visiting
 
 STATIC = Path(assets.__file__).parent / "static"
 POLICY = {
@@ -100,10 +100,20 @@ async def test_what_goes_wrong_is_a_page_with_its_status_and_words(url: str) -> 
     assert (method.status, "Method Not Allowed" in method.text) == (405, True)
 
 
-async def test_a_body_over_the_limit_is_refused_as_everywhere(url: str) -> None:
+async def test_what_is_refused_before_the_console_sees_it_is_a_page_as_well(url: str) -> None:
     async with httpx2.AsyncClient(base_url=url) as client:
-        answer = await client.post("/console/sign-in", data={"token": "x" * MAX_BODY_BYTES}, headers=OWN_FORM)
-    assert answer.status_code == 413
+        large = await client.post("/console/sign-in", data={"token": "x" * MAX_BODY_BYTES}, headers=OWN_FORM)
+        elsewhere = await client.get("/console/sign-in", headers={"Host": "<b>.example"})
+        of_rest = await client.get("/api/v1/workflows", headers={"Host": "console.example"})
+    assert (large.status_code, elsewhere.status_code, of_rest.status_code) == (413, 421, 421)
+    for answer in (large, elsewhere):
+        page = Page(answer)
+        assert "h1" in [tag for tag, _ in page.elements]
+        assert "Go to the console" in page.text
+        assert "<b>" not in page.source
+        assert answer.headers["content-security-policy"].startswith("default-src 'none';")
+        assert answer.headers["cache-control"] == "no-store"
+    assert "this Host is not served" in of_rest.json()["error"]["message"]
 
 
 async def test_files_are_kept_by_browsers_until_they_change(url: str) -> None:
@@ -114,7 +124,7 @@ async def test_files_are_kept_by_browsers_until_they_change(url: str) -> None:
             for tag, given in page.elements
             if tag == "script" or (tag == "link" and given["rel"] in ("stylesheet", "icon"))
         ]
-        assert len(named) == 4
+        assert len(named) == 5
         for address in named:
             answer = await visitor.client.get(address)
             assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"

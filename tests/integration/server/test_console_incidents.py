@@ -1,5 +1,6 @@
 """Incidents in the console: the list, the story of one, its files, each as far as who looks may read it."""
 
+import json
 import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -7,7 +8,8 @@ from datetime import date
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
+from uuid import UUID
 from xml.etree import ElementTree
 
 import asyncpg
@@ -26,7 +28,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
-from support.commands import formulary
+from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.filling import fill
 from support.pages import Element, page_of
@@ -53,11 +55,21 @@ SHOP = RequestContext(
 BANK = RequestContext(
     namespace="bank", name="oom", remediation_id="rr-bank", custom_labels={KEY: ("b4nk-secret",)}, severity="low"
 )
+EARLY = RequestContext(
+    namespace="early",
+    name="oom",
+    remediation_id="rr-early",
+    signal_name="EarlySignal",
+    target_namespace="early-apps",
+    target_kind="Deployment",
+    target_name="web",
+)
 HERE = {"formulary", "shop", "shop-apps"}
 CALLERS = KnownCallers(
     agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
     sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
     banker=Rights(see={"formulary", "bank"}, use={"bank"}),
+    early=Rights(see={"formulary", "early"}, use={"early"}),
     auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
     nobody=Rights(),
 )
@@ -133,6 +145,53 @@ async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.Temp
         ]
         assert states == ["completed", "awaiting_approval"]
         yield World(url, search_id, client)
+
+
+async def test_the_page_of_a_misspelt_incident_says_that_nothing_is_known_of_it(world: World) -> None:
+    headers = {"Authorization": "Bearer agent", "X-Remediation-Id": "rr-shpo"}
+    asked = await world.client.post("/api/v1/workflows/search", json={"query": "OOM"}, headers=headers)
+    assert asked.status_code == 400
+    said = "Nothing is known of this incident now"
+    assert said in await world.page("/incidents/rr-shpo", by="auditor")
+    assert said not in await world.page("/incidents/rr-shop", by="auditor")
+    rows = page_of(await world.page("/incidents", by="auditor")).all("tr")
+    marked = {row.all("th")[0].words.split()[0] for row in rows if "unknown incident" in row.words}
+    assert marked == {"rr-shpo"}
+    listed = await formulary("trace", "list", FORMULARY_URL=world.url, FORMULARY_TOKEN="auditor")
+    assert [line.split()[0] for line in listed.out.splitlines() if "unknown incident" in line] == ["rr-shpo"]
+
+
+async def test_an_incident_that_was_asked_for_before_it_was_known_has_its_name_in_every_list(
+    world: World, dsn: str
+) -> None:
+    body, early = {"query": "OOM"}, "rr-early"
+    headers = {"Authorization": "Bearer agent", "X-Remediation-Id": early}
+    assert (await world.client.post("/api/v1/workflows/search", json=body, headers=headers)).status_code == 400
+    async with Database.opened(dsn, role=Role.WRITER, size=1) as writing:
+        await ContextWriter(writing).save(EARLY)
+    try:
+        assert (await world.client.post("/api/v1/workflows/search", json=body, headers=headers)).status_code == 200
+        page = await world.page("/incidents", by="early", remediation_id=early)
+        assert "early/oom" in page
+        assert "EarlySignal" in page
+        assert "early-apps/Deployment/web" in page
+        assert "unknown incident" not in page
+        served = await formulary("trace", "list", "--json", FORMULARY_URL=world.url, FORMULARY_TOKEN="early")
+        owned = await formulary("trace", "list", "--remediation-id", early, "--json", "--database-url", dsn)
+        assert json.loads(served.out) == json.loads(owned.out)
+        (trace,) = json.loads(served.out)["traces"]
+        assert (trace["analysis"], trace["signal_name"], trace["caller"]) == ("early/oom", "EarlySignal", "agent")
+        assert early not in await world.page("/incidents", by="sre")
+    finally:
+        async with Database.opened(dsn, role=Role.WRITER, size=1) as writing:
+            await ContextWriter(writing).remove(namespace=EARLY.namespace, name=EARLY.name)
+
+
+async def test_the_page_of_an_incident_that_is_not_there_leads_to_those_that_are(world: World) -> None:
+    page = page_of(await world.page("/incidents/rr-nope", by="sre", status=404))
+    assert ("All incidents", "/console/incidents") in [(each.words, each.attributes["href"]) for each in page.all("a")]
+    shown = await formulary("trace", "show", "rr-nope", FORMULARY_URL=world.url, FORMULARY_TOKEN="sre")
+    assert "`formulary trace list` shows those that you may read" in shown.err
 
 
 async def test_incidents_are_listed_for_who_may_use_them(world: World) -> None:
@@ -276,6 +335,8 @@ async def test_an_intact_record_is_called_verified_and_a_broken_one_names_the_pl
     await owner.execute(change, body.replace("OOM", "oom"))
     try:
         page = await world.page("/incidents/rr-bank", by="banker")
+        headers = {"Authorization": "Bearer banker"}
+        exported = (await world.client.get("/api/v1/traces/rr-bank/files", headers=headers)).json()
     finally:
         await owner.execute(change, body)
         await owner.execute("alter table formulary.trace_event enable trigger user")
@@ -283,6 +344,8 @@ async def test_an_intact_record_is_called_verified_and_a_broken_one_names_the_pl
     assert "an unbroken chain" not in page
     assert "edited, event 1" in page
     assert "Not as recorded:" in page
+    assert exported["passed"] is False
+    assert "edited" in exported["files"]["diff.json"]
 
 
 @pytest.mark.parametrize("path", ["/incidents/{}", "/files/verdict.md?trace_id={}"])
@@ -318,6 +381,36 @@ async def test_the_files_are_those_of_the_command(world: World, dsn: str, tmp_pa
         ).headers["content-disposition"]
     )
     await world.page("/files/secrets.txt?trace_id=rr-shop", by="sre", status=404)
+
+
+async def test_the_files_are_read_over_rest_and_by_the_command_with_a_token(
+    world: World, dsn: str, tmp_path: Path
+) -> None:
+    async def export(*arguments: str, **environment: str) -> Finished:
+        return await formulary("trace", "export", *arguments, **environment)
+
+    async def read(path: str, *, by: str) -> httpx2.Response:
+        return await world.client.get(f"/api/v1/traces/{path}", headers={"Authorization": f"Bearer {by}"})
+
+    as_sre = {"FORMULARY_URL": world.url, "FORMULARY_TOKEN": "sre"}
+    own = await export("rr-shop", str(tmp_path / "own"), "--database-url", dsn)
+    served = await export("rr-shop", str(tmp_path / "served"), **as_sre)
+    assert (own.code, served.code, served.err) == (0, 0, "")
+    files = {file.name: file.read_text() for file in (tmp_path / "own" / "rr-shop").iterdir()}
+    assert {file.name: file.read_text() for file in (tmp_path / "served" / "rr-shop").iterdir()} == files
+    answer = (await read("rr-shop/files", by="sre")).json()
+    assert answer == {"trace_id": "rr-shop", "passed": True, "files": files}
+    assert (await export("rr-shop", "--jsonl", "-", **as_sre)).out == files["events.ndjson"]
+    long = (await read(f"{quote(LONG, safe='')}/files", by="sre")).json()
+    assert (long["trace_id"], len(long["files"]["events.ndjson"].splitlines())) == (LONG, LONG_EVENTS)
+
+    foreign, unknown = await read("rr-bank/files", by="sre"), await read("rr-none/files", by="sre")
+    assert (foreign.status_code, unknown.status_code) == (404, 404)
+    assert foreign.text.replace("rr-bank", "ID") == unknown.text.replace("rr-none", "ID")
+    refused = await export("rr-bank", str(tmp_path / "served"), **as_sre)
+    assert (refused.code, (tmp_path / "served" / "rr-bank").exists()) == (1, False)
+    everything = await export("--all", "--jsonl", "-", "--url", world.url)
+    assert (everything.code, "--all reads the database" in everything.err) == (2, True)
 
 
 async def test_a_long_story_is_shown_in_pages_and_verified_in_parts(world: World, dsn: str) -> None:
@@ -377,9 +470,44 @@ async def test_a_workflow_whose_newest_run_could_not_pull_its_image_is_stale_for
 
 async def test_what_somebody_asked_for_no_incident_is_marked_in_the_list(world: World) -> None:
     headers = {"Authorization": "Bearer auditor"}
-    await world.client.post("/api/v1/workflows/search", json={"query": "OOMKilled"}, headers=headers)
-    rows = page_of(await world.page("/incidents", by="auditor")).all("tr")
+    await world.client.post("/api/v1/workflows/search", json={"query": f"disk full {HOSTILE}"}, headers=headers)
+    rows = page_of(await world.page("/incidents", by="auditor", of="all")).all("tr")
     marked = {row.all("th")[0].words.split()[0] for row in rows if "no incident" in row.words}
     assert marked
+    assert any("search: disk full" in row.words for row in rows)
     assert all(trace.startswith(OWN_TRACE) for trace in marked)
     assert not marked & {"rr-shop", "rr-bank", CLAIMED}
+
+
+async def test_what_somebody_asked_for_no_incident_is_listed_only_on_request_unless_it_led_to_a_run(
+    world: World, dsn: str
+) -> None:
+    headers = {"Authorization": "Bearer auditor"}
+
+    async def listed(**query: Any) -> set[str]:
+        page = await world.page("/incidents", by="auditor", limit=200, **query)
+        return set(re.findall(r'href="/console/incidents/([^"]+)"', page))
+
+    def trace(searched: httpx2.Response) -> str:
+        return OWN_TRACE + UUID(searched.json()["search_id"]).hex
+
+    asked, ran = [
+        trace(await world.client.post("/api/v1/workflows/search", json={"query": "OOMKilled"}, headers=headers))
+        for _ in range(2)
+    ]
+    owner = await asyncpg.connect(dsn)
+    moved = "update formulary.invocation set trace_id = $2 where trace_id = $1 and workflow_name = 'scale-out'"
+    await owner.execute(moved, "rr-shop", ran)
+    try:
+        shown, everything = await listed(), await listed(of="all")
+        assert {"rr-shop", "rr-bank", ran} <= shown
+        assert asked not in shown
+        assert everything >= {*shown, asked}
+        assert ran in await listed(outcome="completed")
+        assert await listed(outcome="none") == shown - {ran, "rr-shop"}
+        assert await listed(remediation_id=asked) == {asked}
+        assert "Show it too" in await world.page("/incidents", by="auditor")
+        assert "Show it too" not in await world.page("/incidents", by="auditor", of="all")
+    finally:
+        await owner.execute(moved, ran, "rr-shop")
+        await owner.close()

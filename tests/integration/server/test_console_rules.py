@@ -7,6 +7,7 @@ from dataclasses import replace
 import httpx2
 import pytest
 
+from formulary_catalog.loading.given_contract import MAX_CHARACTERS
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -67,6 +68,10 @@ def form_with(page: Page, field: str) -> Form:
     return next(form for form in page.forms if field in form.fields)
 
 
+def halting_everywhere(page: Page) -> Form:
+    return next(form for form in page.forms if form.action == HALTS and "scope" not in form.fields)
+
+
 def disabled(page: Page, tag: str = "button") -> int:
     return sum("disabled" in attributes for name, attributes in page.elements if name == tag)
 
@@ -106,6 +111,37 @@ async def test_a_pasted_contract_is_tried_without_a_script(url: str) -> None:
         assert (refused.status, "may not get governancecontracts" in refused.text) == (403, True)
 
 
+async def test_a_contract_without_a_decision_to_try_it_on_is_not_said_to_change_nothing(url: str) -> None:
+    document = contract("c", effect="ALLOW")
+    document["metadata"]["namespace"] = "bank"
+    async with visiting(url, by="platform") as platform:
+        form = (await platform.get(RULES)).form(f"{RULES}/tried")
+        tried = await platform.submit(form, manifest=text(document))
+    assert (tried.status, "Nothing was tried." in tried.text) == (200, True)
+    assert "There was no decision to try it on, so this says nothing about what it will do" in tried.text
+    assert "No run would have gone otherwise" not in tried.text
+    assert "Unchanged" not in tried.text
+    assert "never" not in tried.text
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+async def test_a_contract_may_be_as_long_as_the_page_says_however_its_lines_end(url: str, ends: str) -> None:
+    document = contract("c")
+    document["metadata"]["namespace"] = "shop"
+    short = text(document)
+    longest = (short + "#\n" * MAX_CHARACTERS)[:MAX_CHARACTERS].replace("\n", ends)
+    async with visiting(url, by="sre") as sre:
+        form = (await sre.get(RULES)).form(f"{RULES}/tried")
+        others = {name: value for name, value in form.fields.items() if name != "manifest"}
+        for part, status in (
+            ({"manifest": (None, longest)}, 200),
+            ({"file": ("c.yaml", longest)}, 200),
+            ({"manifest": (None, f"{longest}##")}, 400),
+        ):
+            sent = await sre.client.post(form.action, data=others, files=part, headers=OWN_FORM)
+            assert sent.status_code == status
+
+
 async def test_an_uploaded_contract_is_tried_and_one_that_is_no_text_refused(url: str) -> None:
     document = contract("c", effect="ALLOW")
     document["metadata"]["namespace"] = "shop"
@@ -142,14 +178,48 @@ async def test_a_namespace_is_halted_and_lifted_after_being_asked_once_more(url:
         assert (refused.status, "may not delete governancecontracts" in refused.text) == (403, True)
 
 
+async def test_a_lifted_halt_is_not_said_to_let_runs_begin_where_another_holds(url: str) -> None:
+    async with visiting(url, by="platform") as platform:
+        page = await platform.get(HALTS)
+        for ask in (
+            await platform.submit(form_with(page, "scope"), reason="wrong", namespace="shop"),
+            await platform.submit(halting_everywhere(page), reason="wrong"),
+        ):
+            await platform.submit(form_with(ask, "confirmed"))
+        said = []
+        for namespace in ("shop", ""):
+            page = await platform.get(HALTS)
+            lifting = next(
+                form
+                for form in page.forms
+                if form.action == f"{HALTS}/lift" and form.fields.get("namespace", "") == namespace
+            )
+            done = await platform.submit(form_with(await platform.submit(lifting, reason="over"), "confirmed"))
+            said.append((await platform.get(done.headers["location"])).text)
+    assert "The halt is lifted, but another still holds there: no run begins." in said[0]
+    assert "new runs may begin" not in said[0]
+    assert "The halt is lifted: new runs may begin." in said[1]
+
+
+@pytest.mark.parametrize(
+    ("by", "namespace", "doubted"), [("platform", "shpo", True), ("platform", "shop", False), ("sre", "shpo", False)]
+)
+async def test_who_may_halt_a_namespace_is_told_before_that_nothing_knows_it(
+    url: str, by: str, namespace: str, doubted: bool
+) -> None:
+    async with visiting(url, by=by) as visitor:
+        ask = await visitor.submit(form_with(await visitor.get(HALTS), "scope"), namespace=namespace, reason="wrong")
+        assert ("check the spelling" in ask.text) is doubted
+        assert f"in namespace {namespace} end now" in ask.text
+
+
 async def test_a_halt_of_everywhere_is_at_the_head_of_every_page_until_it_is_lifted(url: str) -> None:
     async with visiting(url, by="platform") as platform, visiting(url, by="reader") as reader:
         page = await platform.get(HALTS)
         assert disabled(page) == 0
         empty = await platform.submit(form_with(page, "scope"), namespace=" ", reason="x")
         assert (empty.status, "Namespace is empty" in empty.text) == (400, True)
-        everywhere = next(form for form in page.forms if form.action == HALTS and "scope" not in form.fields)
-        ask = await platform.submit(everywhere, reason="smoke")
+        ask = await platform.submit(halting_everywhere(page), reason="smoke")
         await platform.submit(form_with(ask, "confirmed"))
         seen = await reader.get(HALTS)
         assert "HALT runs are halted everywhere since" in seen.text

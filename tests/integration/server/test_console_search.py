@@ -11,8 +11,7 @@ import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.request import wire_name
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold_all
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
@@ -211,9 +210,9 @@ async def test_evidence_of_a_hit_is_that_of_an_explanation(world: World) -> None
         assert shown.one("summary").words == f"Evidence, score {why['score']:.2f}"
 
 
-async def test_why_not_agrees_with_the_matcher_for_every_pair(world: World) -> None:
-    pairs = [(asked, entry) for asked in ASKED for entry in CHANCE.sample(world.entries, 11)]
-    assert len(pairs) > 100
+async def test_why_not_of_the_page_is_that_of_the_matcher(world: World) -> None:
+    # A few: all 500 are asked of the service behind the page, in test_why_not.
+    pairs = [(asked, entry) for asked in ASKED for entry in CHANCE.sample(world.entries, 3)]
     outcomes = set()
     for asked, entry in pairs:
         page = await world.page(by="author", workflow=entry.version_id, **asked)
@@ -263,12 +262,54 @@ async def test_a_person_needs_no_incident_and_the_search_is_recorded_under_their
     asked = "the memory limit of nobody"
     page = await world.page(by="author", query=asked, **{"label.severity": "critical"})
     events = [each for each in await recorded(owner) if each["arguments"].get("query") == asked]
-    (event,) = [each for each in events if each["action"] == "search"]
+    (event,) = [each for each in events if each["action"] == "read.trial"]
     assert {each["caller"] for each in events} == {"author"}
     assert [each["version_id"] for each in event["result"]["candidates"] if each["returned"]] == [
         version_id for version_id, _ in hits(page)
     ]
     assert text_of(await world.agent({"query": "x"}, of="")).startswith("this server answers only for an incident")
+
+
+async def test_looking_changes_neither_the_story_of_an_incident_nor_what_is_counted(
+    world: World, owner: "asyncpg.Connection[Any]"
+) -> None:
+    answer = answer_of(await world.agent({"query": QUERY}))
+    found = answer["workflows"][0]["version_id"]
+
+    async def counted() -> list[Any]:
+        numbers = [await owner.fetchval("select count(*) from trace_event where trace_id = 'rr-shop'")]
+        for path in (f"workflows/{found}/impact", "stats", "coverage", "coverage/stale"):
+            response = await world.get(f"/api/v1/{path}", by="agent")
+            assert response.status_code == 200, response.text
+            numbers.append(response.json())
+        return numbers
+
+    before = await counted()
+    for _ in range(3):
+        await world.page(query=QUERY, incident="rr-shop", workflow="raise-limit")
+        await world.page(query="nobody ever asked for this", incident="rr-shop")
+        await world.page(search_id=answer["search_id"], workflow="raise-limit")
+        await world.explain(of="rr-shop", query=QUERY, workflow="raise-limit")
+        await world.explain(search_id=answer["search_id"], workflow="raise-limit")
+    assert await counted() == before
+    events = [each for each in await recorded(owner) if each["action"] in ("read.trial", "read.explain")]
+    assert all(each["trace_id"].startswith("tr_") for each in events)
+    tries = [each for each in events if each["arguments"].get("query") == "nobody ever asked for this"]
+    assert len([each for each in tries if each["action"] == "read.trial"]) == 3
+    assert {(each["remediation_id"], "sealed" in each) for each in tries} == {("rr-shop", True)}
+
+
+async def test_a_try_is_opened_again_by_whoever_may_read_its_incident(world: World) -> None:
+    tried = await world.page(query=QUERY, incident="rr-shop")
+    (link,) = [each.attributes["href"] for each in tried.all("a") if "search_id=" in each.attributes["href"]]
+    search_id = link.partition("search_id=")[2]
+    again = await world.page(search_id=search_id)
+    assert "by sre" in again.words
+    assert f"{KEY} {VALUE}" in again.words
+    assert [row.attributes["data-version"] for row in again.having("data-version") if "left out" not in row.words] == [
+        version_id for version_id, _ in hits(tried)
+    ]
+    assert (await world.get("/console/search", by="author", search_id=search_id)).status_code == 404
 
 
 async def test_a_recorded_search_is_opened_by_its_id_with_what_it_found_then(world: World) -> None:
@@ -319,7 +360,7 @@ async def test_the_form_keeps_its_values_whatever_comes_of_it(world: World) -> N
     page = await world.page(**asked)
     assert {field: value_of(page, field) for field in asked} == asked
     wrong = await world.page(code=400, **(asked | {"top_k": "700"}))
-    assert "Top_k is '700'" in wrong.one("p", role="alert").words
+    assert "“Maximum number of results” is '700'" in wrong.one("p", role="alert").words
     assert {field: value_of(wrong, field) for field in asked} == asked | {"top_k": "700"}
     blank = await world.page(query="", top_k="", **{"label.severity": " "})
     assert "Nothing is asked yet" in blank.words

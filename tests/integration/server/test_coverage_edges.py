@@ -9,6 +9,7 @@ from pathlib import Path
 
 import httpx2
 import pytest
+import yaml
 
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.incidents import RequestContext
@@ -129,8 +130,19 @@ async def test_ci_fails_for_what_has_no_remedy_unless_it_is_ignored(world: World
     assert "ignored alerts that are not here, to be removed: Gone" in done.out
     nowhere = await world.command("coverage", "--from", str(world.rules.parent / "gone.yaml"), by="lead")
     assert (nowhere.code, "no such file or directory" in nowhere.err) == (3, True)
-    alone = await world.command("coverage", "--ignore", "x.yaml", by="lead")
-    assert (alone.code, "--ignore is for the alerts of --from" in alone.err) == (2, True)
+
+
+async def test_ci_ignores_alerts_of_the_cluster_by_the_same_file(world: World, tmp_path: Path) -> None:
+    (file := tmp_path / "ignore.yaml").write_text(yaml.safe_dump([{"alert": f"Odd{HOSTILE}", "reason": "a known one"}]))
+    done = await world.command("coverage", "--ignore", str(file), "--fail-on", "none", by="lead")
+    assert done.code == 0, done.out + done.err
+    assert "ignored: a known one" in done.out
+    assert "ignored: always fires" in done.out
+    assert "alerts of the cluster: 2 covered, 0 weak, 0 none, 2 ignored" in done.out
+    assert "not here" not in done.out
+    file.write_text(yaml.safe_dump([{"alert": "NodeNotReady", "reason": "of a signal"}]))
+    signals = json.loads((await world.command("coverage", "--ignore", str(file), "--json", by="visitor")).out)
+    assert (signals["totals"]["ignored"], signals["alert_totals"], signals["notes"][1:]) == (1, None, [])
 
 
 async def test_the_catalog_and_what_was_asked_in_vain_are_shown(world: World) -> None:
@@ -203,8 +215,8 @@ async def test_stale_and_duplicate_workflows_are_listed(world: World) -> None:
 async def test_rest_refuses_what_are_no_alerts_in_words(world: World) -> None:
     headers = {"Authorization": "Bearer lead"}
     for body, said in (
-        ({"alerts": []}, "give 1 to 50"),
-        ({"alerts": [{"name": ""}]}, "item 1 has no name"),
+        ({"alerts": []}, "give at least 1"),
+        ({"alerts": [{"name": ""}]}, "alerts[0].name is missing"),
         ({}, "alerts"),
     ):
         refused = await world.client.post("/api/v1/coverage", json=body, headers=headers)

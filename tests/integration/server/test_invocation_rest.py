@@ -81,7 +81,7 @@ async def test_a_run_is_asked_for_by_json_rpc_and_its_output_returned(
 
 async def test_a_longer_run_is_polled_by_its_id_at_both_paths(http: httpx2.AsyncClient, dsn: str) -> None:
     async with playing.run_writer(dsn) as runs:
-        await runs.announce(name="played", engines=["job"])
+        await runs.announce()
         begun = (await invoke(http, options={"timeoutMs": 60000})).json()["result"]
         invocation_id = begun["invocation_id"]
         pending = (await http.get(f"/api/v1/invocations/{invocation_id}")).json()

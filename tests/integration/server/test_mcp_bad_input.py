@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from formulary_catalog.domain.workflows.visible import all_visible, visible
+from formulary_catalog.domain.visible import all_visible, visible
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, answer_of, refused
 from support.manifest import text, workflow
@@ -51,7 +51,7 @@ def message(tool: str, arguments: object, **params: object) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode()
 
 
-def told(response: httpx2.Response) -> str:
+def message_in(response: httpx2.Response) -> str:
     """The error that a raw message was answered with, wherever it is."""
     body: dict[str, Any] = response.json()
     if "error" in body:
@@ -93,7 +93,7 @@ async def test_what_is_no_message_is_refused_in_one_line(
     assert response.status_code == 400
     error = response.json()["error"]
     assert (error["code"], error["data"]) == (code, {"retry": False})
-    assert "\n" not in told(response)
+    assert "\n" not in message_in(response)
     assert "pydantic" not in response.text
 
 
@@ -102,7 +102,7 @@ async def test_a_body_over_the_limit_is_refused_before_it_is_parsed(url: str, si
     response = await posted(url, b"{" + b" " * size)
 
     assert response.status_code == 413
-    assert "65536 bytes" in told(response)
+    assert "65536 bytes" in message_in(response)
 
 
 async def test_a_body_of_unknown_length_over_the_limit_is_refused(url: str) -> None:
@@ -147,7 +147,7 @@ async def test_arguments_that_are_no_object_are_refused(url: str, arguments: obj
     response = await posted(url, message("search_workflow_catalog", arguments))
 
     assert response.json()["error"]["code"] == -32602
-    assert "\n" not in told(response)
+    assert "\n" not in message_in(response)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_a_bad_argument_is_a_tool_error_in_one_line(url: str, arguments: d
     response = await posted(url, message("search_workflow_catalog", arguments))
 
     assert response.status_code == 200
-    text = told(response)
+    text = message_in(response)
     assert "\n" not in text
     assert "payments" not in text
     assert "etry" in text
@@ -192,7 +192,7 @@ async def test_an_unpaired_surrogate_is_refused_in_one_line(url: str, arguments:
 
     response = await posted(url, body, **{"MCP-Protocol-Version": revision}, **routing)
 
-    assert told(response).isprintable()
+    assert message_in(response).isprintable()
 
 
 @pytest.mark.parametrize("given", INJECTIONS + ODD_TEXTS)
@@ -252,8 +252,8 @@ async def test_what_narrows_a_search_may_hide_nothing_over_mcp_and_rest(url: str
     ],
 )
 async def test_no_answer_repeats_what_cannot_be_seen(url: str, tool: str, arguments: dict[str, Any]) -> None:
-    told = json.loads((await posted(url, message(tool, arguments))).content)
-    assert all_visible(told) == told
+    answer = json.loads((await posted(url, message(tool, arguments))).content)
+    assert all_visible(answer) == answer
 
 
 async def test_a_header_of_odd_characters_fails_closed(url: str) -> None:
@@ -264,4 +264,4 @@ async def test_a_header_of_odd_characters_fails_closed(url: str) -> None:
             headers=[(b"X-Remediation-Id", "rr-ü".encode())],
         )
 
-    assert "X-Remediation-Id holds characters other than printable ASCII" in told(response)
+    assert "X-Remediation-Id holds characters other than printable ASCII" in message_in(response)

@@ -9,6 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 from mcp import Client, StdioServerParameters
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.store.database.connection import Database, Role
@@ -66,18 +68,20 @@ async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_agent_searches_selects_runs_and_reads_the_outcome(url: str, dsn: str, mode: str) -> None:
     async with playing.operator(dsn), agent(url, mode=mode, headers=STAGING) as client:
-        found = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled scale out"}))
-        details = answer_of(await client.call_tool("get_workflow_details", {"workflow_id": "scale-out"}))
-        chosen = {"workflow_id": "scale-out", "search_id": found["search_id"]}
-        await client.call_tool("record_workflow_selection", {**chosen, "reasoning": "It is reversible."})
-        ran = answer_of(await client.call_tool(INVOKE, {**chosen, "input": {"REPLICAS": 2}}))
-        status = answer_of(await client.call_tool(STATUS, {"invocation_id": ran["invocation_id"]}))
+        with capture_logs(processors=[merge_contextvars]) as lines:
+            found = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled scale out"}))
+            details = answer_of(await client.call_tool("get_workflow_details", {"workflow_id": "scale-out"}))
+            chosen = {"workflow_id": "scale-out", "search_id": found["search_id"]}
+            await client.call_tool("record_workflow_selection", {**chosen, "reasoning": "It is reversible."})
+            ran = answer_of(await client.call_tool(INVOKE, {**chosen, "input": {"REPLICAS": 2}}))
+            status = answer_of(await client.call_tool(STATUS, {"invocation_id": ran["invocation_id"]}))
 
     assert (details["invocable"], details["not_invocable_because"]) == (True, "")
     assert details["input_schema"]["required"] == ["REPLICAS"]
     assert (ran["state"], ran["output"]) == ("completed", {"healed": True})
     assert {**status, "notes": []} == {**ran, "notes": []}
     assert "status" not in ran
+    assert [line["trace_id"] for line in lines if line["event"] == "tool_call"] == [ran["trace_id"]] * 5
 
 
 async def test_what_cannot_be_run_is_said_where_it_is_found_and_where_it_is_read(url: str) -> None:
@@ -136,6 +140,7 @@ async def test_a_run_in_production_waits_and_says_what_a_person_must_do(url: str
     assert waiting["state"] == "awaiting_approval"
     assert "the environment is production" in waiting["message"]
     assert any("kubectl create" in note and waiting["invocation_id"] in note for note in waiting["notes"])
+    assert f"follow it with {STATUS}, invocation_id {waiting['invocation_id']}" in waiting["notes"][-1]
 
 
 async def test_a_denial_is_an_error_that_names_rule_and_rationale(url: str, dsn: str) -> None:

@@ -11,7 +11,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.commands import formulary
-from support.manifest import text, workflow
+from support.manifest import analysis, text, workflow
 from support.serving import catalog, serving
 from support.wire import Wire
 
@@ -119,6 +119,28 @@ async def test_people_read_the_nearest_ids_in_words(service: CatalogService) -> 
     assert done.code == 1
     assert f"did you mean {doc_id}" in done.err
     assert "retrying" not in done.err
+
+
+@pytest.mark.parametrize("tool", ["get_document", "similar_docs"])
+async def test_a_misspelt_uri_is_answered_with_the_nearest_that_may_be_read(
+    postgres: EmbeddedPostgres, tmp_path: Path, tool: str
+) -> None:
+    """To a person as well, who learns of no workflow that the incident excludes."""
+    theirs = workflow("drain-nodes", customLabels={"team": "payments"})
+    incident = analysis("a", remediation_id="rr-1", labels={"team": ["search"]})
+    (tmp_path / "own.yaml").write_text(text(workflow("drain-node"), theirs, incident))
+    uri = "workflow://formulary/drain-nodess@1.0.0#description"
+    right, hidden = uri.replace("nodess", "node"), uri.replace("nodess", "nodes")
+    async with catalog([tmp_path], postgres=postgres, embedder=None) as filled, serving(filled) as url:
+        said = (await called(url, tool, doc_id=uri))["content"][0]["text"]
+        assert f"the nearest are {hidden}, {right}: take one of these, or a search of documents finds ids" in said
+        async with Wire(url) as wire:
+            call = {"name": tool, "arguments": {"doc_id": uri}}
+            bound = (await wire.rpc("tools/call", call, headers={"X-Remediation-Id": "rr-1"})).json()["result"]
+        command = {"get_document": "get", "similar_docs": "similar"}[tool]
+        done = await formulary("docs", command, uri, "--remediation-id", "rr-1", "--url", url)
+    assert f"the nearest are {right}: take" in bound["content"][0]["text"]
+    assert done.err == f"formulary: there is no document '{uri}' that may be read here; did you mean {right}?\n"
 
 
 async def test_runbooks_are_loaded_by_a_command_and_gone_with_their_file(database: str, tmp_path: Path) -> None:

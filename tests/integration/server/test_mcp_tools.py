@@ -8,7 +8,8 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES
+from formulary_catalog.domain.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, SHORTENED
+from formulary_catalog.domain.answers import WorkflowHit, WorkflowSummary
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.calls.incident import META_KEY
@@ -22,6 +23,20 @@ from support.serving import catalog, serving
 SEARCH = "search_workflow_catalog"
 DETAILS = "get_workflow_details"
 SELECT = "record_workflow_selection"
+ALWAYS = frozenset(
+    {
+        "workflow_id",
+        "version",
+        "version_id",
+        "title",
+        "similarity_score",
+        "confidence",
+        "risk_level",
+        "match_reasons",
+        "uri",
+    }
+)
+"""Of each hit, however short an answer must be."""
 PAYMENTS = {"X-Remediation-Id": "rr-payments"}
 PRODUCTION = {"X-Remediation-Id": "rr-production"}
 
@@ -92,22 +107,40 @@ async def test_a_search_without_top_k_shows_ten_hits_that_fit_within_four_kiloby
     first = found(await call(url, SEARCH, {"query": query, "top_k": 50}))
     assert [name for name in first if name in found(result)] == found(result)
     assert not any("did not fit" in note for note in answer["notes"])
+    assert len(text_of(result).encode()) < 4096
+    assert all(ALWAYS <= hit.keys() for hit in answer["workflows"])
     assert all(hit["match_reasons"] and hit["title"] and hit["risk_level"] for hit in answer["workflows"])
 
 
-async def test_a_search_with_top_k_shows_as_many_as_asked_for(url: str) -> None:
-    result = await call(url, SEARCH, {"query": "restart the pods", "top_k": 20})
-
-    assert len(found(result)) == 20
-    assert len(text_of(result).encode()) <= MAX_ANSWER_BYTES
-
-
-async def test_the_largest_search_is_capped_and_says_so(url: str) -> None:
-    result = await call(url, SEARCH, {"query": "restart the pods", "top_k": 50})
+@pytest.mark.parametrize("top_k", [1, 20, 50])
+async def test_a_search_with_top_k_shows_as_many_as_asked_for_with_nothing_left_out(url: str, top_k: int) -> None:
+    result = await call(url, SEARCH, {"query": "OOMKilled critical", "top_k": top_k})
 
     answer = answer_of(result)
-    assert len(text_of(result).encode()) <= MAX_ANSWER_BYTES
-    assert len(answer["workflows"]) == 50 or "did not fit" in answer["notes"][-1]
+    assert len(answer["workflows"]) == top_k
+    assert len(text_of(result).encode()) <= ASKED_BYTES
+    assert all(hit.keys() == WorkflowHit.model_fields.keys() for hit in answer["workflows"])
+
+
+async def test_a_listing_without_limit_has_short_lines_before_it_has_fewer_and_says_so(url: str) -> None:
+    result = await call(url, "list_workflows", {})
+
+    answer = answer_of(result)
+    count = len(answer["workflows"])
+    assert count >= 13
+    assert len(text_of(result).encode()) < 4096
+    always = WorkflowSummary.model_fields.keys() - {"namespace", "version_id", "indexed_at"}
+    assert all(always <= line.keys() for line in answer["workflows"])
+    assert answer["notes"][-2:] == [f"{count} of 20 fit; cursor leads on, limit allows a longer answer", SHORTENED]
+    following = answer_of(await call(url, "list_workflows", {"cursor": answer["next_cursor"]}))
+    assert following["workflows"][0]["workflow_id"] > answer["workflows"][-1]["workflow_id"]
+
+
+async def test_a_listing_with_a_limit_is_whole(url: str) -> None:
+    answer = answer_of(await call(url, "list_workflows", {"limit": 50}))
+
+    assert len(answer["workflows"]) == 50
+    assert all(line.keys() == WorkflowSummary.model_fields.keys() for line in answer["workflows"])
 
 
 async def test_labels_constrain_in_both_spellings(url: str) -> None:
@@ -198,7 +231,7 @@ async def test_an_unknown_workflow_is_a_tool_error_with_the_next_step(url: str, 
     message = refused(await call(url, DETAILS, arguments))
 
     assert "search" in message
-    assert "retry" in message
+    assert message.endswith("Retry: no, change the call first.")
 
 
 async def test_a_selection_is_recorded_with_the_search_it_came_from(url: str) -> None:
@@ -331,6 +364,9 @@ async def test_each_log_line_of_a_call_names_its_incident_and_trace_but_no_argum
         await call(url, SEARCH, {"query": "OOMKilled"}, mode=mode)
 
     about, without = [line for line in lines if line["event"] == "tool_call"]
-    assert (about["remediation_id"], about["trace_id"], about["tool"]) == ("rr-payments", trace, SEARCH)
+    assert (about["remediation_id"], about["trace_id"], about["tool"]) == ("rr-payments", "rr-payments", SEARCH)
+    assert about["client_trace_id"] == trace
+    assert without["trace_id"].startswith("tr_")
+    assert "client_trace_id" not in without
     assert "secret" not in str(lines)
     assert "remediation_id" not in without

@@ -1,6 +1,8 @@
 """What people read over REST and on the command line, each under their own rights (DESIGN section 14)."""
 
 import json
+import re
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -8,8 +10,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -61,15 +65,15 @@ class World:
 
     async def get(self, path: str, *, by: str, **parameters: Any) -> httpx2.Response:
         headers = parameters.pop("headers", {}) | {"Authorization": f"Bearer {by}"}
-        return await self.client.get(f"/api/v1{path}", params=parameters, headers=headers)
+        return await self.client.get(f"/api/v1{path}", params=parameters or None, headers=headers)
 
     async def read(self, path: str, *, by: str, **parameters: Any) -> Any:
         response = await self.get(path, by=by, **parameters)
         assert response.status_code == 200, response.text
         return response.json()
 
-    async def command(self, *arguments: str, by: str) -> Finished:
-        return await formulary(*arguments, FORMULARY_URL=self.url, FORMULARY_TOKEN=by)
+    async def command(self, *arguments: str, by: str, **environment: str) -> Finished:
+        return await formulary(*arguments, FORMULARY_URL=self.url, FORMULARY_TOKEN=by, **environment)
 
 
 @pytest.fixture(scope="module")
@@ -159,8 +163,55 @@ async def test_a_trace_is_told_as_the_command_tells_it_and_verified(world: World
     assert (own.code, served.code) == (0, 0)
     assert served.out == own.out
     assert "\x1b" not in served.out
-    listed = await world.command("trace", "list", "--json", by="sre")
-    assert [each["trace_id"] for each in json.loads(listed.out)["traces"]] == ["rr-shop"]
+    reported = await formulary("trace", "show", "rr-shop", "--json", "--database-url", dsn)
+    served = await world.command("trace", "show", "rr-shop", "--json", by="sre")
+    assert json.loads(served.out) == json.loads(reported.out)
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        ([], {"rr-shop", "rr-bank"}),
+        (["--namespace", "bank"], {"rr-bank"}),
+        (["--remediation-id", "rr-shop"], {"rr-shop"}),
+        (["--outcome", "awaiting_approval"], {"rr-shop"}),
+        (["--outcome", "NONE", "--of", "incidents"], {"rr-bank"}),
+        (["--outcome", "completed"], set()),
+        (["--since", "2099-01-01"], set()),
+    ],
+)
+async def test_a_server_and_a_database_list_the_same_traces_for_the_same_filters(
+    world: World, dsn: str, filters: list[str], found: set[str]
+) -> None:
+    own = await formulary("trace", "list", *filters, "--json", "--database-url", dsn)
+    served = await world.command("trace", "list", *filters, "--json", by="auditor")
+    assert own.code == served.code == (0 if found else 1)
+    listed = {each["trace_id"]: each for each in json.loads(served.out)["traces"]}
+    owned = {each["trace_id"]: each for each in json.loads(own.out)["traces"]}
+    assert set(listed) == found
+    assert {trace_id: owned[trace_id] for trace_id in found} == listed
+    # The owner also sees what people read.
+    assert {each["outcome"] for trace_id, each in owned.items() if trace_id not in found} <= {"none"}
+    assert filters == [] or set(owned) == found
+
+
+async def test_a_misspelt_incident_is_not_answered_as_one_without_a_run(world: World, dsn: str) -> None:
+    served = await world.command("trace", "list", "--remediation-id", "rr-shpo", by="sre")
+    own = await formulary("trace", "list", "--remediation-id", "rr-shpo", "--database-url", dsn)
+    assert (served.code, served.out) == (
+        1,
+        "Nothing that you may read is known of incident 'rr-shpo'; check the id.\n",
+    )
+    assert (own.code, own.out) == (1, "Nothing is known of incident 'rr-shpo'; check the id.\n")
+
+
+async def test_a_filter_that_is_misspelt_is_wrong_usage(world: World, dsn: str) -> None:
+    own = await formulary("trace", "list", "--outcome", "complete", "--database-url", dsn)
+    served = await world.command("trace", "list", "--outcome", "complete", by="sre")
+    assert own.err == served.err
+    assert served.code == 2
+    assert served.err.startswith("formulary: --outcome ")
+    assert "completed" in served.err
 
 
 @pytest.mark.parametrize("path", ["/traces/{}", "/incidents/{}"])
@@ -199,16 +250,68 @@ async def test_runs_and_what_waits_are_read_with_the_right_to_runs(world: World)
     assert not seen["may_approve"]
 
 
+@pytest.mark.parametrize(
+    ("command", "path"),
+    [
+        (["approvals"], "/waiting/{waiting}"),
+        (["explain", "scale-out", "OOMKilled", "--label", "environment=staging"], "/catalog/formulary/scale-out"),
+        (["explain", "--search-id", "{search}"], "/search?search_id={search}"),
+        (["coverage"], "/coverage"),
+    ],
+)
+async def test_commands_say_where_the_console_shows_the_same(world: World, command: list[str], path: str) -> None:
+    named = {"waiting": world.waiting, "search": world.searches["rr-shop"]}
+    asked = [part.format(**named) for part in command]
+    at = {"FORMULARY_CONSOLE_URL": "https://formulary.example"}
+    said = await world.command(*asked, by="sre", **at)
+    assert f"console    https://formulary.example/console{path.format(**named)}\n" in re.sub(" {2,}", "    ", said.out)
+    assert "/console/" not in (await world.command(*asked, "--json", by="sre", **at)).out
+    assert "/console/" not in (await world.command(*asked, by="sre")).out
+
+
 async def test_contracts_are_read_with_the_right_to_them(world: World) -> None:
     for by, found in {"sre": ["shop-apps/c"], "banker": ["bank/c"], "agent": [], "nobody": []}.items():
         contracts = (await world.read("/contracts", by=by))["contracts"]
         assert [each["contract"] for each in contracts] == found
+        listed = await world.command("governance", "contracts", "--json", by=by)
+        assert json.loads(listed.out)["contracts"] == contracts
+    table = await world.command("governance", "contracts", by="sre")
+    assert re.search(r"shop-apps/c +ask +REQUIRE_EVIDENCE +Say why.", table.out)
+    assert "no contract is in force" in (await world.command("governance", "contracts", by="agent")).out
     (contract,) = (await world.read("/contracts", by="auditor", namespace="bank"))["contracts"]
     assert contract["rules"] == [{"id": "ask", "effect": "REQUIRE_EVIDENCE", "rationale": "Say why."}]
 
 
+async def test_contracts_are_read_in_pages_by_namespace_and_name(world: World) -> None:
+    first = await world.read("/contracts", by="auditor", limit=1)
+    second = await world.read("/contracts", by="auditor", limit=1, cursor=first["next_cursor"])
+    assert [each["contract"] for page in (first, second) for each in page["contracts"]] == ["bank/c", "shop-apps/c"]
+    assert (first["total"], second["total"], second["next_cursor"]) == (2, 2, "")
+    whole = await world.read("/contracts", by="auditor")
+    assert (whole["contracts"], whole["next_cursor"]) == (first["contracts"] + second["contracts"], "")
+    assert (await world.read("/contracts", by="banker", limit=1))["next_cursor"] == ""
+    other = await world.get("/contracts", by="auditor", namespace="bank", cursor=first["next_cursor"])
+    assert (other.status_code, "belongs to another question" in other.text) == (400, True)
+
+
 @pytest.mark.parametrize(
-    "path", ["/traces/rr-bank", "/incidents", "/contracts", "/invocations", "/outcomes", "/workflows", "/facets"]
+    "path",
+    [
+        "/traces/rr-bank",
+        "/incidents",
+        "/contracts",
+        "/invocations",
+        "/approvals",
+        "/halts",
+        "/outcomes",
+        "/workflows",
+        "/facets",
+        "/refused",
+        "/coverage",
+        "/coverage/stale",
+        "/coverage/duplicates",
+        "/explain?workflow=scale-out&query=scale%20out",
+    ],
 )
 async def test_an_answer_that_the_caller_has_already_is_not_sent_again(world: World, path: str) -> None:
     first = await world.get(path, by="auditor")
@@ -217,6 +320,26 @@ async def test_an_answer_that_the_caller_has_already_is_not_sent_again(world: Wo
     other = await world.get(path, by="auditor", headers={"If-None-Match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
     assert "no-cache" in first.headers["cache-control"]
+
+
+@pytest.mark.parametrize("path", ["/contracts", "/workflows", "/workflows/scale-out", "/openapi.json"])
+async def test_a_head_tells_what_a_get_would_without_the_body(world: World, path: str) -> None:
+    whole = await world.get(path, by="auditor")
+    headers = {"Authorization": "Bearer auditor"}
+    head = await world.client.head(f"/api/v1{path}", headers=headers)
+    assert (head.status_code, head.content, head.headers["etag"]) == (200, b"", whole.headers["etag"])
+    assert head.headers["content-length"] == str(len(whole.content))
+    same = await world.client.head(f"/api/v1{path}", headers=headers | {"If-None-Match": whole.headers["etag"]})
+    assert (same.status_code, same.content) == (304, b"")
+    missing = await world.client.head("/api/v1/workflows/none", headers=headers)
+    assert (missing.status_code, missing.content) == (404, b"")
+
+
+async def test_a_path_that_only_takes_posts_takes_no_head(world: World) -> None:
+    posted = await world.client.head("/api/v1/selections", headers={"Authorization": "Bearer auditor"})
+    assert (posted.status_code, posted.headers["allow"]) == (405, "POST")
+    put = await world.client.put("/api/v1/contracts", json={}, headers={"Authorization": "Bearer auditor"})
+    assert (put.status_code, put.headers["allow"]) == (405, "GET, HEAD")
 
 
 async def test_a_search_is_explained_new_and_recorded(world: World) -> None:
@@ -260,8 +383,8 @@ async def test_a_recorded_search_is_shown_on_the_command_line(world: World, dsn:
     assert f"Search {search_id}" in served.out
     assert "formulary/risky@1.0.0" in served.out
     assert "\x1b" not in served.out
-    told = await world.command("explain", "--search-id", search_id, "--json", by="sre")
-    assert json.loads(told.out) == await world.read(f"/searches/{search_id}", by="sre")
+    shown = await world.command("explain", "--search-id", search_id, "--json", by="sre")
+    assert json.loads(shown.out) == await world.read(f"/searches/{search_id}", by="sre")
     neither = await world.command("explain", by="sre")
     assert (neither.code, "--search-id" in neither.err) == (2, True)
     refused = await world.command("explain", "--search-id", search_id, by="banker")
@@ -296,8 +419,13 @@ async def test_who_may_not_use_an_incident_gets_no_explanation_of_its_searches(w
         ("/traces", {"limit": 0}, "limit"),
         ("/traces", {"cursor": "x"}, "no cursor of a listing"),
         ("/incidents", {"cursor": "W10"}, "no cursor of a listing"),
+        ("/coverage", {"cursor": "W10"}, "no cursor of a listing"),
+        ("/coverage", {"limit": 1001}, "limit"),
+        ("/workflows/OOMKilled/related", {"cursor": "W10"}, "no cursor of a listing"),
         ("/invocations", {"phase": "Sleeping"}, "is not known; give one of"),
         ("/contracts", {"colour": "red"}, "unknown argument"),
+        ("/contracts", {"limit": 201}, "limit"),
+        ("/contracts", {"cursor": "W10"}, "no cursor of a listing"),
     ],
 )
 async def test_what_is_asked_wrongly_is_refused_with_the_next_step(
@@ -306,6 +434,26 @@ async def test_what_is_asked_wrongly_is_refused_with_the_next_step(
     response = await world.get(path, by="auditor", **parameters)
     assert (response.status_code, response.json()["error"]["code"]) == (400, -32002)
     assert said in response.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(
+            "/workflows/none",
+            "/workflows/none/related",
+            "/workflows/scale-out/difference?against=9.9.9",
+            "/traces/none",
+        ),
+        *("/incidents/none", "/invocations/inv-0", f"/searches/{uuid.UUID(int=0)}", "/documents/none"),
+    ],
+)
+async def test_what_is_not_there_is_answered_in_the_words_of_people(world: World, path: str) -> None:
+    response = await world.get(path, by="auditor")
+    assert response.status_code == 404, response.text
+    message = response.json()["error"]["message"]
+    assert "retry" not in message
+    assert [name for name in TOOLS_BY_NAME if name in message] == []
 
 
 async def test_texts_of_others_are_inert_in_every_answer(world: World) -> None:
@@ -337,3 +485,28 @@ async def test_a_person_reads_explains_and_decides_on_the_command_line_without_a
     rejected = await world.command("reject", world.waiting, "--reason", "not today", by="sre")
     assert rejected.code == 0
     assert "rejection is recorded" in rejected.out
+
+
+async def test_what_belongs_to_no_incident_is_left_out_of_traces_on_request(world: World) -> None:
+    headers = {"Authorization": "Bearer auditor"}
+    await world.client.post("/api/v1/workflows/search", json={"query": "OOMKilled"}, headers=headers)
+
+    async def listed(**filters: Any) -> set[str]:
+        return {trace["trace_id"] for trace in (await world.read("/traces", by="auditor", **filters))["traces"]}
+
+    everything = await listed()
+    own = {trace for trace in everything if trace.startswith(OWN_TRACE)}
+    assert own
+    assert await listed(of="all") == everything
+    assert await listed(of="incidents") == everything - own
+    assert await listed(of="incidents", namespace="shop") == {"rr-shop"}
+    assert await listed(of="incidents", remediation_id=min(own)) == {min(own)}
+    first = await world.read("/traces", by="auditor", limit=1, of="incidents")
+    pages = [first, await world.read("/traces", by="auditor", limit=1, of="incidents", cursor=first["next_cursor"])]
+    assert {trace["trace_id"] for page in pages for trace in page["traces"]} == everything - own
+    refused = await world.get("/traces", by="auditor", limit=1, cursor=first["next_cursor"])
+    assert (refused.status_code, "another question" in refused.text) == (400, True)
+    tag = (await world.get("/traces", by="auditor", of="incidents")).headers["etag"]
+    assert (await world.get("/traces", by="auditor", of="incidents", headers={"If-None-Match": tag})).status_code == 304
+    assert (await world.get("/traces", by="auditor", headers={"If-None-Match": tag})).status_code == 200
+    assert (await world.get("/traces", by="auditor", of="people")).status_code == 400

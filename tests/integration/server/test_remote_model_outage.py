@@ -12,7 +12,7 @@ import pytest
 from formulary_catalog.runtime.model_loading import load_model
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.workflows.embedding import Embedding

@@ -1,12 +1,14 @@
 """The REST side over real HTTP (DESIGN section 8)."""
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
+import structlog.contextvars
 import structlog.testing
 
 from formulary_catalog.embedding import Embedder
@@ -265,6 +267,18 @@ async def test_contradicting_incidents_are_told_in_words_of_this_api(http: httpx
     response = await http.post(SEARCH, json={"query": "restarts it", "remediation_id": "rr-other"}, headers=PAYMENTS)
 
     assert "(headers, _meta or remediation_id) name different remediation ids" in error_of(response)["message"]
+
+
+async def test_the_line_of_a_call_names_the_trace_that_tells_of_it(http: httpx2.AsyncClient) -> None:
+    with structlog.testing.capture_logs(processors=[structlog.contextvars.merge_contextvars]) as logged:
+        await http.post(SEARCH, json={"query": "restarts it"}, headers=PAYMENTS)
+        await http.post(SEARCH, json={"query": "", "top_k": 99})
+        found = (await http.post(SEARCH, json={"query": "restarts it"})).json()
+
+    of_incident, refused, of_nobody = [line for line in logged if line["event"] == "rest_call"]
+    assert of_incident["trace_id"] == of_incident["remediation_id"]
+    assert refused["trace_id"].startswith("tr_")
+    assert of_nobody["trace_id"] == f"tr_{uuid.UUID(found['search_id']).hex}"
 
 
 async def test_each_call_leaves_one_line_in_the_log_without_its_arguments(http: httpx2.AsyncClient) -> None:

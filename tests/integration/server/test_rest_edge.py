@@ -242,7 +242,7 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
             starting = await http.get("/readyz")
             readiness.catalog_loaded = True
             degraded = await http.get("/readyz")
-            service.use_embedder(embedder)
+            service.parts.vectors.use(embedder)
             ready = await http.get("/readyz")
             await service.close()
             broken = await http.get("/readyz")

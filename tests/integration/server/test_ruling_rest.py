@@ -34,8 +34,9 @@ CALLERS = KnownCallers(
     starter=Rights(read={"shop"}, halt={"shop"}),
     reader=Rights(contracts={"shop"}),
     writer=Rights(read={"shop"}, contracts={"formulary"}),
-    platform=Rights(halt={"formulary"}, lift={"formulary"}),
+    platform=Rights(halt={"formulary", "shpo"}, lift={"formulary", "shpo"}),
     auditor=Rights(use={EVERYWHERE}, read={EVERYWHERE}, contracts={EVERYWHERE}),
+    guard=Rights(read={"shop"}, lift={"shpo"}),
     nobody=Rights(),
 )
 RISKY = {"id": "risky", "effect": "DENY", "match": {"riskLevels": ["high"]}, "rationale": "Too risky."}
@@ -204,7 +205,7 @@ async def test_what_cannot_be_made_again_is_counted_with_the_reason(
         (manifest(RISKY) + "---\n" + manifest(name="d"), "and holds 2 of them"),
         (
             manifest({**RISKY, "match": {"enviroments": ["production"]}}),
-            "manifest: line 11: spec.rules.0.match.enviroments: is unknown; correct its name or remove it",
+            "manifest: line 11: spec.rules.0.match.enviroments: is unknown; did you mean environments?",
         ),
         (manifest({**RISKY, "effect": "FORBID"}), "manifest: line 9: spec.rules.0.effect"),
         (manifest({"effect": "DENY"}), "spec.rules.0.id: is required"),
@@ -320,6 +321,35 @@ async def test_the_command_halts_and_resumes_over_a_server(world: World) -> None
     assert (await world.command("resume", by="platform")).code == 1
 
 
+async def test_who_lifts_over_a_server_is_told_of_every_halt_that_it_may_see(world: World) -> None:
+    await world.done("/halts", by="platform", reason="flood")
+    await world.done("/halts", by="sre", namespace="shop", reason="migration")
+    covered = await world.command("resume", "--namespace", "shop", by="sre")
+    assert covered.out.splitlines()[0] == "the halt in namespace shop is lifted"
+    await world.done("/halts", by="sre", namespace="shop", reason="migration")
+    unseen = await world.done("/halts/lift", by="platform", namespace="shpo")
+    assert [halt["namespace"] for halt in unseen["in_force"]] == [""]
+    assert (await world.done("/halts/lift", by="platform"))["in_force"] == []
+    misspelt = await world.command("resume", "--namespace", "shpo", by="guard")
+    assert misspelt.out.splitlines()[0] == "no halt holds in namespace shpo; did you mean shop?"
+    assert "still in force: runs are halted in namespace shop since" in misspelt.out
+    await world.done("/halts/lift", by="sre", namespace="shop")
+
+
+async def test_a_halt_of_a_namespace_that_nothing_knows_says_so(world: World) -> None:
+    unknown = "no workflow, run or incident of namespace 'shpo' is known; check the spelling"
+    owned = {"FORMULARY_DATABASE_URL": world.dsn}
+    over_server = await world.command("halt", "--namespace", "shpo", "--reason", "smoke", by="platform")
+    assert (over_server.code, unknown in over_server.out) == (0, True), over_server.err
+    assert (await world.command("resume", "--namespace", "shpo", by="platform")).code == 0
+    at_database = await formulary("halt", "--namespace", "shpo", "--reason", "smoke", **owned)
+    assert (at_database.code, unknown in at_database.out) == (0, True), at_database.err
+    known = await formulary("halt", "--namespace", "shop", "--reason", "smoke", **owned)
+    assert (known.code, "is known" in known.out) == (0, False), known.err
+    for namespace in ("shpo", "shop"):
+        assert (await formulary("resume", "--namespace", namespace, **owned)).code == 0
+
+
 async def test_what_was_halted_at_the_database_is_lifted_there_alone(world: World) -> None:
     async with Database.opened(world.dsn, role=Role.WRITER, deadline=30) as writing:
         halts = HaltWriter(writing)
@@ -348,12 +378,25 @@ async def test_what_was_halted_at_the_database_is_lifted_there_alone(world: Worl
         ({"namespace": "shop,bank", "reason": "x"}, "is not the name of one"),
         ({"namespace": "Shop", "reason": "x"}, "is not the name of one"),
         ({"namespaces": "shop", "reason": "x"}, "unknown argument"),
+        ({"namespace": "", "reason": "x"}, "namespace is empty; leave it out for everywhere"),
+        ({"namespace": " ", "reason": "x"}, "namespace is empty; leave it out for everywhere"),
     ],
 )
 async def test_a_halt_that_is_asked_for_wrongly_halts_nothing(world: World, body: dict[str, str], said: str) -> None:
     refused = await world.post("/halts", by="sre", **body)
     assert (refused.status_code, said in refused.json()["error"]["message"]) == (400, True), refused.text
     assert await world.halts(by="sre") == []
+
+
+async def test_an_empty_namespace_lifts_nothing(world: World) -> None:
+    await world.done("/halts", by="platform", reason="smoke")
+    refused = await world.post("/halts/lift", by="platform", namespace="")
+    assert (refused.status_code, refused.json()["error"]["message"]) == (
+        400,
+        "namespace is empty; leave it out for everywhere",
+    )
+    assert await world.halts(by="platform") == [""]
+    await world.done("/halts/lift", by="platform")
 
 
 async def test_no_run_that_races_a_halt_over_rest_goes_on_after_it(world: World, asking: InvocationStore) -> None:

@@ -16,7 +16,7 @@ from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.workflows.models import ModelStore
+from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill
@@ -49,7 +49,8 @@ async def served(database: str, metrics: Metrics) -> AsyncIterator[CatalogServic
 def embedders(service: CatalogService, *, own: Loaded) -> Embedders:
     loaded: asyncio.Future[Loaded] = asyncio.get_running_loop().create_future()
     loaded.set_result(own)
-    return Embedders(service, settings=Settings(), own=loaded)
+    parts = service.parts
+    return Embedders(parts.vectors, models=ModelStore(parts.database), settings=Settings(), own=loaded)
 
 
 async def report(service: CatalogService) -> ReadinessReport:
@@ -147,7 +148,7 @@ async def test_a_model_that_is_being_prepared_is_used_beside_the_other_and_its_p
     await change.save(new.model_id, vectors={stored.text_hash: new.embed_query("")}, text_hashes={}, done=1, total=7)
     used = embedders(served, own=new)
     await used.refresh()
-    assert served.preparing_embedder is new
+    assert served.parts.vectors.preparing is new
     assert (await report(served)).reembedding == "own@1: 1 of 7 workflows"
     assert b'formulary_reembedding_workflows{state="done"} 1.0' in metrics.exposition()
     assert b'formulary_reembedding_workflows{state="total"} 7.0' in metrics.exposition()

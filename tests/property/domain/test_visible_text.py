@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.workflows.visible import MARK, all_visible, first_hidden, visible
+from formulary_catalog.domain.visible import MARK, all_visible, first_hidden, visible
 
 HIDING = (
     "\x00\x07\x1b\x7f\x85\x9b\xad\u034f\u061c\u115f\u180e\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2060\u2064\u2066"

@@ -15,7 +15,7 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explained import Explanation
+from formulary_catalog.domain.search.explanation_answers import Explanation
 from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected

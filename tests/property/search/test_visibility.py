@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +21,8 @@ from formulary_catalog.store.incidents import ContextReader
 from support.access import EVERYWHERE, Rights
 
 SHARED = "formulary"
-NAMESPACES = st.sampled_from([SHARED, "shop", "bank", "shop-apps", "kube-system"])
+ALL = [SHARED, "shop", "bank", "shop-apps", "kube-system"]
+NAMESPACES = st.sampled_from(ALL)
 SOME = st.frozensets(NAMESPACES | st.just(EVERYWHERE))
 ID = st.sampled_from(["rr-1", "rr-2"])
 INCIDENT = st.builds(
@@ -37,6 +39,10 @@ REFERENCES = st.builds(
     remediation_id=st.just("") | ID,
     analysis=st.just("") | st.builds("{}/{}".format, NAMESPACES, st.sampled_from(["oom", "evicted"])),
 )
+
+
+Seen = frozenset[str] | type[NotAllowed] | type[ContextError] | None
+"""The namespaces that a call sees, None for all, or how it fails."""
 
 
 class Stored(ContextReader):
@@ -63,15 +69,29 @@ class Nowhere(ReadableNamespaces):
         raise AssertionError("an agent sees what its call concerns")
 
 
+class Everywhere(ReadableNamespaces):
+    """All namespaces have workflows."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def of(self, caller: Caller, right: Right, *, namespace: str = "") -> frozenset[str] | None:
+        if await caller.access.allows(right, namespace=None):
+            return None
+        return frozenset([name for name in ALL if await caller.access.allows(right, namespace=name)])
+
+
 def path(incident: RequestContext) -> str:
     return f"{incident.namespace}/{incident.name}"
 
 
-def scoping(*incidents: RequestContext) -> Visibility:
-    resolver = ContextResolver(
-        reader=Stored(list(incidents)), policy=ContextPolicy.OPTIONAL, wait_seconds=0, metrics=Metrics()
-    )
-    return Visibility(contexts=resolver, shared_namespace=SHARED, readable=Nowhere())
+def scoping(
+    *incidents: RequestContext,
+    policy: ContextPolicy = ContextPolicy.OPTIONAL,
+    readable: ReadableNamespaces | None = None,
+) -> Visibility:
+    resolver = ContextResolver(reader=Stored(list(incidents)), policy=policy, wait_seconds=0, metrics=Metrics())
+    return Visibility(contexts=resolver, shared_namespace=SHARED, readable=readable or Nowhere())
 
 
 def outcome(asked: Awaitable[CallScope]) -> CallScope | NotAllowed | ContextError:
@@ -84,10 +104,13 @@ def outcome(asked: Awaitable[CallScope]) -> CallScope | NotAllowed | ContextErro
     return asyncio.run(run())
 
 
+def seen(scope: CallScope | NotAllowed | ContextError) -> Seen:
+    return scope.namespaces if isinstance(scope, CallScope) else type(scope)
+
+
 def expected(
     incidents: list[RequestContext], reference: ContextReference, *, see: frozenset[str], use: frozenset[str]
-) -> frozenset[str] | type[NotAllowed] | type[ContextError] | None:
-    """The namespaces that a call sees, None for all, or how it fails."""
+) -> Seen:
 
     def may_use(namespace: str) -> bool:
         return EVERYWHERE in use or namespace in use
@@ -118,8 +141,38 @@ def test_a_call_sees_the_namespaces_of_its_one_incident_where_it_may_list_or_it_
     caller = Caller(name="agent", access=Rights(see=see, use=use))
     scope = outcome(scoping(*incidents).of(reference, caller=caller, record=Record()))
 
-    told = scope.namespaces if isinstance(scope, CallScope) else type(scope)
-    assert told == expected(incidents, reference, see=see, use=use)
+    assert seen(scope) == expected(incidents, reference, see=see, use=use)
+
+
+@given(INCIDENTS, REFERENCES, SOME, SOME)
+def test_an_application_that_needs_no_incident_sees_what_an_agent_sees(
+    incidents: list[RequestContext], reference: ContextReference, see: frozenset[str], use: frozenset[str]
+) -> None:
+    caller = Caller(name="agent", access=Rights(see=see, use=use))
+    visibility = scoping(*incidents, policy=ContextPolicy.REQUIRED)
+    scope = outcome(visibility.of(replace(reference, optional=True), caller=caller, record=Record()))
+
+    assert seen(scope) == expected(incidents, reference, see=see, use=use)
+
+
+@given(INCIDENTS, REFERENCES, SOME, SOME)
+def test_a_person_who_browses_sees_each_namespace_of_its_rights_but_no_more_than_an_agent_under_an_incident(
+    incidents: list[RequestContext], reference: ContextReference, see: frozenset[str], use: frozenset[str]
+) -> None:
+    caller = Caller(name="person", access=Rights(see=see, use=use))
+    visibility = scoping(*incidents, policy=ContextPolicy.REQUIRED, readable=Everywhere())
+    scope = outcome(visibility.of(reference, caller=caller, record=Record(), browsing=True))
+
+    of_its_rights = None if EVERYWHERE in see else see or NotAllowed
+    assert seen(scope) == (expected(incidents, reference, see=see, use=use) if reference else of_its_rights)
+
+
+@given(SOME)
+def test_an_agent_without_an_incident_is_refused_where_one_is_required(see: frozenset[str]) -> None:
+    caller = Caller(name="agent", access=Rights(see=see))
+    asked = scoping(policy=ContextPolicy.REQUIRED).of(ContextReference(), caller=caller, record=Record())
+
+    assert seen(outcome(asked)) is ContextError
 
 
 @given(INCIDENT, SOME)
@@ -130,7 +183,7 @@ def test_a_refused_incident_tells_its_namespace_and_nothing_else(incident: Reque
 
     assert str(refused) == (
         f"agent may not get aianalyses.kubernaut.ai in namespace {incident.namespace}, which this call needs; ask "
-        "an administrator of the namespace for a RoleBinding that allows it; retrying unchanged will fail again"
+        "an administrator of the namespace for a RoleBinding that allows it"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, within
+from formulary_catalog.domain.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, within
 from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit
 from formulary_catalog.server.mcp.schemas import output_schema
 from formulary_catalog.server.mcp.size import fit, size
@@ -97,7 +97,9 @@ def test_lower_ranks_get_shorter_before_the_first_and_before_any_is_dropped() ->
     for limit in range(3900, size(whole.as_json()), 100):
         first, *lower = within(whole, limit=limit).workflows
         assert len(lower) == 9
-        assert first == whole.workflows[0] or all(not hit.description and not hit.labels for hit in lower)
+        assert (first.description, first.labels) == (REMEDY, whole.workflows[0].labels) or all(
+            not hit.description and not hit.labels for hit in lower
+        )
 
 
 @pytest.mark.parametrize("limit", range(1_000, 4_000, 250))
@@ -108,7 +110,7 @@ def test_no_hit_is_shown_without_its_caution(limit: int) -> None:
 
 def test_texts_get_shorter_in_the_agreed_order_from_the_last_rank_up() -> None:
     whole = answer(3)
-    wanted = ["description", "match_reasons", "labels", "title"]
+    wanted = ["median_duration_seconds", "description", "labels", "match_reasons", "title", "signal_types", "namespace"]
     seen: list[str] = []
 
     for limit in range(size(whole.as_json()) - 1, 900, -1):
@@ -116,36 +118,60 @@ def test_texts_get_shorter_in_the_agreed_order_from_the_last_rank_up() -> None:
         if last["workflow_id"] != "workflow-2":
             break
         before = whole.workflows[-1].model_dump(exclude_unset=True)
-        changed = [name for name, value in before.items() if last.get(name) != value]
+        changed = [name for name, value in before.items() if name not in last or last[name] != value]
         seen += [name for name in changed if name not in seen]
 
-    assert [name for name in seen if name in wanted] == [
-        name for name in wanted if name in whole.workflows[0].model_fields_set
-    ]
+    assert [name for name in seen if name in wanted] == wanted
 
 
-def test_every_hit_keeps_what_identifies_it_and_its_first_reason() -> None:
+@pytest.mark.parametrize("limit", [2_500, DEFAULT_SEARCH_BYTES, 6_000])
+def test_every_hit_keeps_what_identifies_ranks_and_explains_it(limit: int) -> None:
     whole = answer(10)
 
-    shrunk = within(whole, limit=DEFAULT_SEARCH_BYTES).as_json()["workflows"]
+    shrunk = within(whole, limit=limit).as_json()["workflows"]
 
-    assert len(shrunk) == 10
-    kept = ("workflow_id", "version_id", "namespace", "confidence", "risk_level", "action_type", "uri")
-    for before, after in zip(whole.as_json()["workflows"], shrunk, strict=True):
+    assert len(shrunk) == 10 or limit < DEFAULT_SEARCH_BYTES
+    kept = (
+        "workflow_id", "version", "version_id", "similarity_score", "confidence", "risk_level", "action_type", "uri",
+    )  # fmt: skip
+    for before, after in zip(whole.as_json()["workflows"], shrunk, strict=False):
         assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
         assert before["title"].startswith(after["title"].removesuffix("…"))
-        assert len(after["title"]) > 30
+        assert len(after["title"]) > 20
         assert after["match_reasons"][0] == before["match_reasons"][0]
 
 
-def test_what_is_unknown_is_left_out_before_any_text_is_cut() -> None:
+def test_the_namespace_which_the_uri_names_is_left_out_before_the_first_hit_loses_its_description() -> None:
+    whole = answer(10)
+    for limit in range(3000, size(whole.as_json()), 50):
+        first, *lower = within(whole, limit=limit).workflows
+        assert first.namespace
+        assert first.description or not any(hit.namespace for hit in lower)
+
+
+def test_the_room_of_a_dropped_hit_is_given_to_those_that_stay() -> None:
+    whole = answer(10)
+    longest_cut = 150
+    for limit in range(1_000, DEFAULT_SEARCH_BYTES, 50):
+        shrunk = within(whole, limit=limit)
+        stayed = whole.workflows[: len(shrunk.workflows)]
+        assert size(shrunk.as_json()) > limit - longest_cut or shrunk.workflows == stayed
+
+
+def test_fifty_hits_with_all_that_the_starter_catalog_says_are_whole() -> None:
+    whole = answer(50)
+
+    assert within(whole, limit=ASKED_BYTES) is whole
+
+
+def test_what_no_contract_lists_is_left_out_before_any_text_is_cut() -> None:
     whole = answer(3)
 
     shrunk = within(whole, limit=size(whole.as_json()) - 1)
 
-    last = shrunk.workflows[-1]
-    assert "success_rate" not in last.model_fields_set
-    assert last.description == whole.workflows[-1].description
+    assert [hit.description for hit in shrunk.workflows] == [hit.description for hit in whole.workflows]
+    assert "median_duration_seconds" not in shrunk.workflows[-1].model_fields_set
+    assert "success_rate" in shrunk.workflows[-1].model_fields_set
 
 
 def test_hits_that_do_not_fit_are_dropped_from_the_end_with_a_note() -> None:
@@ -169,7 +195,7 @@ def test_a_long_note_is_cut_before_a_hit_is_dropped() -> None:
     shrunk = within(whole, limit=DEFAULT_SEARCH_BYTES)
 
     assert len(shrunk.workflows) == 10
-    assert 180 < len(shrunk.notes[0]) <= 200
+    assert 100 < len(shrunk.notes[0]) <= 200
 
 
 def test_the_answer_given_is_not_changed() -> None:
@@ -185,7 +211,7 @@ def test_the_answer_given_is_not_changed() -> None:
 
 @pytest.mark.parametrize("text", ["x" * 150, "💥" * 150, "ü\u202e" * 75, '"\\\n' * 50, "x" * 10_000])
 @pytest.mark.parametrize("hits", [0, 1, 2, 10, 50])
-@pytest.mark.parametrize("limit", [DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES])
+@pytest.mark.parametrize("limit", [DEFAULT_SEARCH_BYTES, ASKED_BYTES])
 def test_a_search_answer_always_fits_and_stays_valid(text: str, hits: int, limit: int) -> None:
     shrunk = within(answer(hits, text=text), limit=limit)
 

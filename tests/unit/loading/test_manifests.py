@@ -27,7 +27,8 @@ def test_workflows_and_contexts_are_taken_and_other_kinds_counted() -> None:
         ("formulary", "restart", "a.yaml")
     ]
     assert [(found.source, found.context.remediation_id) for found in manifests.contexts] == [("b.yaml", "rr-1")]
-    assert (manifests.ignored, manifests.rejections, manifests.notes) == (4, [], [])
+    assert [document.source for document in manifests.ignored] == ["c.yaml", "d.yaml", "e.yaml", "f.yaml"]
+    assert (manifests.rejections, manifests.notes) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,12 @@ def test_workflows_and_contexts_are_taken_and_other_kinds_counted() -> None:
     [
         (workflow("Bad_Name"), "metadata.name", "a.yaml: metadata.name: "),
         (workflow("a", version="one"), "spec.version", "a.yaml: spec.version: must be a semantic version"),
+        (workflow("a", description=3), "spec.description", "a.yaml: spec.description: must be a map (got a number)"),
+        (workflow("a", title=[1]), "spec.title", "a.yaml: spec.title: must be text (got a list)"),
         (workflow("a") | {"apiVersion": "kubernaut.ai/v2"}, "apiVersion", "a.yaml: apiVersion: "),
         ({"apiVersion": "v1"}, "kind", "a.yaml: kind: is required; add it"),
+        (workflow("a") | {"kind": "RemediationWorkflws"}, "kind", "a.yaml: kind: 'RemediationWorkflws' is unknown; "),
+        ({"kind": "AIAnalysys"}, "kind", "a.yaml: kind: 'AIAnalysys' is unknown; did you mean AIAnalysis?"),
         ({"kind": "RemediationWorkflow"}, "apiVersion", "a.yaml: apiVersion: is required; add it"),
         ({"kind": "AIAnalysis", "spec": 1}, "metadata", "a.yaml: metadata: is required; add it"),
     ],

@@ -9,11 +9,10 @@ from formulary_catalog.domain.coverage.alerts import (
     AT_ONCE,
     MAX_ALERTS,
     Alert,
-    alerts_given,
     ignored_by_rules,
     portions,
 )
-from formulary_catalog.errors import FormularyError, InvalidInput, StartupError
+from formulary_catalog.errors import InvalidInput, StartupError
 from formulary_catalog.loading.rule_files import alerts_in_files, alerts_in_text, ignored_in_file, ignored_in_text
 
 PLAIN = """
@@ -150,21 +149,6 @@ def test_a_broken_list_of_ignored_alerts_is_refused(text: str, said: str) -> Non
     with pytest.raises(InvalidInput) as refused:
         ignored_in_text(text, name="i.yaml")
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    "item",
-    ["Watchdog", {}, {"name": " "}, {"name": 7}, {"name": "A", "expr": "x"}, {"name": "A" * 254}, {"name": "\0"}],
-)
-def test_what_callers_send_must_be_alerts(item: object) -> None:
-    with pytest.raises(FormularyError, match="alerts item 1"):
-        alerts_given([item])
-
-
-def test_callers_send_a_bounded_number() -> None:
-    for number in (0, AT_ONCE + 1):
-        with pytest.raises(InvalidInput, match=f"alerts has {number} items"):
-            alerts_given([{"name": f"A{each}"} for each in range(number)])
 
 
 def test_long_lists_are_sent_in_parts_that_fit_and_lose_nothing() -> None:

@@ -23,7 +23,7 @@ def benchmarks(tmp_path: Path) -> ModuleType:
 
 
 def _measured(results: Path, name: str, *, commit: str = "abc", ended: bool = True) -> None:
-    run = {"commit": commit, "date": "2026-01-02 03:04", "load": "0.10, 0.20, 0.30", "stolen": 7}
+    run = {"commit": commit, "date": "2026-01-02 03:04", "load": "0.10, 0.20, 0.30", "stolen": 7, "bfloat16": True}
     (results / f"{name}.txt").write_text(f"table of {name}\n")
     (results / f"{name}.json").write_text("{}")
     if ended:
@@ -37,9 +37,36 @@ def test_each_result_tells_when_it_was_measured(benchmarks: ModuleType, tmp_path
     benchmarks.main()
 
     written = (tmp_path / "page.md").read_text()
-    assert written.count(", 2026-01-02 03:04 UTC; load before: 0.10, 0.20, 0.30; taken by others: 7 %.") == 2
+    assert (
+        written.count(", 2026-01-02 03:04 UTC; load before: 0.10, 0.20, 0.30; taken by others: 7 %; with bfloat16.")
+        == 2
+    )
     assert written.index("Commit `abc`") < written.index("Commit `def`")
     assert written.index("table of startup") < written.index("table of phases")
+
+
+def test_a_section_stays_until_it_is_measured_again(benchmarks: ModuleType, tmp_path: Path) -> None:
+    _measured(tmp_path, "startup")
+    _measured(tmp_path, "phases")
+    benchmarks.main()
+    (tmp_path / "startup.txt").unlink()
+    _measured(tmp_path, "phases", commit="def")
+
+    benchmarks.main()
+    once = (tmp_path / "page.md").read_text()
+    benchmarks.main()
+
+    assert once == (tmp_path / "page.md").read_text()
+    assert once.index("Commit `abc`") < once.index("table of startup") < once.index("Commit `def`")
+    assert once.count("\n## ") == 2
+    assert "Not measured for this page: What searches find;" in once
+    assert "Memory and start-up;" not in once
+
+
+def test_no_benchmark_has_two_sections(benchmarks: ModuleType) -> None:
+    names = [each.name for each in benchmarks.SECTIONS]
+
+    assert sorted(names) == sorted(set(names))
 
 
 def test_a_result_of_what_is_in_no_commit_makes_no_page(benchmarks: ModuleType, tmp_path: Path) -> None:

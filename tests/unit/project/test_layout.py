@@ -1,8 +1,74 @@
-"""Files that must not exist, because of what they would shadow."""
+"""The layout of the tree: sizes of modules and folders, no circles, and no files that shadow others."""
 
+import ast
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+import grimp
+import pytest
+
+THIS = Path(__file__)
+ROOT = THIS.parents[3]
+PACKAGES = (ROOT / "catalog" / "formulary_catalog", ROOT / "operator" / "formulary_operator")
+MIGRATIONS = PACKAGES[0] / "store" / "migrations" / "versions"
+WIDEST_FOLDER = 16
+SHORTEST, LONGEST = 40, 400
+SHORTER = {
+    "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",
+    "formulary_catalog/domain/audit/stages.py": "an enumeration that pages and pictures share",
+    "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
+    "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
+    "formulary_catalog/domain/patterns.py": "models and their problems share it",
+    "formulary_catalog/domain/waiting_room.py": "four services of different subjects share it",
+    "formulary_catalog/embedding/known_problems.py": "reads a file of its own, with the model that made it",
+    "formulary_catalog/loading/given_contract.py": "tools, pages and commands read a given contract with it",
+    "formulary_catalog/runtime/background.py": "what serves runs its background work in it",
+    "formulary_catalog/runtime/garbage.py": "one measured setting of the interpreter, for all that serve",
+    "formulary_catalog/server/calls/caller.py": "the variable of a call that all edges share",
+    "formulary_catalog/server/console/pictures/svg.py": "all pictures share it",
+    "formulary_catalog/store/analytics/backend.py": "the one place that looks at processes of PostgreSQL",
+    "formulary_catalog/server/rest/health.py": "one endpoint beside its shared answer",
+    "formulary_catalog/store/database/webhook_token.py": "one row that replicas of the operator share",
+    "formulary_catalog/store/ended_sessions.py": "one row of a session that is over; the console alone asks",
+    "formulary_catalog/store/migrations/env.py": "the entry point that Alembic asks for",
+    "formulary_catalog/store/runs/starting.py": "one question of the transaction that starts a run",
+    "formulary_operator/access/identity.py": "a type that checks of callers and of runs share",
+    "formulary_operator/admission/paths.py": "pure, and the secret of it: webhook and configuration must agree",
+    "formulary_operator/api/contract.py": "one file a kind; its fields are the catalog's",
+    "formulary_operator/kube/patching.py": "a standard's algorithm (RFC 7386), pure",
+}
+"""Modules of fewer lines than `SHORTEST`, each with the reason why it is one."""
+
+
+def modules() -> Iterator[Path]:
+    """The modules of the product; migrations are as long as they have to be."""
+    for package in PACKAGES:
+        for path in package.rglob("*.py"):
+            if path.name != "__init__.py" and path.parent != MIGRATIONS:
+                yield path
+
+
+@cache
+def imports() -> Mapping[str, set[str]]:
+    """Which modules each module imports, wherever in it."""
+    graph = grimp.build_graph(*(package.name for package in PACKAGES), cache_dir=None)
+    return {module: set(graph.find_modules_directly_imported_by(module)) for module in graph.modules}
+
+
+def folders_of(layer: str) -> Mapping[str, set[str]]:
+    """Which parts of a layer each of its parts imports; a part is a folder, or a module beside them."""
+    beginning = f"formulary_catalog.{layer}."
+    found: dict[str, set[str]] = defaultdict(set)
+    for module, imported in imports().items():
+        part = module.removeprefix(beginning).partition(".")[0]
+        others = {each.removeprefix(beginning).partition(".")[0] for each in imported if each.startswith(beginning)}
+        if module.startswith(beginning):
+            found[part] |= others - {part}
+    return found
 
 
 def test_nothing_shadows_the_operator_module_of_the_standard_library() -> None:
@@ -15,6 +81,26 @@ def test_tests_are_no_packages_and_their_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
+@pytest.mark.parametrize("kind", ["unit", "property"])
+def test_folders_of_tests_are_those_of_the_packages(kind: str) -> None:
+    catalog, operator = PACKAGES
+    folders = {path.parent.relative_to(ROOT / "tests" / kind) for path in (ROOT / "tests" / kind).rglob("test_*.py")}
+    tested = {
+        operator.joinpath(*folder.parts[1:]) if folder.parts[:1] == ("operator",) else catalog / folder
+        for folder in folders
+        if folder.parts != ("project",)
+    }
+    assert len(tested) > 10
+    assert [path.relative_to(ROOT).as_posix() for path in sorted(tested) if not path.is_dir()] == []
+
+
+def test_what_make_unit_runs_needs_no_database() -> None:
+    (command,) = re.findall(r"^unit:.*\n\t.*pytest -q (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    files = [path for folder in command.split() for path in (ROOT / folder).rglob("test_*.py") if path != THIS]
+    assert len(files) > 80
+    assert [path.name for path in files if "postgres: EmbeddedPostgres" in path.read_text()] == []
+
+
 def test_every_file_of_tests_is_collected() -> None:
     collected = {path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")}
     with_tests = {
@@ -23,3 +109,41 @@ def test_every_file_of_tests_is_collected() -> None:
         if any(line.startswith(("def test_", "async def test_")) for line in path.read_text().splitlines())
     }
     assert with_tests <= collected
+
+
+def test_no_folder_has_more_modules_than_a_reader_can_look_over() -> None:
+    widths = Counter(path.parent.relative_to(ROOT).as_posix() for path in modules())
+    assert {folder: width for folder, width in widths.items() if width > WIDEST_FOLDER} == {}
+
+
+def test_a_module_is_as_long_as_one_job_takes() -> None:
+    lengths = {"/".join(path.relative_to(ROOT).parts[1:]): len(path.read_text().splitlines()) for path in modules()}
+    assert [name for name, length in lengths.items() if length > LONGEST] == []
+    assert [name for name, length in lengths.items() if length < SHORTEST and name not in SHORTER] == []
+    assert [name for name in SHORTER if lengths.get(name, LONGEST) >= SHORTEST] == []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert len(imports()) > 400
+    TopologicalSorter(imports()).prepare()
+
+
+@pytest.mark.parametrize("layer", ["domain", "store"])
+def test_no_folders_of_a_layer_import_each_other_in_a_circle(layer: str) -> None:
+    assert len(folders_of(layer)) > 5
+    TopologicalSorter(folders_of(layer)).prepare()
+
+
+def test_log_events_have_names_in_snake_case() -> None:
+    found = [event for path in modules() for event in _log_events(path)]
+    assert len(found) > 60
+    assert [event for event in found if not re.fullmatch(r"[a-z]+(_[a-z0-9]+)*", event)] == []
+
+
+def _log_events(path: Path) -> Iterator[str]:
+    """What the module logs: the first argument of each call of its logger, as it is written."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="_log" | "log"), attr=level), args=[event, *_]):
+                if level in ("debug", "info", "warning", "error", "exception", "critical"):
+                    yield str(event.value) if isinstance(event, ast.Constant) else ast.unparse(event)

@@ -15,8 +15,8 @@ class _InReadingOrder(Suggesting):
 def trace_command() -> None:
     """Read, prove, export and keep the audit trail.
 
-    Works on the database itself, as its owner; without --database-url on that of `formulary up`. `list` and `show` can
-    ask a server instead, with --url and the token of a person.
+    Works on the database itself, as its owner; without --database-url on that of `formulary up`. `list`, `show` and
+    `export` of one trace can ask a server instead, with --url and the token of a person.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from formulary_catalog.domain.audit.chain import IntegrityFinding
 from formulary_catalog.domain.audit.narration import Passage, Story
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
-from formulary_catalog.domain.console_address import incident_address
+from formulary_catalog.domain.console_address import incident_link
 from formulary_catalog.runtime.terminal import Page, counted
 
 _STYLES = {Tone.PLAIN: "", Tone.GOOD: "green", Tone.WAITING: "yellow", Tone.BAD: "red"}
@@ -27,7 +27,7 @@ def show_story(story: Story, *, findings: Sequence[IntegrityFinding], page: Page
             page.pair("", spell_finding(finding), style="red")
     else:
         page.pair("chain", f"{counted(len(story.passages), 'event')}, unbroken", style="green")
-    page.pair("console", incident_address(console_url, story.trace_id))
+    page.pair("console", incident_link(console_url, story.trace_id))
     day = story.began.date()
     for passage in story.passages:
         page.line()

@@ -38,7 +38,7 @@ def hold_command(*, trace_id: str, reason: str, trail: TrailSource) -> None:
 @click.argument("trace_id", metavar="TRACE")
 @trail_options
 def release_command(*, trace_id: str, trail: TrailSource) -> None:
-    """End a hold; that there was one stays recorded.
+    """End a hold; the audit trail keeps a record of it.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def release_command(*, trace_id: str, trail: TrailSource) -> None:
     type=click.IntRange(min=1),
     default=13,
     metavar="MONTHS",
-    help="Keep this month and so many before it; 13 by default.",
+    help="Number of months to keep before this one; 13 by default.",
 )
 @click.option("--yes", "for_real", is_flag=True, help="Do it; without it, only say what would go.")
 @trail_options
@@ -64,8 +64,9 @@ def release_command(*, trace_id: str, trail: TrailSource) -> None:
 def expire_command(*, months: int, for_real: bool, trail: TrailSource, as_json: bool) -> None:
     """Drop old traces.
 
-    Those that began in an older month, unless they are held or have changed since. Only says what would go, without
-    --yes. A signed checkpoint names what went, so that verification does not report it as tampering. Export first.
+    Drops traces that began in an older month, unless they are held or have changed since. Without --yes it only reports
+    what would be dropped. A signed checkpoint names what was dropped, so that verification does not report it as
+    tampering. Export first.
 
     \b
     Examples:

@@ -11,15 +11,16 @@ from formulary_catalog.cli.options import settings_of
 from formulary_catalog.domain.audit.chain import IntegrityFinding, Problem
 from formulary_catalog.domain.audit.narration import Passage, Story
 from formulary_catalog.domain.audit.wording import Description, Line, Tone
-from formulary_catalog.domain.reading import TraceAnswer, TracePage, TraceSummary, TraceVerification
+from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage, TraceSummary, TraceVerification
+from formulary_catalog.server.calls.arguments.reading import TracesArguments
 
 _SECONDS = 20.0
 _PAGE = 200
 _T = TypeVar("_T")
 
 
-def served_traces(url: str, *, since: str, limit: int) -> list[TraceSummary]:
-    """The traces that changed last, since a time if one is given.
+def served_traces(url: str, asked: TracesArguments, *, limit: int) -> list[TraceSummary]:
+    """The traces that changed last, of those that are asked for.
 
     Raises:
         FormularyError: the server's own, or Unavailable if it cannot be reached.
@@ -27,10 +28,10 @@ def served_traces(url: str, *, since: str, limit: int) -> list[TraceSummary]:
 
     async def read(server: Remote) -> list[TraceSummary]:
         found: list[TraceSummary] = []
+        filters = asked.model_dump(exclude_defaults=True)
         cursor = ""
         while len(found) < limit:
-            asked = {"limit": min(limit - len(found), _PAGE), "since": since, "cursor": cursor}
-            given = {name: value for name, value in asked.items() if value}
+            given = filters | {"limit": min(limit - len(found), _PAGE)} | ({"cursor": cursor} if cursor else {})
             page = await server.answer(TracePage, "GET", "/traces", params=given)
             found += page.traces
             if not (cursor := page.next_cursor):
@@ -53,6 +54,19 @@ def served_trace(url: str, trace_id: str) -> TraceAnswer:
         while cursor := pages[-1].next_cursor:
             pages.append(await server.answer(TraceAnswer, "GET", path, params={"cursor": cursor}))
         return _joined(pages)
+
+    return _asked(url, read)
+
+
+def served_files(url: str, trace_id: str) -> TraceFiles:
+    """One trace as files.
+
+    Raises:
+        FormularyError: the server's own, or Unavailable if it cannot be reached.
+    """
+
+    async def read(server: Remote) -> TraceFiles:
+        return await server.answer(TraceFiles, "GET", f"/traces/{quote(trace_id, safe='')}/files")
 
     return _asked(url, read)
 

@@ -1,47 +1,70 @@
-"""`formulary trace list` and `show`: which traces there are, and the story of one."""
+"""`formulary trace list` and `show`: which traces there are, and the story of one.
+
+A server and a database answer alike: the same filters, the same table, the same JSON as REST. The owner of a database
+also sees what people read, and what tampering left of a trace.
+"""
 
 import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
-from formulary_catalog.cli.audit.source import TrailSource, read_trace, readable_options
+from formulary_catalog.cli.audit.source import TrailSource, readable_options
 from formulary_catalog.cli.options import json_option
-from formulary_catalog.domain.moments import moment_said
 
 if TYPE_CHECKING:
-    from formulary_catalog.domain.reading import TraceSummary as ServedSummary
-    from formulary_catalog.store.audit.reader import TraceSummary
+    from formulary_catalog.domain.reading import TraceSummary
+    from formulary_catalog.server.calls.arguments.reading import TracesArguments
 
 
 @click.command("list")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="At most so many; 50 by default."
+    "--limit", type=click.IntRange(1, 10_000), default=50, metavar="N", help="Maximum number of results; 50 by default."
 )
 @click.option(
     "--since", default="", metavar="TIME", help="Only those with an event since: 24h, 7d, or 2026-11-22T10:00Z."
 )
+@click.option("--namespace", default="", metavar="NAME", help="Only those of this namespace.")
+@click.option("--remediation-id", default="", metavar="ID", help="Only the trace of this incident.")
+@click.option(
+    "--outcome", default="", metavar="STATE", help="Only those whose newest run is in this state; none: without a run."
+)
+@click.option(
+    "--of", default="", metavar="all|incidents", help="incidents: leave out what has neither an incident nor a run."
+)
 @readable_options
 @json_option
-def list_command(*, limit: int, since: str, trail: TrailSource, as_json: bool) -> None:
-    """List traces, those that changed last first.
+def list_command(
+    *,
+    limit: int,
+    since: str,
+    namespace: str,
+    remediation_id: str,
+    outcome: str,
+    of: str,
+    trail: TrailSource,
+    as_json: bool,
+) -> None:
+    """List traces, the last changed first.
 
     \b
     Examples:
       formulary trace list
       formulary trace list --since 7d --limit 500 --json
+      formulary trace list --namespace shop --outcome failed --of incidents
       formulary trace list --url https://formulary.example   # what your token may read
     """
-    if trail.url:
-        _list_served(trail.url, since=since, limit=limit, as_json=as_json)
-        return
-    after = moment_said(since, now=datetime.now(UTC), name="--since") if since else None
-    found = trail.ask(lambda reader: reader.summaries(limit=limit, since=after))
+    from formulary_catalog.server.calls.arguments.reading import TracesArguments
+
+    filters = {"since": since, "namespace": namespace, "remediation_id": remediation_id, "outcome": outcome, "of": of}
+    asked = TracesArguments.read(filters)
+    found = _served(trail.url, asked, limit=limit) if trail.url else _owned(trail, asked, limit=limit)
     if as_json:
-        click.echo(json.dumps({"traces": [_summary(trace) for trace in found]}, ensure_ascii=False))
+        traces = [trace.as_json() for trace in found]
+        click.echo(json.dumps({"traces": traces}, ensure_ascii=False))
     else:
-        _show_list(found, limit=limit)
+        _show_list(found, asked=asked, limit=limit, served=bool(trail.url))
     if not found:
         raise SystemExit(1)
 
@@ -62,61 +85,63 @@ def show_command(*, trace_id: str, trail: TrailSource, as_json: bool) -> None:
       formulary trace show tr_5f0c9a1e77d24b0f9b1c --json
     """
     from formulary_catalog.cli.audit.rendering import show_story
-    from formulary_catalog.domain.audit.export import discrepancies, event_line, replay_report
-    from formulary_catalog.domain.audit.narration import narrate
+    from formulary_catalog.cli.audit.served import findings_of, served_trace, story_of
     from formulary_catalog.runtime.terminal import Page
 
     if trail.url:
-        _show_served(trail.url, trace_id, as_json=as_json, console_url=trail.settings.console_url)
-        return
-    events, replay = trail.ask(lambda reader: read_trace(reader, trace_id, settings=trail.settings))
-    if as_json:
-        shown = {
-            "trace_id": trace_id,
-            "replay": replay_report(replay),
-            "discrepancies": discrepancies(replay),
-            "events": [json.loads(event_line(event)) for event in events],
-        }
-        click.echo(json.dumps(shown))
+        answer = served_trace(trail.url, trace_id)
     else:
-        show_story(
-            narrate(trace_id, events),
-            findings=replay.findings,
-            page=Page(),
-            console_url=trail.settings.console_url,
-        )
-    if not replay.passed:
+        from formulary_catalog.cli.audit.listed import owned_trace
+
+        answer = owned_trace(trail, trace_id)
+    if as_json:
+        click.echo(answer.model_dump_json())
+    else:
+        show_story(story_of(answer), findings=findings_of(answer), page=Page(), console_url=trail.settings.console_url)
+    if not answer.verification.passed:
         raise SystemExit(1)
 
 
-def _list_served(url: str, *, since: str, limit: int, as_json: bool) -> None:
+def _served(url: str, asked: "TracesArguments", *, limit: int) -> "list[TraceSummary]":
     from formulary_catalog.cli.audit.served import served_traces
 
-    traces = served_traces(url, since=since, limit=limit)
-    if as_json:
-        click.echo(json.dumps({"traces": [trace.as_json() for trace in traces]}, ensure_ascii=False))
-    else:
-        _show_served_list(traces, limit=limit)
-    if not traces:
-        raise SystemExit(1)
+    return served_traces(url, asked, limit=limit)
 
 
-def _show_served_list(traces: "list[ServedSummary]", *, limit: int) -> None:
+def _owned(trail: TrailSource, asked: "TracesArguments", *, limit: int) -> "list[TraceSummary]":
+    from formulary_catalog.cli.audit.listed import owned_traces
+
+    return owned_traces(trail, asked, limit=limit)
+
+
+def _nothing(asked: "TracesArguments", *, served: bool) -> str:
+    """Why the list is empty: nobody should read a misspelt incident as one without a run."""
+    filters = asked.model_dump(exclude_defaults=True)
+    may_read = " that you may read" if served else ""
+    if set(filters) == {"remediation_id"}:
+        return f"Nothing{may_read} is known of incident {asked.remediation_id!r}; check the id."
+    if not filters:
+        return f"No trace{may_read} is recorded."
+    return f"No trace{may_read} is of this kind; leave out filters to see more."
+
+
+def _show_list(traces: "list[TraceSummary]", *, asked: "TracesArguments", limit: int, served: bool) -> None:
     from formulary_catalog.cli.audit.rendering import spell_time
     from formulary_catalog.runtime.terminal import Page
 
     page = Page()
     if not traces:
-        page.line("No trace that you may read has an event in that time.")
+        page.line(_nothing(asked, served=served))
         return
-    header = ("TRACE", "CHANGED (UTC)", "EVENTS", "OUTCOME", "INCIDENT", "HELD", "CALLER")
+    header = ("TRACE", "CHANGED (UTC)", "EVENTS", "LAST", "OUTCOME", "INCIDENT", "HELD", "CALLER")
     rows = [
         (
             trace.trace_id,
             spell_time(datetime.fromisoformat(trace.changed)),
             str(trace.events),
+            trace.last_event,
             trace.outcome,
-            trace.analysis,
+            "unknown incident" if trace.is_unknown else trace.analysis,
             "yes" if trace.held else "",
             trace.caller,
         )
@@ -125,60 +150,6 @@ def _show_served_list(traces: "list[ServedSummary]", *, limit: int) -> None:
     page.table(header, rows)
     if len(traces) == limit:
         page.line(f"the last {limit}; --limit shows more", style="dim")
-
-
-def _show_served(url: str, trace_id: str, *, as_json: bool, console_url: str) -> None:
-    from formulary_catalog.cli.audit.rendering import show_story
-    from formulary_catalog.cli.audit.served import findings_of, served_trace, story_of
-    from formulary_catalog.runtime.terminal import Page
-
-    answer = served_trace(url, trace_id)
-    if as_json:
-        click.echo(answer.model_dump_json())
-    else:
-        show_story(story_of(answer), findings=findings_of(answer), page=Page(), console_url=console_url)
-    if not answer.verification.passed:
-        raise SystemExit(1)
-
-
-def _show_list(found: "list[TraceSummary]", *, limit: int) -> None:
-    from formulary_catalog.cli.audit.rendering import spell_time
-    from formulary_catalog.runtime.terminal import Page
-
-    page = Page()
-    if not found:
-        page.line("No trace has an event in that time.")
-        return
-    header = ("TRACE", "BEGAN (UTC)", "LAST EVENT (UTC)", "EVENTS", "LAST", "HELD", "CALLER")
-    rows = [
-        (
-            trace.trace_id,
-            spell_time(trace.began),
-            spell_time(trace.changed),
-            str(trace.events),
-            trace.last_kind,
-            "yes" if trace.held else "",
-            trace.caller,
-        )
-        for trace in found
-    ]
-    page.table(header, rows)
-    if len(found) == limit:
-        page.line(f"the last {limit}; --limit shows more", style="dim")
-
-
-def _summary(trace: "TraceSummary") -> dict[str, Any]:
-    return {
-        "trace_id": trace.trace_id,
-        "began": trace.began.isoformat(),
-        "changed": trace.changed.isoformat(),
-        "events": trace.events,
-        "checkpointed": trace.checkpointed,
-        "caller": trace.caller,
-        "first_kind": trace.first_kind,
-        "last_kind": trace.last_kind,
-        "held": trace.held,
-    }
 
 
 COMMANDS = (list_command, show_command)

@@ -29,7 +29,7 @@ class TrailSource:
 
     settings: "Settings"
     url: str = ""
-    """Of the server to ask instead; `trace list` and `show` can."""
+    """Of the server to ask instead; `trace list`, `show` and `export` can."""
 
     def ask(self, question: Callable[["TraceReader"], Awaitable[_T]]) -> _T:
         """The answer to a question to the whole trail.

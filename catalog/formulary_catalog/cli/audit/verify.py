@@ -37,9 +37,9 @@ def verify_command(
 ) -> None:
     """Check that a trace, or the whole trail, is as it was written.
 
-    Every event against its hash, every chain against its head and against the signed checkpoints. Names each event
-    that was edited, removed, added or moved; of all, also what was changed of the functions and triggers that
-    protect it. Exit code 1 if there is any.
+    Compares every event with its hash, and every chain with its head and with the signed checkpoints. Names each event
+    that was edited, removed, added or moved. Without TRACE also names functions and triggers of the trail that were
+    changed. Exit code 1 if it finds anything.
 
     \b
     Examples:

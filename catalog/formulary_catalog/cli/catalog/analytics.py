@@ -9,6 +9,7 @@ import click
 
 from formulary_catalog.cli.options import json_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.cli.wording import notes_as_typed
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
@@ -36,17 +37,20 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
       formulary query "SELECT workflow, succeeded, failed FROM insight.outcomes ORDER BY failed DESC"
       formulary query "SELECT query, count(*) FROM insight.searches WHERE candidates = 0 GROUP BY 1" --csv
     """
+    from formulary_catalog.server.calls.arguments.analytics import QueryArguments
+
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are given; give one of them")
     statement = sys.stdin.read() if sql == "-" else sql
-    answer = target.ask_analytics(lambda analytics: analytics.query(statement, max_rows=max_rows))
+    asked = QueryArguments.read({"sql": statement, "max_rows": max_rows})
+    answer = target.ask_analytics(lambda analytics: analytics.query(asked.sql, max_rows=asked.max_rows))
     if as_json:
         click.echo(answer.model_dump_json())
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(answer.columns)
         writer.writerows([[_spelled(cell) for cell in row] for row in answer.rows])
-        _tell(answer.notes)
+        _show_notes(answer.notes)
     else:
         _show(answer)
     if not answer.rows:
@@ -55,11 +59,11 @@ def query_command(*, sql: str, max_rows: int, as_csv: bool, target: CatalogTarge
 
 @click.command("tables")
 @click.argument("table", default="", metavar="[TABLE]")
-@click.option("--sample", type=int, metavar="N", help="Show N rows of the table, 1 to 50.")
+@click.option("--sample", "n", type=int, metavar="N", help="Show N rows of the table, 1 to 50.")
 @click.option("--stats", is_flag=True, help="Show statistics of the table's columns.")
 @target_options
 @json_option
-def tables_command(*, table: str, sample: int | None, stats: bool, target: CatalogTarget, as_json: bool) -> None:
+def tables_command(*, table: str, n: int | None, stats: bool, target: CatalogTarget, as_json: bool) -> None:
     """List the tables of `formulary query`, or the columns of one.
 
     \b
@@ -68,9 +72,9 @@ def tables_command(*, table: str, sample: int | None, stats: bool, target: Catal
       formulary tables searches
       formulary tables outcomes --stats
     """
-    if not table and (stats or sample is not None):
+    if not table and (stats or n is not None):
         raise click.UsageError("--sample and --stats need a TABLE")
-    answer, header, rows = target.ask_analytics(lambda analytics: _asked(analytics, table, sample=sample, stats=stats))
+    answer, header, rows = target.ask_analytics(lambda analytics: _asked(analytics, table, sample=n, stats=stats))
     if as_json:
         click.echo(answer.model_dump_json())
     else:
@@ -89,7 +93,10 @@ async def _asked(
             [[_text(getattr(line, name)) for name in _STATISTICS] for line in described.columns],
         )
     if sample is not None:
-        found = await analytics.sample(table, n=sample)
+        from formulary_catalog.server.calls.arguments.analytics import SampleArguments
+
+        wanted = SampleArguments.read({"table": table, "n": sample})
+        found = await analytics.sample(wanted.table, n=wanted.n)
         return found, found.columns, [[_text(cell) for cell in row] for row in found.rows]
     if table:
         schema = await analytics.schema(table)
@@ -100,7 +107,7 @@ async def _asked(
 
 def _show(answer: "QueryAnswer") -> None:
     _table(answer.columns, [[_text(cell) for cell in row] for row in answer.rows])
-    _tell(answer.notes)
+    _show_notes(answer.notes)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -109,8 +116,8 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Page().table(header, rows)
 
 
-def _tell(notes: Sequence[str]) -> None:
-    for note in notes:
+def _show_notes(notes: Sequence[str]) -> None:
+    for note in notes_as_typed(notes):
         click.echo(note, err=True)
 
 

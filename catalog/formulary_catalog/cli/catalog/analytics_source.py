@@ -12,7 +12,6 @@ from formulary_catalog.domain.search.request import ContextReference
 
 if TYPE_CHECKING:
     from formulary_catalog.analytics.service import AnalyticsService
-    from formulary_catalog.settings import Settings
 
 _SECONDS = 20.0
 _CALLER = Caller(name="local", access=EVERYTHING)
@@ -108,24 +107,3 @@ async def served_analytics(url: str, *, token: str, remediation_id: str) -> Asyn
     """
     async with connected(url, token=token, seconds=_SECONDS) as server:
         yield ServedAnalytics(server, remediation_id=remediation_id)
-
-
-@asynccontextmanager
-async def stored_analytics(settings: "Settings", *, remediation_id: str) -> AsyncIterator[Analytics]:
-    """Analytics of the database that the settings name.
-
-    Raises:
-        StartupError, Unavailable: it cannot be used.
-    """
-    from formulary_catalog.analytics.service import AnalyticsService
-    from formulary_catalog.runtime.databases import existing_database, with_analytics
-    from formulary_catalog.runtime.serving_process import reading
-    from formulary_catalog.settings import ContextPolicy
-    from formulary_catalog.store.database.connection import Role
-
-    async with (
-        existing_database(settings, role=Role.SERVER) as dsn,
-        reading(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False, deadline=_SECONDS) as opened,
-    ):
-        service = AnalyticsService.on(opened.service.parts, settings=with_analytics(settings))
-        yield StoredAnalytics(service, remediation_id=remediation_id)

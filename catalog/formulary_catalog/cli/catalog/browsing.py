@@ -6,21 +6,35 @@ import click
 
 from formulary_catalog.cli.options import json_option
 from formulary_catalog.cli.targets import CatalogTarget, target_options
+from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.catalogs import Catalog
     from formulary_catalog.domain.answers import WorkflowList
+    from formulary_catalog.domain.browsing import RefusedList
 
 _PAGE = 100
 
 
 @click.command("list")
-@click.option("--signal", "signal_type", default="", metavar="SIGNAL", help="Those that answer this signal or alert.")
-@click.option("--action", "action_type", default="", metavar="ACTION", help="Those with this action type.")
-@click.option("--namespace", default="", metavar="NAME", help="Those of this namespace.")
-@click.option("--risk", "risk_level", default="", metavar="LEVEL", help="low, medium, high or unknown.")
-@click.option("--status", default="", metavar="STATUS", help="Active by default; Superseded, Disabled or Pending.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many. Default: all.")
+@click.option("--signal", "signal_type", default="", metavar="SIGNAL", help="Only workflows for this signal or alert.")
+@click.option("--action", "action_type", default="", metavar="ACTION", help="Only workflows with this action type.")
+@click.option("--namespace", default="", metavar="NAME", help="Only workflows of this namespace.")
+@click.option(
+    "--risk",
+    "risk_level",
+    default="",
+    metavar="LEVEL",
+    help="Only workflows with this risk level: low, medium, high or unknown.",
+)
+@click.option(
+    "--status",
+    default="",
+    metavar="STATUS",
+    help="Active, Superseded, Disabled, Pending, or Invalid, which is --refused. Default: Active.",
+)
+@click.option("--refused", is_flag=True, help="Objects that the operator refused, with the reason, instead.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of results. Default: all.")
 @target_options
 @json_option
 def list_command(
@@ -30,6 +44,7 @@ def list_command(
     namespace: str,
     risk_level: str,
     status: str,
+    refused: bool,
     limit: int | None,
     target: CatalogTarget,
     as_json: bool,
@@ -41,9 +56,12 @@ def list_command(
       formulary list
       formulary list --signal OOMKilled --risk low --limit 10
       formulary list --status Disabled
+      formulary list --refused --namespace payments
       formulary list --remediation-id rr-2026-0042   # only what this incident allows
     """
+    from formulary_catalog.cli.catalog.browsing_pages import show_refused
     from formulary_catalog.cli.catalog.rendering import show_list
+    from formulary_catalog.domain.workflows.labels import fold
     from formulary_catalog.runtime.terminal import Page
 
     filters = {
@@ -53,6 +71,23 @@ def list_command(
         "risk_level": risk_level,
         "status": status,
     }
+    if is_invalid := fold(status) == "invalid":
+        del filters["status"]
+    if refused or is_invalid:
+        others = [name for name, value in filters.items() if value and name != "namespace"]
+        if others or target.remediation_id:
+            option = "--refused" if refused else "--status Invalid"
+            raise InvalidInput(
+                f"{option} lists objects of which only name and reason are known; leave out everything but "
+                "--namespace and --limit",
+                field="refused",
+            )
+        found = target.ask(lambda catalog: refused_objects(catalog, namespace=namespace, limit=limit))
+        if as_json:
+            click.echo(found.model_dump_json())
+        else:
+            show_refused(found, page=Page())
+        return
     listing = target.ask(lambda catalog: listed(catalog, filters, limit=limit, remediation_id=target.remediation_id))
     if as_json:
         click.echo(listing.model_dump_json())
@@ -67,14 +102,14 @@ async def listed(
 ) -> "WorkflowList":
     """The pages of a listing as one."""
     from formulary_catalog.domain.answers import WorkflowList
-    from formulary_catalog.domain.workflows.requests import listing_request
+    from formulary_catalog.server.calls.arguments.browsing import ListArguments
 
     pages: list[WorkflowList] = []
     wanted = limit or float("inf")
     while not pages or (pages[-1].next_cursor and wanted > 0):
         cursor = pages[-1].next_cursor if pages else ""
-        request = listing_request(**filters, limit=int(min(wanted, _PAGE)), cursor=cursor)
-        pages.append(await catalog.page(request, remediation_id=remediation_id))
+        asked = ListArguments.read(filters | {"limit": int(min(wanted, _PAGE)), "cursor": cursor})
+        pages.append(await catalog.page(asked.request, remediation_id=remediation_id))
         wanted -= len(pages[-1].workflows)
     return WorkflowList(
         workflows=[workflow for page in pages for workflow in page.workflows],
@@ -84,11 +119,31 @@ async def listed(
     )
 
 
+async def refused_objects(catalog: "Catalog", *, namespace: str, limit: int | None) -> "RefusedList":
+    """The pages of what is refused as one."""
+    from formulary_catalog.domain.browsing import RefusedList
+    from formulary_catalog.server.calls.arguments.browsing import RefusedArguments
+
+    pages: list[RefusedList] = []
+    wanted = limit or float("inf")
+    while not pages or (pages[-1].next_cursor and wanted > 0):
+        cursor = pages[-1].next_cursor if pages else ""
+        asked = RefusedArguments.read({"namespace": namespace, "limit": int(min(wanted, _PAGE)), "cursor": cursor})
+        pages.append(await catalog.refused(asked.request))
+        wanted -= len(pages[-1].refused)
+    return RefusedList(
+        refused=[each for page in pages for each in page.refused],
+        total=pages[-1].total,
+        next_cursor="",
+        notes=pages[-1].notes,
+    )
+
+
 @click.command("related")
 @click.argument("entity", metavar="WORKFLOW|SIGNAL|ACTION")
 @click.option("--depth", type=int, default=1, metavar="N", help="Steps to walk, 1 to 3. Default: 1.")
 @click.option("--relation", "relations", multiple=True, metavar="KIND", help="Kind of edge; may be repeated.")
-@click.option("--limit", type=int, default=20, metavar="N", help="At most so many, 1 to 100. Default: 20.")
+@click.option("--limit", type=int, default=20, metavar="N", help="Maximum number of results, 1 to 100. Default: 20.")
 @target_options
 @json_option
 def related_command(
@@ -103,11 +158,11 @@ def related_command(
       formulary related OOMKilled
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_related
-    from formulary_catalog.domain.workflows.requests import related_request
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.browsing import RelatedArguments
 
-    request = related_request(entity=entity, depth=depth, relations=relations, limit=limit)
-    answer = target.ask(lambda catalog: catalog.related(request, remediation_id=target.remediation_id))
+    asked = RelatedArguments.read({"entity": entity, "depth": depth, "relations": list(relations), "limit": limit})
+    answer = target.ask(lambda catalog: catalog.related(asked.request, remediation_id=target.remediation_id))
     if as_json:
         click.echo(answer.model_dump_json())
     else:
@@ -129,11 +184,11 @@ def find_command(*, name: tuple[str, ...], target: CatalogTarget, as_json: bool)
       formulary find KubePodCrashLooping --json
     """
     from formulary_catalog.cli.catalog.browsing_pages import show_names
-    from formulary_catalog.domain.workflows.requests import named_text
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.browsing import NameArguments
 
-    wanted = named_text(" ".join(name), field="name", example="memory-limit")
-    answer = target.ask(lambda catalog: catalog.find(wanted, remediation_id=target.remediation_id))
+    asked = NameArguments.read({"name": " ".join(name)})
+    answer = target.ask(lambda catalog: catalog.find(asked.name, remediation_id=target.remediation_id))
     if as_json:
         click.echo(answer.model_dump_json())
     else:
@@ -169,7 +224,7 @@ def impact_command(*, workflow_id: str, target: CatalogTarget, as_json: bool) ->
 @target_options
 @json_option
 def stats_command(*, target: CatalogTarget, as_json: bool) -> None:
-    """Show the catalog in numbers: workflows, gaps, and what searches came to.
+    """Show the catalog in numbers: workflows, gaps, and the results of searches.
 
     \b
     Example:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
     NamesAnswer,
+    RefusedList,
     RelatedAnswer,
     StatisticsAnswer,
     VersionDifference,
@@ -12,6 +13,23 @@ from formulary_catalog.domain.browsing import (
 from formulary_catalog.runtime.terminal import Page, counted
 
 _OMITTED = "  …"
+
+
+def show_refused(answer: RefusedList, *, page: Page) -> None:
+    """Each object with what is wrong with it and what to do."""
+    if not answer.refused:
+        page.line("No refused object is known." if answer.notes else "No object is refused, as far as you may see it.")
+    for position, each in enumerate(answer.refused):
+        if position:
+            page.line()
+        page.line(f"{each.namespace}/{each.name} {each.version}".rstrip(), style="bold cyan")
+        page.pair("reason", each.reason, style="red")
+        page.pair("message", each.message)
+        page.pair("since", each.since)
+        page.pair("next", each.next_step, style="bold")
+    if (shown := len(answer.refused)) < answer.total:
+        page.pair("shown", f"{shown} of {counted(answer.total, 'object')}; without --limit all are listed")
+    page.notes(answer.notes)
 
 
 def show_related(answer: RelatedAnswer, *, page: Page) -> None:

@@ -7,19 +7,21 @@ from urllib.parse import quote
 
 from formulary_catalog.cli.http_client import Remote, connected, incident_headers
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import Answer, SearchAnswer, WorkflowDetails, WorkflowList
+from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
 from formulary_catalog.domain.browsing import (
     ImpactAnswer,
     NamesAnswer,
-    RelatedAnswer,
+    RefusedList,
+    RelatedPage,
     SectionAnswer,
     StatisticsAnswer,
     VersionDifference,
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
-from formulary_catalog.domain.search.request import ContextReference, SearchRequest, wire_name
+from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.request import ContextReference, SearchRequest
+from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
@@ -27,9 +29,11 @@ from formulary_catalog.knowledge.answers import (
     DocumentSearchAnswer,
     SimilarDocumentsAnswer,
 )
+from formulary_catalog.server.calls.arguments.catalog import SelectionArguments
+from formulary_catalog.server.calls.arguments.coverage import MAX_LINES
 
 if TYPE_CHECKING:
-    from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.server.calls.services import Services
 
 _A = TypeVar("_A", bound=Answer)
 _SECONDS = 20.0  # longer than the server's own deadline
@@ -45,10 +49,16 @@ class Catalog(Protocol):
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
         """One workflow in full."""
 
+    async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
+        """Record a choice and its reasons."""
+
     async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
         """A page of the workflows that are visible."""
 
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
+    async def refused(self, request: ListingRequest) -> RefusedList:
+        """A page of the objects that the operator refused."""
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
         """What is connected with a workflow, a signal type or an action type."""
 
     async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
@@ -67,12 +77,12 @@ class Catalog(Protocol):
         """The catalog in numbers."""
 
     async def search_documents(
-        self, query: str, *, collection: str, top_k: int, remediation_id: str
+        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
     ) -> DocumentSearchAnswer:
         """The documents that fit best."""
 
     async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
     ) -> SimilarDocumentsAnswer:
         """The documents that resemble one, or a draft."""
 
@@ -91,8 +101,8 @@ class Catalog(Protocol):
     async def recorded(self, search_id: str) -> RecordedAnswer:
         """A search as the trail recorded it."""
 
-    async def coverage(self) -> CoverageAnswer:
-        """Which signals have a remedy, and which queries found too little."""
+    async def coverage(self, *, cursor: str) -> CoverageAnswer:
+        """Which signals have a remedy, and which queries found too little: the page of a cursor, as long as may be."""
 
     async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
         """The remedies for these alerts, as many as one call takes."""
@@ -107,89 +117,84 @@ class Catalog(Protocol):
 class StoredCatalog:
     """A catalog in a database that this process reads itself."""
 
-    def __init__(self, service: "CatalogService", *, strict_keys: frozenset[str]) -> None:
-        from formulary_catalog.knowledge.service import KnowledgeService
-        from formulary_catalog.search.explaining import Explaining
-        from formulary_catalog.workflows.browsing import Browsing
-        from formulary_catalog.workflows.coverage import Coverage
-        from formulary_catalog.workflows.listing import Listing
-        from formulary_catalog.workflows.relations import Relations
-        from formulary_catalog.workflows.upkeep import Upkeep
-        from formulary_catalog.workflows.versions import Versions
-
-        self._service = service
-        self._listing, self._browsing = Listing(service.parts), Browsing(service.parts)
-        self._explaining = Explaining(service.parts, searcher=service.searcher, strict_keys=strict_keys)
-        self._coverage = Coverage(service.parts, searcher=service.searcher, strict_keys=strict_keys)
-        self._upkeep = Upkeep(service.parts)
-        self._relations = Relations(service.parts)
-        self._versions = Versions(service.parts)
-        self._knowledge = KnowledgeService(service.parts)
+    def __init__(self, services: "Services") -> None:
+        self._services = services
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
-        return await self._service.search(request, caller=_CALLER)
+        return await self._services.catalog.search(request, caller=_CALLER)
 
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
         context = ContextReference(remediation_id=remediation_id)
-        return await self._service.details(workflow_id, version=version, context=context, caller=_CALLER, browsing=True)
+        return await self._services.catalog.details(
+            workflow_id, version=version, context=context, caller=_CALLER, browsing=True
+        )
+
+    async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
+        context = ContextReference(remediation_id=remediation_id)
+        return await self._services.catalog.record_selection(context=context, caller=_CALLER, **dict(chosen))
 
     async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
-        return await self._listing.page(request, **_asked(remediation_id))
+        return await self._services.listing.page(request, **_asked(remediation_id))
 
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
-        return await self._relations.related(request, **_asked(remediation_id))
+    async def refused(self, request: ListingRequest) -> RefusedList:
+        return await self._services.refused.page(request, caller=_CALLER)
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
+        return await self._services.relations.related(request, **_asked(remediation_id))
 
     async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
-        return await self._browsing.find(name, **_asked(remediation_id))
+        return await self._services.browsing.find(name, **_asked(remediation_id))
 
     async def impact(self, workflow_id: str, *, remediation_id: str) -> ImpactAnswer:
-        return await self._relations.impact(workflow_id, **_asked(remediation_id))
+        return await self._services.relations.impact(workflow_id, **_asked(remediation_id))
 
     async def section(self, workflow_id: str, section: str, *, remediation_id: str) -> SectionAnswer:
-        return await self._browsing.section(workflow_id, section, **_asked(remediation_id))
+        return await self._services.browsing.section(workflow_id, section, **_asked(remediation_id))
 
     async def difference(self, workflow_id: str, against: str) -> VersionDifference:
-        return await self._versions.difference(workflow_id, against, caller=_CALLER)
+        return await self._services.versions.difference(workflow_id, against, caller=_CALLER)
 
     async def statistics(self, *, remediation_id: str) -> StatisticsAnswer:
-        return await self._browsing.statistics(**_asked(remediation_id))
+        return await self._services.browsing.statistics(**_asked(remediation_id))
 
     async def search_documents(
-        self, query: str, *, collection: str, top_k: int, remediation_id: str
+        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
     ) -> DocumentSearchAnswer:
-        return await self._knowledge.search(query, collection=collection, top_k=top_k, **_asked(remediation_id))
+        return await self._services.knowledge.search(
+            query, collection=collection, top_k=top_k, **_asked(remediation_id)
+        )
 
     async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
     ) -> SimilarDocumentsAnswer:
-        return await self._knowledge.similar(doc_id, text=text, top_k=top_k, **_asked(remediation_id))
+        return await self._services.knowledge.similar(doc_id, text=text, top_k=top_k, **_asked(remediation_id))
 
     async def document(self, doc_id: str, *, remediation_id: str) -> DocumentAnswer:
-        return await self._knowledge.document(doc_id, **_asked(remediation_id))
+        return await self._services.knowledge.document(doc_id, **_asked(remediation_id))
 
     async def collections(self, *, remediation_id: str) -> CollectionsAnswer:
-        return await self._knowledge.collections(**_asked(remediation_id))
+        return await self._services.knowledge.collections(**_asked(remediation_id))
 
     async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
-        return await self._explaining.of_search(workflow_id, request, caller=_CALLER)
+        return await self._services.explaining.of_search(workflow_id, request, caller=_CALLER)
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
-        return await self._explaining.of_recorded(workflow_id, search_id, caller=_CALLER)
+        return await self._services.explaining.of_recorded(workflow_id, search_id, caller=_CALLER)
 
     async def recorded(self, search_id: str) -> RecordedAnswer:
-        return await self._explaining.recorded(search_id, caller=_CALLER)
+        return await self._services.explaining.recorded(search_id, caller=_CALLER)
 
-    async def coverage(self) -> CoverageAnswer:
-        return await self._coverage.of_catalog(caller=_CALLER)
+    async def coverage(self, *, cursor: str) -> CoverageAnswer:
+        return await self._services.coverage.of_catalog(limit=MAX_LINES, after=cursor, caller=_CALLER)
 
     async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
-        return await self._coverage.of_alerts(alerts, caller=_CALLER)
+        return await self._services.coverage.of_alerts(alerts, caller=_CALLER)
 
     async def stale(self, *, limit: int) -> StaleAnswer:
-        return await self._upkeep.stale(limit=limit, caller=_CALLER)
+        return await self._services.upkeep.stale(limit=limit, caller=_CALLER)
 
     async def duplicates(self, *, limit: int) -> DuplicatesAnswer:
-        return await self._upkeep.duplicates(limit=limit, caller=_CALLER)
+        return await self._services.upkeep.duplicates(limit=limit, caller=_CALLER)
 
 
 class ServedCatalog:
@@ -216,15 +221,25 @@ class ServedCatalog:
         headers = incident_headers(remediation_id)
         return await self._server.answer(WorkflowDetails, "GET", path, params=parameters, headers=headers)
 
+    async def select(self, chosen: SelectionArguments, *, remediation_id: str) -> SelectionReceipt:
+        body, headers = chosen.model_dump(mode="json", exclude_unset=True), incident_headers(remediation_id)
+        return await self._server.answer(SelectionReceipt, "POST", "/selections", json=body, headers=headers)
+
     async def page(self, request: ListingRequest, *, remediation_id: str) -> WorkflowList:
         filters = {name: value for name, value in request.question.items() if value}
         page = {"limit": request.limit} | ({"cursor": request.cursor} if request.cursor else {})
         return await self._read(WorkflowList, "/workflows", remediation_id=remediation_id, **filters, **page)
 
-    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedAnswer:
+    async def refused(self, request: ListingRequest) -> RefusedList:
+        asked = {"namespace": request.namespace, "limit": request.limit, "cursor": request.cursor}
+        given = {name: value for name, value in asked.items() if value}
+        return await self._read(RefusedList, "/refused", remediation_id="", **given)
+
+    async def related(self, request: RelatedRequest, *, remediation_id: str) -> RelatedPage:
         path = f"/workflows/{_quoted(request.entity)}/related"
         asked = {"depth": request.depth, "relations": ",".join(request.relations), "limit": request.limit}
-        return await self._read(RelatedAnswer, path, remediation_id=remediation_id, **asked)
+        asked |= {"cursor": request.cursor} if request.cursor else {}
+        return await self._read(RelatedPage, path, remediation_id=remediation_id, **asked)
 
     async def find(self, name: str, *, remediation_id: str) -> NamesAnswer:
         return await self._read(NamesAnswer, "/names", remediation_id=remediation_id, name=name)
@@ -246,13 +261,13 @@ class ServedCatalog:
         return await self._read(StatisticsAnswer, "/stats", remediation_id=remediation_id)
 
     async def search_documents(
-        self, query: str, *, collection: str, top_k: int, remediation_id: str
+        self, query: str, *, collection: str, top_k: int | None, remediation_id: str
     ) -> DocumentSearchAnswer:
         asked = {"query": query, "top_k": top_k, "collection": collection}
         return await self._read(DocumentSearchAnswer, "/documents", remediation_id=remediation_id, **asked)
 
     async def similar_documents(
-        self, doc_id: str, *, text: str, top_k: int, remediation_id: str
+        self, doc_id: str, *, text: str, top_k: int | None, remediation_id: str
     ) -> SimilarDocumentsAnswer:
         asked = {"doc_id": doc_id, "text": text, "top_k": top_k}
         return await self._read(SimilarDocumentsAnswer, "/documents/similar", remediation_id=remediation_id, **asked)
@@ -278,8 +293,9 @@ class ServedCatalog:
     async def recorded(self, search_id: str) -> RecordedAnswer:
         return await self._read(RecordedAnswer, f"/searches/{quote(search_id, safe='')}", remediation_id="")
 
-    async def coverage(self) -> CoverageAnswer:
-        return await self._read(CoverageAnswer, "/coverage", remediation_id="")
+    async def coverage(self, *, cursor: str) -> CoverageAnswer:
+        page = {"limit": MAX_LINES} | ({"cursor": cursor} if cursor else {})
+        return await self._read(CoverageAnswer, "/coverage", remediation_id="", **page)
 
     async def coverage_of(self, alerts: Sequence[Alert]) -> CoverageAnswer:
         body = {"alerts": [alert.as_json() for alert in alerts]}

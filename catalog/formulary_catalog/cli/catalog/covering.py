@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from formulary_catalog.cli.options import DIRECTORY, json_option
+from formulary_catalog.cli.options import DIRECTORY, json_option, settings_of
 from formulary_catalog.cli.targets import CatalogTarget, catalog_options
-from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.catalogs import Catalog
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from formulary_catalog.domain.coverage.answers import CoverageAnswer
 
 _limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="At most so many. Default: 100."
+    "--limit", type=click.IntRange(1, 1000), default=100, metavar="N", help="Maximum number of results. Default: 100."
 )
 
 
@@ -42,7 +41,12 @@ _limit_option = click.option(
 @catalog_options
 @json_option
 def coverage_command(
-    *, rules: Path | None, ignore: Path | None, fail_on: str | None, target: CatalogTarget, as_json: bool
+    *,
+    rules: Path | None,
+    ignore: Path | None,
+    fail_on: "Literal['none', 'weak'] | None",
+    target: CatalogTarget,
+    as_json: bool,
 ) -> None:
     """Compare alerts with the remedies of the catalog.
 
@@ -51,24 +55,20 @@ def coverage_command(
     signals. A rule with the annotation formulary_no_remedy is ignored, for the reason that it gives.
 
     An alert is covered if a workflow declares it or its best hit has a confidence of 0.5 or more, weak if the best hit
-    has 0.1 or more, else none.
+    has 0.1 or more, else none. --fail-on also exits with 1 if an alert of the cluster could not be compared.
 
     \b
     Examples:
       formulary coverage
       formulary coverage --from rules/ --ignore ignore.yaml --fail-on none   # for CI
+      formulary coverage --ignore ignore.yaml --fail-on none                 # alerts of the cluster
     """
     from formulary_catalog.cli.catalog.covering_pages import show_coverage
-    from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules
+    from formulary_catalog.domain.coverage.alerts import ignored_by_rules
     from formulary_catalog.domain.coverage.states import failing, with_ignored
     from formulary_catalog.loading.rule_files import alerts_in_files, ignored_in_file
     from formulary_catalog.runtime.terminal import Page
 
-    if ignore is not None and rules is None:
-        raise InvalidInput(
-            f"--ignore is for the alerts of --from; give both, or give rules of the cluster the annotation {NO_REMEDY}",
-            field="ignore",
-        )
     alerts = alerts_in_files(rules) if rules is not None else []
     ignored = ignored_by_rules(alerts) | (ignored_in_file(ignore) if ignore is not None else {})
     answer = target.ask(lambda catalog: _coverage(catalog, alerts), by_meaning=True)
@@ -76,9 +76,8 @@ def coverage_command(
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_coverage(answer, page=Page())
-    fails = fail_on is not None and failing(answer.alert_totals or answer.totals, fail_on=fail_on)
-    if fails or (fail_on is not None and answer.alerts_waiting):
+        show_coverage(answer, page=Page(), console_url=settings_of().console_url)
+    if fail_on is not None and failing(answer, fail_on=fail_on):
         raise SystemExit(1)
 
 
@@ -92,14 +91,13 @@ async def _coverage(catalog: "Catalog", alerts: "Sequence[Alert]") -> "CoverageA
 
 
 async def _of_catalog(catalog: "Catalog") -> "CoverageAnswer":
-    """Asked again for as long as each call compares more alerts of the cluster."""
-    answer = await catalog.coverage()
-    while answer.alerts_waiting:
-        waiting = answer.alerts_waiting
-        answer = await catalog.coverage()
-        if answer.alerts_waiting >= waiting:
-            break
-    return answer
+    """All pages as one."""
+    from formulary_catalog.domain.coverage.states import joined
+
+    pages = [await catalog.coverage(cursor="")]
+    while cursor := pages[-1].next_cursor:
+        pages.append(await catalog.coverage(cursor=cursor))
+    return joined(pages)
 
 
 @click.command("stale")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from formulary_catalog.domain.console_address import coverage_link
 from formulary_catalog.domain.coverage.answers import (
     CoverageAnswer,
     CoverageTotals,
@@ -15,7 +16,7 @@ _COLUMNS = ("STATE", "ALERT", "SEVERITY", "REMEDY", "DECLARED BY", "CONFIDENCE",
 _SHOWN_SOURCES = 2
 
 
-def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
+def show_coverage(answer: CoverageAnswer, *, page: Page, console_url: str = "") -> None:
     """One line a signal, what is not covered first, and the totals; so too for alerts of the cluster; weak queries."""
     page.table(_COLUMNS, [_row(each) for each in answer.signals])
     page.line()
@@ -27,12 +28,12 @@ def show_coverage(answer: CoverageAnswer, *, page: Page) -> None:
         page.line()
         _show_totals(answer.alert_totals, days=answer.days, page=page, of="alerts of the cluster: ")
     if answer.alerts_waiting:
-        page.pair(
-            "not compared", f"{counted(answer.alerts_waiting, 'alert')} of the cluster; ask again", style="yellow"
-        )
+        waiting = f"{counted(answer.alerts_waiting, 'alert')} of the cluster; ask again"
+        page.pair("not compared", waiting, style="yellow")
     for query in answer.queries:
         best = "nothing" if query.best_confidence is None else f"at best {query.best_confidence:.2f}"
         page.pair("weak query", f"{counted(query.times, 'time')}, {best}: {query.query}", style="yellow")
+    page.pair("console", coverage_link(console_url))
     page.notes(answer.notes)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from formulary_catalog.cli.wording import notes_as_typed
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,
@@ -51,5 +52,5 @@ def _show_hits(hits: Sequence[DocumentHit], *, page: Page) -> None:
 
 
 def _show_notes(notes: Sequence[str], *, page: Page) -> None:
-    for note in notes:
+    for note in notes_as_typed(notes):
         page.line(f"note: {note}", style="yellow")

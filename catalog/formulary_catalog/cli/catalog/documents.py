@@ -37,10 +37,12 @@ def search(*, query: tuple[str, ...], collection: str, top_k: int, target: Catal
     """
     from formulary_catalog.cli.catalog.document_pages import show_documents
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.knowledge import DocumentSearchArguments
 
+    asked = DocumentSearchArguments.read({"query": " ".join(query), "collection": collection, "top_k": top_k})
     answer = target.ask(
         lambda catalog: catalog.search_documents(
-            " ".join(query), collection=collection, top_k=top_k, remediation_id=target.remediation_id
+            asked.query, collection=asked.collection, top_k=asked.top_k, remediation_id=target.remediation_id
         ),
         by_meaning=True,
     )
@@ -68,9 +70,13 @@ def similar(*, doc_id: str, text: str, top_k: int, target: CatalogTarget, as_jso
     """
     from formulary_catalog.cli.catalog.document_pages import show_similar
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.knowledge import SimilarArguments
 
+    asked = SimilarArguments.read({"doc_id": doc_id, "text": text, "top_k": top_k})
     answer = target.ask(
-        lambda catalog: catalog.similar_documents(doc_id, text=text, top_k=top_k, remediation_id=target.remediation_id),
+        lambda catalog: catalog.similar_documents(
+            asked.doc_id, text=asked.text, top_k=asked.top_k, remediation_id=target.remediation_id
+        ),
         by_meaning=True,
     )
     if as_json:
@@ -97,8 +103,10 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
     """
     from formulary_catalog.cli.catalog.document_pages import show_document
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.knowledge import DocumentArguments
 
-    answer = target.ask(lambda catalog: catalog.document(doc_id, remediation_id=target.remediation_id))
+    asked = DocumentArguments.read({"doc_id": doc_id})
+    answer = target.ask(lambda catalog: catalog.document(asked.doc_id, remediation_id=target.remediation_id))
     if as_json:
         click.echo(answer.model_dump_json())
     else:
@@ -109,7 +117,9 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
 @target_options
 @json_option
 def collections(*, target: CatalogTarget, as_json: bool) -> None:
-    """List the collections, how many documents of each may be read, and how many of those are compared by meaning.
+    """List the collections and the number of documents in each.
+
+    Counts the documents that may be read, and those of them that are compared by meaning.
 
     \b
     Example:

@@ -2,7 +2,7 @@
 
 import click
 
-from formulary_catalog.cli.options import by_dimension, json_option, label_option
+from formulary_catalog.cli.options import json_option, label_arguments, label_option, settings_of
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput
 
@@ -14,7 +14,7 @@ from formulary_catalog.errors import InvalidInput
 @label_option
 @click.option(
     "--exclude",
-    "excluded",
+    "exclude_keywords",
     multiple=True,
     metavar="WORD",
     help="Words to leave out, as in the search; may be repeated.",
@@ -28,7 +28,7 @@ def explain_command(
     query: tuple[str, ...],
     search_id: str,
     labels: tuple[str, ...],
-    excluded: tuple[str, ...],
+    exclude_keywords: tuple[str, ...],
     top_k: int | None,
     target: CatalogTarget,
     as_json: bool,
@@ -47,9 +47,11 @@ def explain_command(
       formulary explain --search-id 0b8f6c1e-6f0e-4f0e-9a55-0d2f2c7f8a10
     """
     from formulary_catalog.cli.catalog.explaining_page import show_explanation, show_recorded
-    from formulary_catalog.domain.search.request import ContextReference, search_request
+    from formulary_catalog.domain.search.request import ContextReference
     from formulary_catalog.domain.workflows.identity import parse_reference
     from formulary_catalog.runtime.terminal import Page
+    from formulary_catalog.server.calls.arguments.reading import ExplainArguments
+    from formulary_catalog.server.calls.searching import search_request_of
 
     if not (workflow_id or search_id):
         raise InvalidInput("give WORKFLOW and QUERY, or --search-id", field="workflow_id")
@@ -57,7 +59,7 @@ def explain_command(
     if bool(query) == bool(search_id):
         raise InvalidInput("give either QUERY or --search-id", field="query")
     if search_id:
-        if labels or excluded or top_k is not None or target.remediation_id:
+        if labels or exclude_keywords or top_k is not None or target.remediation_id:
             raise InvalidInput(
                 "--search-id names a search with its labels and its incident; leave out --label, --exclude, --top-k "
                 "and --remediation-id",
@@ -68,21 +70,24 @@ def explain_command(
             if as_json:
                 click.echo(recorded.model_dump_json())
             else:
-                show_recorded(recorded, page=Page())
+                show_recorded(recorded, page=Page(), console_url=settings_of().console_url)
             return
         answer = target.ask(lambda catalog: catalog.explain_recorded(workflow, search_id), by_meaning=True)
     else:
-        request = search_request(
-            query=" ".join(query),
-            labels=by_dimension(labels),
-            exclude_keywords=[word for given in excluded for word in given.split(",")],
-            top_k=top_k,
-            context=ContextReference(remediation_id=target.remediation_id),
+        asked = ExplainArguments.read(
+            {
+                "workflow": workflow,
+                "query": " ".join(query),
+                "exclude_keywords": list(exclude_keywords),
+                "top_k": top_k,
+                **label_arguments(labels),
+            }
         )
+        request = search_request_of(asked, context=ContextReference(remediation_id=target.remediation_id))
         answer = target.ask(lambda catalog: catalog.explain(workflow, request), by_meaning=True)
     if as_json:
         click.echo(answer.model_dump_json())
     else:
-        show_explanation(answer, page=Page())
+        show_explanation(answer, page=Page(), console_url=settings_of().console_url)
     if not answer.allowed:
         raise SystemExit(1)

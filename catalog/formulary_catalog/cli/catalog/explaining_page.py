@@ -1,10 +1,11 @@
 """An explanation, and a recorded search, as people read them on a terminal."""
 
-from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
+from formulary_catalog.domain.console_address import search_link, workflow_link
+from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
 from formulary_catalog.runtime.terminal import Page
 
 
-def show_explanation(answer: Explanation, *, page: Page) -> None:
+def show_explanation(answer: Explanation, *, page: Page, console_url: str = "") -> None:
     """What excludes the workflow, or its place, what speaks for it, and what would make it the first."""
     page.line(f"{answer.workflow_id}@{answer.version}", style="bold cyan")
     page.pair("query", answer.query)
@@ -17,11 +18,12 @@ def show_explanation(answer: Explanation, *, page: Page) -> None:
         _show_evidence(answer, page=page)
     if (recorded := answer.recorded) is not None:
         page.pair("recorded", f"number {recorded.rank}, {'returned' if recorded.returned else 'not returned'}")
+    page.pair("console", workflow_link(console_url, answer.workflow_id))
     for note in answer.notes:
         page.pair("note", note)
 
 
-def show_recorded(answer: RecordedAnswer, *, page: Page) -> None:
+def show_recorded(answer: RecordedAnswer, *, page: Page, console_url: str = "") -> None:
     """What was asked, under which constraints, and what was found then."""
     page.line(f"Search {answer.search_id}", style="bold cyan")
     page.pair("asked", f"{answer.at} by {answer.caller}")
@@ -37,6 +39,7 @@ def show_recorded(answer: RecordedAnswer, *, page: Page) -> None:
     for name, value in answer.inferred.items():
         page.pair(name, f"{value} (read from the query)")
     page.pair("mode", answer.search_mode)
+    page.pair("console", search_link(console_url, answer.search_id))
     page.line()
     page.line(f"What was found then, {answer.total_results} in all", style="bold")
     page.table(

@@ -1,25 +1,15 @@
 """Answers of the catalog as people read them."""
 
 import json
-import sys
-from datetime import datetime
 from typing import Any
 
-from formulary_catalog.domain.answers import (
-    InvocationAnswer,
-    SearchAnswer,
-    SearchMode,
-    WorkflowDetails,
-    WorkflowHit,
-    WorkflowList,
-)
-from formulary_catalog.domain.audit.wording import spell_duration
+from formulary_catalog.cli.run_pages import RISK_STYLES
+from formulary_catalog.cli.wording import notes_as_typed
+from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowDetails, WorkflowHit, WorkflowList
 from formulary_catalog.domain.browsing import SectionAnswer
-from formulary_catalog.domain.reading import WaitingRun, WaitingRunList
 from formulary_catalog.runtime.terminal import Page, counted
 
 _BAR = 10
-_RISK_STYLES = {"low": "green", "medium": "yellow", "high": "red"}
 _GAP = "  "
 
 
@@ -33,7 +23,7 @@ def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
         page.paragraph(f"{part}{counted(total, 'workflow')} for {query!r}, the best first", style="bold")
     if answer.search_mode != SearchMode.HYBRID:
         page.pair("mode", answer.search_mode, style="yellow")
-    for note in answer.notes:
+    for note in notes_as_typed(answer.notes):
         page.pair("note", note)
     ambiguous = _repeated([hit.workflow_id for hit in answer.workflows])
     for rank, hit in enumerate(answer.workflows, start=1):
@@ -55,7 +45,7 @@ def show_details(details: WorkflowDetails, *, page: Page) -> None:
     page.pair("signals", ", ".join(details.signal_types))
     for label, values in details.labels.items():
         page.pair(label, ", ".join(values))
-    page.pair("risk", details.risk_level, style=_RISK_STYLES.get(details.risk_level, ""))
+    page.pair("risk", details.risk_level, style=RISK_STYLES.get(details.risk_level, ""))
     page.pair("takes", details.estimated_duration)
     page.pair("success", _success(details.success_rate, seconds=details.median_duration_seconds))
     page.pair("action", details.action_type)
@@ -87,7 +77,7 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
     """One line a workflow; cut to the width of a terminal, whole where a program reads it."""
     if not listing.workflows:
         page.line("No workflow matches. `formulary list` shows all that you may see.")
-        page.notes(listing.notes)
+        page.notes(notes_as_typed(listing.notes))
         return
     ambiguous = _repeated([workflow.workflow_id for workflow in listing.workflows])
     header = ("NAME", "VERSION", "RISK", "TITLE", "SIGNALS")
@@ -107,7 +97,7 @@ def show_list(listing: WorkflowList, *, page: Page) -> None:
     shown = len(listing.workflows)
     if shown < listing.total:
         page.pair("shown", f"{shown} of {counted(listing.total, 'workflow')}; without --limit all are listed")
-    page.notes(listing.notes)
+    page.notes(notes_as_typed(listing.notes))
 
 
 def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> None:
@@ -116,7 +106,7 @@ def _show_hit(hit: WorkflowHit, *, rank: int, qualified: bool, page: Page) -> No
     page.paragraph(hit.title, indent=4)
     bar = _GAP + ("█" * round(hit.confidence * _BAR)).ljust(_BAR, "░") if page.is_terminal else ""
     page.pair("confidence", f"{hit.confidence:.2f}{bar}", indent=4)
-    page.pair("risk", hit.risk_level, indent=4, style=_RISK_STYLES.get(hit.risk_level, ""))
+    page.pair("risk", hit.risk_level, indent=4, style=RISK_STYLES.get(hit.risk_level, ""))
     page.pair("takes", hit.estimated_duration, indent=4)
     page.pair("success", _success(hit.success_rate, seconds=hit.median_duration_seconds), indent=4)
     page.pair("why", "; ".join(hit.match_reasons), indent=4)
@@ -158,94 +148,3 @@ def _show_steps(title: str, steps: list[dict[str, str]], *, page: Page) -> None:
 def _repeated(names: list[str]) -> frozenset[str]:
     """The names that more than one namespace has."""
     return frozenset(name for name in names if names.count(name) > 1)
-
-
-_STYLES = {
-    "completed": "green",
-    "awaiting_approval": "yellow",
-    "failed": "red",
-    "timed_out": "red",
-    "cancelled": "red",
-    "halted": "red",
-}
-
-
-def show_run(answer: InvocationAnswer, *, page: Page) -> None:
-    """Where the run stands, what came of it and what to do next; a manifest so that it can be copied."""
-    page.line(answer.invocation_id, style="bold cyan")
-    page.pair("state", f"{answer.state} ({answer.reason})", style=_STYLES.get(answer.state, ""))
-    page.pair("why", answer.message)
-    page.pair("workflow", f"{answer.workflow_id}@{answer.version}")
-    page.pair("namespace", answer.namespace)
-    page.pair("requester", answer.requester)
-    _show_content(answer, page=page)
-    page.pair("dry run", "yes" if answer.dry_run else "")
-    page.pair("started", answer.started_at)
-    page.pair("took", f"{answer.duration_seconds:g} s" if answer.duration_seconds is not None else "")
-    for name, value in answer.output.items():
-        page.pair("output", f"{name}: {_shown(value)}")
-    for note in answer.notes:
-        page.pair("note", note)
-    page.pair("trace", answer.trace_id)
-    if answer.manifest:
-        import yaml
-
-        page.line()
-        page.line("What a real run would create:", style="bold")
-        page.verbatim(yaml.safe_dump(answer.manifest, sort_keys=False, allow_unicode=True), indent=0)
-
-
-def show_waiting(answer: WaitingRunList, *, now: datetime, page: Page) -> None:
-    """Each run that waits, with what a person has to judge; `now` says how long it still waits."""
-    if not answer.approvals:
-        page.line("No run waits that you may read.")
-        return
-    shown, total = len(answer.approvals), answer.total
-    page.line(
-        f"{f'{shown} of ' if shown < total else ''}{counted(total, 'run')} waiting, the oldest first", style="bold"
-    )
-    for run in answer.approvals:
-        page.line()
-        page.line(run.invocation_id, style="bold cyan")
-        page.pair("workflow", f"{run.workflow_id}@{run.version}")
-        page.pair("target", f"{run.target or run.namespace} (runs in {run.namespace})")
-        page.pair("risk", run.risk_level, style=_RISK_STYLES.get(run.risk_level, ""))
-        page.pair("why", run.reason, style="yellow")
-        for reason in run.why:
-            page.pair("", reason)
-        page.pair("requester", run.requester)
-        left = (datetime.fromisoformat(run.waits_until) - now).total_seconds()
-        page.pair("time left", spell_duration(left))
-        _show_content(run, page=page)
-        page.pair("trace", run.trace_id)
-        page.pair("note", "" if run.may_approve else f"you may not create invocationapprovals in {run.namespace}")
-    for note in answer.notes:
-        page.line()
-        page.pair("note", note)
-
-
-def _show_content(answer: InvocationAnswer | WaitingRun, *, page: Page) -> None:
-    """What somebody who may approve it has to judge."""
-    content = answer.content
-    if not content:
-        return
-    page.pair("version id", answer.version_id)
-    page.pair("digest", content.get("digest", ""))
-    page.pair("images", ", ".join(content.get("images", ())))
-    page.pair("account", content.get("serviceAccount", ""))
-    page.pair("secrets", ", ".join(content.get("secrets", ())))
-    page.pair("config maps", ", ".join(content.get("configMaps", ())))
-    for name, value in content.get("parameters", {}).items():
-        page.pair("parameter", f"{name}: {_shown(value)}")
-    for step in content.get("steps", ()):
-        page.pair("step", f"{step['name']}: {step['command']}")
-    page.pair("problem", content.get("problem", ""))
-
-
-def _shown(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def show_progress(answer: InvocationAnswer) -> None:
-    """One line on standard error for a run that is waited for."""
-    Page(sys.stderr).line(f"{answer.invocation_id} is {answer.state}", style="dim")

@@ -51,11 +51,11 @@ def runbooks_command() -> None:
 def load(
     *, directories: tuple[Path, ...], name: str | None, database_url: str | None, data_dir: Path | None, as_json: bool
 ) -> None:
-    """Load the Markdown files of directories; what an earlier load of them gave and is gone is removed.
+    """Load the Markdown files of directories, and remove what is no longer in them.
 
-    A directory is known by its name. Where another directory has that name it is refused; with --name it takes the
-    place of the other one. A running server embeds what is loaded; until then it is found by its words. Exit code 1 if
-    a file or a directory was refused.
+    A directory is known by its name. It is refused if another directory has that name; --name gives it another name, or
+    with that name replaces the other directory. A running server embeds what is loaded; until then searches find it by
+    words alone. Exit code 1 if a file or a directory was refused.
 
     \b
     Examples:

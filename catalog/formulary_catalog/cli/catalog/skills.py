@@ -20,13 +20,20 @@ def export_command() -> None:
 
     \b
     Example:
-      formulary export skill --output skills
+      formulary export skill
     """
 
 
 @export_command.command("skill")
 @click.argument("workflow_ids", metavar="[ID]...", nargs=-1)
-@click.option("--output", "directory", required=True, type=DIRECTORY, help="Directory to write to.")
+@click.option(
+    "--output",
+    "directory",
+    default=Path("skills"),
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Directory to write to; skills by default.",
+)
 @target_options
 def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: CatalogTarget) -> None:
     """Write workflows as Agent Skills, DIR/NAME/SKILL.md each, and the guide that teaches the tools.
@@ -36,7 +43,7 @@ def skill_command(*, workflow_ids: tuple[str, ...], directory: Path, target: Cat
 
     \b
     Examples:
-      formulary export skill --output skills
+      formulary export skill
       formulary export skill oom-raise-memory-limit --output skills
       formulary export skill --remediation-id rr-2026-0042 --output skills
     """

@@ -7,7 +7,7 @@ from pydantic import Field
 from pydantic_core import to_json
 
 from formulary_catalog.domain.answers import Answer
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.visible import visible
 
 Cell = bool | int | float | str | None
 """A value of a row. What JSON has no type for is text as PostgreSQL writes it."""

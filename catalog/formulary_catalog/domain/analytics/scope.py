@@ -18,7 +18,8 @@ class Scope:
     """Namespaces by right, None for all: whose workflows are visible, whose incidents may be used, whose runs be read.
 
     With an incident, `versions` are the ids of what it allows, and of searches, selections and alerts only its own are
-    visible. The caller's own rows are visible to it always.
+    visible. The caller's own rows are visible to it always. `suspended`: workflows that are suspended are visible too,
+    as they are to people; to agents they do not exist.
     """
 
     caller: str
@@ -27,6 +28,7 @@ class Scope:
     runs: frozenset[str] | None
     versions: frozenset[str] | None = field(default=None, repr=False)
     remediation_id: str = ""
+    suspended: bool = False
 
     def settings(self, *, key: bytes, transaction: str) -> dict[str, str]:
         """What one transaction has to set for the views: the proof, a space, and JSON in ASCII; apart, the versions,
@@ -41,6 +43,7 @@ class Scope:
             "runs": _names(self.runs),
             "versions": [ALL if self.versions is None else digest],
             "remediation_id": self.remediation_id,
+            "suspended": self.suspended,
         }
         content = json.dumps(said, separators=(",", ":"))
         inner = hashlib.sha256(key + content.encode()).digest()

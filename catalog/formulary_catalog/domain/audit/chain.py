@@ -21,6 +21,8 @@ OWN_TRACE = "tr_"
 MAX_TRACE_ID = 253
 GENESIS = "0" * 64
 """What the first event of a trace names as the hash before it."""
+TRIAL, EXPLANATION = "read.trial", "read.explain"
+"""A search that a person tried, and an explanation: each is in a trace of its own, and counts for nothing."""
 HOLD_PLACED, HOLD_RELEASED = "hold.placed", "hold.released"
 """Events of a legal hold: while the newest of them says placed, the hold has to be there."""
 _AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

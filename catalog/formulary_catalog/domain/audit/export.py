@@ -4,7 +4,7 @@ import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from formulary_catalog.domain.audit.chain import StoredEvent
@@ -15,6 +15,7 @@ from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.governance.gate import GateDecision
 from formulary_catalog.domain.governance.verdict import Verdict
 
+FileName: TypeAlias = Literal["events.ndjson", "verdict.json", "verdict.md", "replay.json", "diff.json"]
 _LONGEST_NAME = 150
 _RUN_DECISIONS = {
     "ALLOW": GateDecision.ALLOW,
@@ -22,7 +23,7 @@ _RUN_DECISIONS = {
     "AWAIT": GateDecision.UNKNOWN,
     "BLOCK": GateDecision.BLOCK,
 }
-_READS = frozenset({"search", "details", "list", "selection", "constraints", "status"})
+_READS = frozenset({"search", "details", "list", "selection", "status"})
 _READING = "read."
 
 
@@ -53,7 +54,7 @@ def event_line(event: StoredEvent) -> str:
     return json.dumps({"body": event.body, "hash": event.hash}, ensure_ascii=False, separators=(",", ":"))
 
 
-def trace_files(trace_id: str, events: Sequence[StoredEvent], *, replay: Replay) -> dict[str, str]:
+def trace_files(trace_id: str, events: Sequence[StoredEvent], *, replay: Replay) -> dict[FileName, str]:
     """The files of one trace, by name. `replay` is what verification says.
 
     Raises:

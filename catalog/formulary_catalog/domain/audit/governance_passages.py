@@ -8,7 +8,7 @@ from formulary_catalog.domain.audit.wording import Description, Known, Line, Ton
 _DECISIONS = {
     "ALLOW": ("allowed", Tone.GOOD),
     "DEGRADE": ("allowed as a dry run only", Tone.WAITING),
-    "AWAIT": ("has to wait for evidence", Tone.WAITING),
+    "AWAIT": ("waits for an approval or evidence", Tone.WAITING),
     "BLOCK": ("blocked", Tone.BAD),
     "HALT": ("halted", Tone.BAD),
     "UNKNOWN": ("undecided", Tone.WAITING),

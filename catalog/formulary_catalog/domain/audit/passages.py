@@ -6,7 +6,7 @@ What governance says, how a run goes and what documents were read is described b
 
 from collections.abc import Callable, Iterator
 
-from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED
+from formulary_catalog.domain.audit.chain import HOLD_PLACED, HOLD_RELEASED, TRIAL
 from formulary_catalog.domain.audit.governance_passages import GOVERNANCE_DESCRIPTIONS
 from formulary_catalog.domain.audit.knowledge_passages import KNOWLEDGE_ATTEMPTS, KNOWLEDGE_DESCRIPTIONS
 from formulary_catalog.domain.audit.payload import Recorded
@@ -46,12 +46,24 @@ def _searching(payload: Recorded, known: Known) -> str:
     return f"searched for “{payload.inner('arguments').text('query')}”"
 
 
+def _trying(payload: Recorded, known: Known) -> str:
+    return f"tried a search for “{payload.inner('arguments').text('query')}”"
+
+
 def _search(payload: Recorded, known: Known) -> Description:
+    return _found(payload, known, title=_searching(payload, known))
+
+
+def _trial(payload: Recorded, known: Known) -> Description:
+    return _found(payload, known, title=_trying(payload, known))
+
+
+def _found(payload: Recorded, known: Known, *, title: str) -> Description:
     arguments, result = payload.inner("arguments"), payload.inner("result")
     candidates = result.each("candidates")
     left = len(candidates) - _SHOWN_CANDIDATES
     return Description(
-        title=f"{_searching(payload, known)}: {result.text('total') or len(candidates)} allowed",
+        title=f"{title}: {result.text('total') or len(candidates)} allowed",
         tone=Tone.PLAIN if candidates else Tone.WAITING,
         lines=lines(
             Line(label="labels", text=_labels(arguments.inner("labels"))),
@@ -175,10 +187,6 @@ def _selection(payload: Recorded, known: Known) -> Description:
     )
 
 
-def _unsealing(payload: Recorded, known: Known) -> str:
-    return "read what the incident demanded, custom labels included"
-
-
 def _status(payload: Recorded, known: Known) -> Description:
     return Description(title=f"asked how the run of {known.workflow(payload)} stands")
 
@@ -191,6 +199,7 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "details": _reading,
     "read.related": _looking_around,
     "read.facets": _looking_into("what narrows the list of workflows"),
+    "read.refused": _looking_into("the objects that are refused"),
     "read.names": _looking_up,
     "read.impact": _weighing,
     "read.section": _reading_a_section,
@@ -217,9 +226,9 @@ def _read(doing: Callable[[Recorded, Known], str]) -> Callable[[Recorded, Known]
 _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "search": _searching,
     **_READING,
+    TRIAL: _trying,
     "list": _listing,
     "selection": _choosing,
-    "constraints": _unsealing,
     "governance.gate": lambda payload, known: "gate",
     "governance.enforce": lambda payload, known: "contract",
     "governance.verdict": lambda payload, known: "verdict",
@@ -229,9 +238,9 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
 _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     "search": _search,
     **{kind: _read(doing) for kind, doing in _READING.items()},
+    TRIAL: _trial,
     "list": _list,
     "selection": _selection,
-    "constraints": lambda payload, known: Description(title=_unsealing(payload, known)),
     "status": _status,
     HOLD_PLACED: lambda payload, known: Description(
         title="held: it is kept until it is released",

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
-from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import fold
-from formulary_catalog.errors import InvalidInput
 
 RULE_KIND = "PrometheusRule"
 NO_REMEDY = "formulary_no_remedy"
@@ -52,7 +50,7 @@ class Alert:
         return " ".join(filter(None, (self.name, self.severity, self.summary)))
 
     def as_json(self) -> dict[str, str]:
-        """The alert as `alerts_given` reads it."""
+        """The alert as callers send it."""
         return {name: value for name in _MEMBERS if (value := getattr(self, name))}
 
 
@@ -104,35 +102,6 @@ def portions(alerts: Sequence[Alert]) -> Iterator[list[Alert]]:
         size += length
     if part:
         yield part
-
-
-def alerts_given(items: Sequence[Any]) -> list[Alert]:
-    """The alerts that a caller sends, as objects with `name`, and perhaps `severity` and `summary`.
-
-    Raises:
-        InvalidInput: there is none, there are too many, or one is no such object.
-    """
-    if not 1 <= len(items) <= AT_ONCE:
-        raise InvalidInput(f"alerts has {len(items)} items; give 1 to {AT_ONCE} in one call", field="alerts")
-    return distinct(_given(item, number=number) for number, item in enumerate(items, start=1))
-
-
-def _given(item: Any, *, number: int) -> Alert:
-    place = f"alerts item {number}"
-    if not isinstance(item, Mapping):
-        raise InvalidInput(f'{place} is no object; give one such as {{"name": "KubePodCrashLooping"}}', field="alerts")
-    if unknown := sorted(set(item) - set(_MEMBERS)):
-        raise InvalidInput(f"{place} has unknown members; give {', '.join(_MEMBERS)} alone", field=unknown[0])
-    for member in _MEMBERS:
-        value = item.get(member)
-        limit = MAX_SUMMARY if member == "summary" else MAX_LABEL_LENGTH
-        if value is not None and not (isinstance(value, str) and len(value) <= limit and storable(value)):
-            raise InvalidInput(f"{place}: {member} must be plain text of at most {limit} characters", field="alerts")
-    name, severity, summary = (" ".join((item.get(member) or "").split()) for member in _MEMBERS)
-    alert = Alert(name=name, severity=severity, summary=summary)
-    if not alert.name:
-        raise InvalidInput(f"{place} has no name; give the name of the alert", field="alerts")
-    return alert
 
 
 def _alerts(groups: Iterable[Any]) -> Iterator[Alert]:

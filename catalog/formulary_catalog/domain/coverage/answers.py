@@ -62,9 +62,18 @@ class CoverageTotals(Answer):
         description="Share of the searches and incidents whose signal is covered; null if there were none."
     )
 
+    @property
+    def number(self) -> int:
+        """How many there are, with those ignored."""
+        return self.covered + self.weak + self.none + self.ignored
+
 
 class CoverageAnswer(Answer):
-    """Signals or alerts, the uncovered and most wanted first, and the queries that found too little."""
+    """Signals or alerts, the uncovered and most wanted first, and the queries that found too little.
+
+    Of many, the first page has the most wanted ones, whatever their state; the others follow by name. Pages together
+    have each once that is there all the time.
+    """
 
     signals: list[CoveredSignal]
     totals: CoverageTotals
@@ -74,13 +83,17 @@ class CoverageAnswer(Answer):
         "where no alerts were given.",
     )
     alert_totals: CoverageTotals | None = Field(
-        default=None, description="The same of these alerts; null where the caller sees none."
+        default=None, description="Totals of these alerts; null where the caller sees none."
     )
     alerts_waiting: int = Field(
-        default=0, description="Alerts of the cluster that are not compared yet; the next call goes on."
+        default=0,
+        description="Alerts of the cluster on other pages that this call did not compare; they are not in the totals.",
     )
-    queries: list[WeakQuery] = Field(description="The most frequent first; only where no alerts were given.")
-    days: int = Field(description="Searches of so many days are counted.")
+    queries: list[WeakQuery] = Field(
+        description="The most frequent first; only on the first page, and where no alerts were given."
+    )
+    next_cursor: str = Field("", description="Give it as cursor for the page after this one; empty on the last.")
+    days: int = Field(description="Number of days whose searches are counted.")
     search_mode: str = Field(description="How the catalog ranked: hybrid, lexical or labels-only; empty for nothing.")
     notes: list[str]
 
@@ -107,7 +120,8 @@ class StaleAnswer(Answer):
 
     workflows: list[StaleWorkflow]
     total: int
-    compared: int = Field(description="How many served workflows were looked at.")
+    next_cursor: str = Field("", description="Give it as cursor for the page after this one; empty on the last.")
+    compared: int = Field(description="Number of served workflows that were examined.")
     days: int
     notes: list[str]
 
@@ -117,7 +131,7 @@ class DuplicatePair(Answer):
 
     workflow_id: str
     other_id: str
-    cosine: float = Field(description="Of their texts: name, when to use, what.")
+    cosine: float = Field(description="Cosine similarity of their texts: name, when to use, what.")
     same_action: bool
     never_first: str = Field(
         description="The one that the other replaces wherever it is allowed, and that no search returned first; empty "
@@ -130,6 +144,7 @@ class DuplicatesAnswer(Answer):
 
     pairs: list[DuplicatePair]
     total: int
+    next_cursor: str = Field("", description="Give it as cursor for the page after this one; empty on the last.")
     compared: int = Field(description="How many served workflows were compared.")
     threshold: float
     days: int

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from formulary_catalog.domain.runs.run import WorkflowOutcome
+from formulary_catalog.domain.stored import WorkflowOutcome
 
 DAYS = 90
 FIRST_AT_LEAST = 3

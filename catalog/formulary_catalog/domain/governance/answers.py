@@ -9,24 +9,25 @@ from pydantic import Field
 
 from formulary_catalog.domain.answers import Answer
 from formulary_catalog.domain.governance.halting import Halt
-from formulary_catalog.domain.search.results import moment
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.moments import moment
+from formulary_catalog.domain.visible import visible
 
 
 class HaltAnswer(Answer):
     """A halt in force."""
 
     namespace: str = Field(description="Empty for everywhere.")
-    contract: str = Field(description="namespace/name of the contract that says it; empty for a person's.")
+    contract: str = Field(description="namespace/name of the contract with the HALT rule; empty if a person halted.")
     source: str = Field(
-        description="server: said over a server, which lifts it. database: by a command or a contract, lifted there."
+        description="server: set over a server, and lifted there. database: set by a command or a contract, and lifted "
+        "there."
     )
     reason: str
     by: str
     at: str
     trace_id: str
     way_out: str = Field(description="How it is lifted.")
-    message: str = Field(description="All of it in one sentence.")
+    message: str = Field(description="The halt in one sentence.")
 
 
 def halt_answer(halt: Halt) -> HaltAnswer:
@@ -51,7 +52,7 @@ class HaltList(Answer):
 
 
 class HaltedAnswer(Answer):
-    """What a halt came to: the one in force, and how many runs it ends."""
+    """The result of a halt: the halt in force, and the number of runs that it ends."""
 
     halted: HaltAnswer
     ended_runs: int
@@ -59,10 +60,14 @@ class HaltedAnswer(Answer):
 
 
 class LiftedAnswer(Answer):
-    """The halt that was lifted, null where nothing was halted so; and what is halted still."""
+    """The halt that was lifted, null if there was none, and the halts still in force that the caller may see."""
 
     lifted: HaltAnswer | None
     in_force: list[HaltAnswer]
+
+    def still_holds(self, namespace: str) -> bool:
+        """Whether no run begins there still; empty for everywhere."""
+        return any(halt.namespace in ("", namespace) for halt in self.in_force)
 
 
 class Decided(Answer):
@@ -74,24 +79,26 @@ class Decided(Answer):
 
 
 class ChangedRun(Answer):
-    """A run that would have gone otherwise, by the first of its decisions that would have been another."""
+    """A run that the contract would have decided differently, at the first decision that changes."""
 
-    change: Literal["allowed", "denied", "waiting", "dry_run"] = Field(description="What it would newly be.")
+    change: Literal["allowed", "denied", "waiting", "dry_run"] = Field(
+        description="How the run would go with the contract."
+    )
     invocation_id: str
     trace_id: str
     workflow_id: str
     version: str
     namespace: str
     target: str
-    dry_run: bool = Field(description="Whether it was asked for as a dry run, which waits for nobody.")
+    dry_run: bool = Field(description="Whether it was requested as a dry run, which needs no approval.")
     decided_at: str
-    recorded: str = Field(description="What it came to at the time.")
-    before: Decided = Field(description="By the contracts in force.")
-    after: Decided = Field(description="By those with the contract that is tried.")
+    recorded: str = Field(description="Decision that was recorded.")
+    before: Decided = Field(description="Decision by the contracts in force.")
+    after: Decided = Field(description="Decision by them and the contract that is tried.")
 
 
 class Changes(Answer):
-    """How many runs would newly be what."""
+    """Number of runs for each change."""
 
     allowed: int
     denied: int
@@ -111,14 +118,14 @@ class TriedRule(Answer):
 
     id: str
     effect: str
-    decisions: int = Field(description="Recorded decisions that it matches; 0 for a rule that never would have.")
+    decisions: int = Field(description="Recorded decisions that the rule matches.")
 
 
 class RehearsalAnswer(Answer):
     """What a contract would have changed."""
 
     contract: str = Field(description="namespace/name.")
-    replaces: bool = Field(description="Whether a contract of that name is in force, in whose place it was tried.")
+    replaces: bool = Field(description="Whether it was tried in place of a contract of that name that is in force.")
     since: str
     runs: int = Field(description="Runs whose decisions were made again.")
     decisions: int
@@ -126,11 +133,11 @@ class RehearsalAnswer(Answer):
     unchanged: int = Field(description="Runs of which no decision changes.")
     not_replayed: list[NotReplayed]
     decided_otherwise: int = Field(
-        description="Runs that the contracts in force now decide otherwise than was decided then."
+        description="Runs that the contracts now in force decide differently than was recorded."
     )
-    complete: bool = Field(description="Whether all decisions since then were looked at, not the newest alone.")
+    complete: bool = Field(description="Whether all decisions since then were examined; false if only the newest were.")
     changes: list[ChangedRun] = Field(
-        description="Newly allowed runs first, those that were denied before all; then denied, waiting, dry runs."
+        description="Newly allowed runs first, beginning with those that were denied; then denied, waiting, dry runs."
     )
     rules: list[TriedRule]
     notes: list[str]

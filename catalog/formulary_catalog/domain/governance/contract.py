@@ -1,4 +1,8 @@
-"""Contracts: what platform teams allow, forbid, tone down or tie to evidence. What their rules match is in `rules`."""
+"""Contracts: what platform teams allow, forbid, tone down or tie to evidence. What their rules match is in `rules`.
+
+The operator, the loader and `store.runs.contracts` read objects and files into these models; the CRD derives from them.
+`decision` applies them. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +13,10 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, Valid
 
 from formulary_catalog.domain.governance.window import Window
 from formulary_catalog.domain.text import storable
+from formulary_catalog.domain.visible import Hidden, first_hidden, visible
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.domain.workflows.manifest import FilledText, Metadata, Model, Text
 from formulary_catalog.domain.workflows.problems import problems
-from formulary_catalog.domain.workflows.visible import Hidden, first_hidden, visible
 from formulary_catalog.errors import InvalidInput
 
 KIND = "GovernanceContract"
@@ -196,7 +200,7 @@ def contract(spec: Mapping[str, Any], *, name: str, namespace: str) -> Contract:
     try:
         read = ContractSpec.model_validate(spec)
     except ValidationError as error:
-        field, message = problems(error)
+        field, message = problems(error, model=ContractSpec)
         raise InvalidInput(message, field=field) from None
     rules = tuple(
         rule.model_copy(update={"id": visible(rule.id), "rationale": visible(rule.rationale)}) for rule in read.rules

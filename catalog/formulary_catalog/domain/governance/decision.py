@@ -221,7 +221,7 @@ class _Considered:
             missing=[missing],
             message=f"Waits for {missing}: {'; '.join(why)}. "
             + (
-                "Ask a person who may approve it; asking again without an approval changes nothing."
+                "A person who may approve it decides; to ask again without an approval changes nothing."
                 if reasons
                 else "Record the selection with your reasoning and ask again, or ask a person to approve it."
             ),

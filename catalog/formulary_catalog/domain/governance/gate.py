@@ -1,4 +1,7 @@
-"""The gate's vocabulary: risks, what they come to, which environments are harmless, and the facts of a run."""
+"""The gate's vocabulary: risks, what they come to, which environments are harmless, and the facts of a run.
+
+`run_risks` and `actions` rate with it, `decision` weighs the result. `RunFacts` is stored with each run. Pure.
+"""
 
 import string
 import unicodedata

@@ -51,10 +51,8 @@ class Halt:
 def require_reason(reason: str) -> None:
     """Raises InvalidInput for a reason that says nothing, or too much to be shown wherever somebody is stopped."""
     if not reason.strip() or len(reason) > MAX_REASON:
-        raise InvalidInput(
-            f"the reason has {len(reason)} characters; say in 1 to {MAX_REASON} why everything is stopped",
-            field="reason",
-        )
+        said = f"has {len(reason)} characters" if reason.strip() else "is empty"
+        raise InvalidInput(f"the reason {said}; say why in 1 to {MAX_REASON} characters", field="reason")
 
 
 def require_namespace(namespace: str) -> None:
@@ -65,6 +63,11 @@ def require_namespace(namespace: str) -> None:
             "hyphens, or leave it out for everywhere",
             field="namespace",
         )
+
+
+def unknown_namespace(namespace: str) -> str:
+    """What is said of a namespace that is halted and of which nothing is known: it may be misspelt."""
+    return f"no workflow, run or incident of namespace {namespace!r} is known; check the spelling"
 
 
 def halt_reason(contract: Contract) -> str:

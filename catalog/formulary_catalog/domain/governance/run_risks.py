@@ -1,4 +1,8 @@
-"""The risks of a run, rated from the facts that there are. Rules are not the gate's business."""
+"""The risks of a run, rated from the facts that there are. Rules are not the gate's business.
+
+`domain.governance.decision` calls it, at the request and again at the start. A fact that is missing counts as a risk:
+what is not known is never taken for harmless. Pure.
+"""
 
 from collections.abc import Iterable
 

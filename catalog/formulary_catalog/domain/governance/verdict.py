@@ -1,4 +1,7 @@
-"""The verdict: gate and contract in one answer that a person can read."""
+"""The verdict: gate and contract in one answer that a person can read.
+
+`governance.service` calls it for the tools, after gate and contract have been evaluated. Pure.
+"""
 
 import hashlib
 from collections.abc import Iterable

@@ -14,6 +14,7 @@ from pydantic import (
     model_validator,
 )
 
+from formulary_catalog.domain.patterns import BEGIN_OF_HOURS, END_OF_HOURS
 from formulary_catalog.domain.workflows.manifest import Model
 
 Day = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -50,10 +51,10 @@ class Window(Model):
         description="Days of the week, mon to sun. Defaults to every day. Hours past midnight belong to the day on "
         "which the window began.",
     )
-    from_: Annotated[str, StringConstraints(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] | None = Field(
+    from_: Annotated[str, StringConstraints(pattern=BEGIN_OF_HOURS)] | None = Field(
         default=None, alias="from", description="Start of the window, such as 22:00. Defaults to midnight."
     )
-    to: Annotated[str, StringConstraints(pattern=r"^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$")] | None = Field(
+    to: Annotated[str, StringConstraints(pattern=END_OF_HOURS)] | None = Field(
         default=None,
         description="End of the window, such as 06:00. On the next day if it is earlier than `from`. Defaults to the "
         "end of the day.",

@@ -12,14 +12,16 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from formulary_catalog.domain.text import WordPlace, with_split_words, words
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.manifest import MAX_LEXICAL_TEXT
-from formulary_catalog.domain.workflows.visible import visible
 
 DOCUMENTS_REVISION = 2
 """Stands for how documents are derived from a workflow; a test says when to raise it. Deriving them again at every look
 at a workflow would cost more than the look."""
 MAX_PART = 3000
 """Bytes of a document's text in JSON, so that it is read with one answer. The model reads about the first 1,000."""
+RUNBOOK_ID, INCIDENT_ID = "rb_", "inc_"
+"""What ids begin with; those of sections of workflows with the id of the version."""
 MAX_ID_LENGTH = 400
 """Characters of an id, or of the URI that stands for one."""
 _ID_DIGITS = 20

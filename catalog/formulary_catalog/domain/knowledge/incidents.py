@@ -13,10 +13,16 @@ from formulary_catalog.domain.audit.chain import StoredEvent, is_event
 from formulary_catalog.domain.audit.passages import is_ok, is_supported
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.wording import spell_duration
-from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents, source_id
+from formulary_catalog.domain.knowledge.documents import (
+    INCIDENT_ID,
+    Collection,
+    Document,
+    Section,
+    documents,
+    source_id,
+)
 from formulary_catalog.domain.knowledge.mentions import KnownWorkflow, named_workflows, possible_names
 
-INCIDENT_ID = "inc_"
 OUTCOME, REASONING = "outcome", "reasoning"
 """The names of the two sections."""
 _MAX_SAID = 20

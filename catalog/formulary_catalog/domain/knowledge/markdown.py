@@ -14,13 +14,19 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents, source_id
+from formulary_catalog.domain.knowledge.documents import (
+    RUNBOOK_ID,
+    Collection,
+    Document,
+    Section,
+    documents,
+    source_id,
+)
 from formulary_catalog.domain.text import one_line, storable, words
 from formulary_catalog.errors import InvalidInput
 
 MAX_RUNBOOK_BYTES = 1_000_000
 MAX_SECTIONS = 1000
-RUNBOOK_ID = "rb_"
 _MAX_TITLE = 200
 _MAX_NAME = 60
 _MAX_FRONT_MATTER = 4000

@@ -6,7 +6,7 @@
 from collections.abc import Iterable, Iterator
 
 from formulary_catalog.domain.knowledge.documents import Collection, Document, Section, documents
-from formulary_catalog.domain.search.results import workflow_uri
+from formulary_catalog.domain.workflows.identity import workflow_uri
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, Step, title_of
 from formulary_catalog.domain.workflows.sections import written_steps
 

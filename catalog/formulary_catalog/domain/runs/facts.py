@@ -1,4 +1,8 @@
-"""The facts of a run that is asked for, from what the server and the operator know alike."""
+"""The facts of a run that is asked for, from what the server and the operator know alike.
+
+`domain.runs.submission` collects them for both when it builds a request, and they are stored with the run: rules judge
+a request of an agent and an object of a person by the same facts. Pure.
+"""
 
 from formulary_catalog.domain.governance.commands import destructive_steps
 from formulary_catalog.domain.governance.gate import RunFacts

@@ -1,14 +1,19 @@
-"""A stored run as its caller reads it. Inputs, and with them all that is sensitive, stay out."""
+"""A stored run as its caller reads it. Inputs, and with them all that is sensitive, stay out.
+
+`runs.service` and `runs.reading` make their answers with it. Phases of the cluster become the states that clients of
+MCP and REST know. Pure.
+"""
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from formulary_catalog.domain.answers import InvocationAnswer
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 
 
-def invocation_answer(run: Invocation, *, notes: Iterable[str] = ()) -> InvocationAnswer:
-    """Where a run stands, with what to do next; `notes` come first."""
+def invocation_answer(run: Invocation, *, notes: Iterable[str] = (), decided: bool = False) -> InvocationAnswer:
+    """Where a run stands, with what to do next; `notes` come first. `decided`: a person has just decided on it."""
     return InvocationAnswer(
         invocation_id=run.id,
         state=run.phase.state,
@@ -23,15 +28,20 @@ def invocation_answer(run: Invocation, *, notes: Iterable[str] = ()) -> Invocati
         output=dict(run.outputs),
         manifest=dict(run.manifest),
         requester=run.shown_requester,
-        content=dict(run.content) if run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) else {},
+        content=_content(run) if run.phase in (Phase.PENDING, Phase.AWAITING_APPROVAL) else {},
         trace_id=run.trace_id,
         revision=run.revision,
         created_at=_time(run.created_at),
         started_at=_time(run.started_at),
         finished_at=_time(run.finished_at),
         duration_seconds=run.duration_seconds if run.runs_for_real else None,
-        notes=[*notes, *_advice(run)],
+        notes=[*notes, *_advice(run, decided=decided)],
     )
+
+
+def _content(run: Invocation) -> dict[str, Any]:
+    """What would run, without its manifest: too long for each answer, and not what an agent judges."""
+    return {name: value for name, value in run.content.items() if name != "manifest"}
 
 
 def taken_for_running(answer: InvocationAnswer) -> InvocationAnswer:
@@ -40,19 +50,14 @@ def taken_for_running(answer: InvocationAnswer) -> InvocationAnswer:
     return answer.model_copy(update={"state": Phase.RUNNING.state}) if under_way else answer
 
 
-def _advice(run: Invocation) -> Iterable[str]:
-    if run.phase is Phase.AWAITING_APPROVAL:
+def _advice(run: Invocation, *, decided: bool) -> Iterable[str]:
+    if run.phase is Phase.AWAITING_APPROVAL and not decided:
         yield (
             f"nothing runs until a person approves it, with `formulary approve {run.id} --reason …`, or in the cluster "
             f"with an InvocationApproval in namespace {run.namespace}: kubectl create -f - <<< "
             f'\'{{"apiVersion": "formulary.dev/v1alpha1", "kind": "InvocationApproval", "metadata": {{"name": '
             f'"{run.id}", "namespace": "{run.namespace}"}}, "spec": {{"invocationId": "{run.id}", "decision": '
             f'"Approve", "reason": "…"}}}}\''
-        )
-    if not run.phase.is_final:
-        yield (
-            f"follow it with get_invocation_status, invocation_id {run.id}, after_revision {run.revision}, "
-            "wait_ms 30000"
         )
     if run.degraded and not run.dry_run:
         yield f"nothing is changed: {run.decision.get('message', 'a rule turned it into a dry run')}"

@@ -1,4 +1,8 @@
-"""Invocations: one run of one workflow version, from request to outcome, and what many came to. Rules only, no I/O."""
+"""Invocations: one run of one workflow version, from request to outcome.
+
+Server, store and operator share these types: `NewInvocation` is what is asked for, `Invocation` what is stored. Ids,
+trace ids and digests are made here, so that a repeated request and its trail agree. Rules only, no I/O.
+"""
 
 import hashlib
 import re
@@ -23,13 +27,14 @@ WAITING_SECONDS = 30.0
 MAX_TIMEOUT_SECONDS = 12 * 3600.0
 NOT_KEPT = "(sensitive, not kept)"
 """Recorded instead of a sensitive value of a dry run: nothing reads it."""
-UNPROVEN_USER = "unknown (no admission webhook told who)"
+UNPROVEN_USER = "unknown (no admission webhook reported the user)"
 """Who asked or approved where nobody proved it."""
+_UNPROVEN_USERS = frozenset({UNPROVEN_USER, "unknown (no admission webhook told who)"})
+"""With the text that earlier releases stored."""
 UNPROVEN = "unproven"
 """How such a requester is shown."""
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _DURATION = re.compile(r"(\d+)\s*([smh])")
-_DIGITS = 4
 
 
 class Phase(StrEnum):
@@ -237,7 +242,7 @@ class Invocation:
     @property
     def shown_requester(self) -> str:
         """Who asked for the run, or that nobody proved it."""
-        return UNPROVEN if self.requester == UNPROVEN_USER else self.requester
+        return UNPROVEN if self.requester in _UNPROVEN_USERS else self.requester
 
     @property
     def content_digest(self) -> str:
@@ -313,26 +318,3 @@ def duration_seconds(text: str) -> float | None:
     if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s", "", text.strip().lower()):
         return None
     return float(sum(int(number) * _UNITS[unit] for number, unit in parts))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkflowOutcome:
-    """Runs that came to an end by themselves: how many went well and badly, and how long those took that went well.
-
-    Without any, nothing is known, and nothing is made up.
-    """
-
-    succeeded: int = 0
-    failed: int = 0
-    median_seconds: float | None = None
-
-    @property
-    def success_rate(self) -> float | None:
-        """The share of runs that went well, 0..1; None without runs."""
-        runs = self.succeeded + self.failed
-        return round(self.succeeded / runs, _DIGITS) if runs else None
-
-    @property
-    def median_duration_seconds(self) -> float | None:
-        """How long a run usually takes; None unless one went well."""
-        return None if self.median_seconds is None else round(self.median_seconds, 1)

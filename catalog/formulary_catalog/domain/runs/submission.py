@@ -25,6 +25,8 @@ from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
+_SYSTEM_PREFIX = "kube-"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedRun:
@@ -117,6 +119,21 @@ def new_run(
         dry_run=request.dry_run,
         sealed=seal(context, strict_keys=rules.strict_keys),
     )
+
+
+def why_no_run_here(namespace: str, *, own_namespace: str) -> str:
+    """Why nothing may run in a namespace, whatever is labelled there; empty if it may (DESIGN section 13).
+
+    `own_namespace` is that of the product itself; empty where it has none. It is asked at the request of an agent, and
+    by the operator right before a run starts.
+    """
+    if namespace.startswith(_SYSTEM_PREFIX):
+        whose = "which belongs to Kubernetes"
+    elif namespace == own_namespace:
+        whose = "which is that of Formulary itself"
+    else:
+        return ""
+    return f"nothing is run in namespace {namespace}, {whose}; choose another target, or have a person act there"
 
 
 def default_timeout(workflow: RemediationWorkflow, *, most: float) -> float:

@@ -20,7 +20,7 @@ CAUTION_WEIGHT = 2.0
 """What a caution takes from the confidence, in log odds: of the first answers to judged queries that carry one, hardly
 any is right (`docs/search.md`)."""
 _LEAST_SHARE, _LEAST_WORDS = 0.3, 2
-"""The share of what is telling in the query that `whenNotToUse` has to hold, by rarity, and in how many words."""
+"""The share of what is significant in the query that `whenNotToUse` has to hold, by rarity, and in how many words."""
 _MOST_SHOWN = 6
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
@@ -44,18 +44,20 @@ def indications(workflow: RemediationWorkflow) -> Indications:
 
 
 def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> str:
-    """What `whenNotToUse` says of the query: its telling words, if they are less in the texts for the workflow.
+    """What `whenNotToUse` says of the query: its significant words, if they are less in the texts for the workflow.
 
     Words count as they are in the query, not their synonyms or pieces.
     """
     if not indicated.against:
         return ""
     written = {word.casefold(): word for word in words(query)}
-    telling = {written[term]: part.rarity for part in wanted.telling if (term := terms[part.terms[0]].word) in written}
-    held = {word: rarity for word, rarity in telling.items() if folded(word) in indicated.against}
+    significant = {
+        written[term]: part.rarity for part in wanted.significant if (term := terms[part.terms[0]].word) in written
+    }
+    held = {word: rarity for word, rarity in significant.items() if folded(word) in indicated.against}
     found = sum(held.values())
-    rival = sum(rarity for word, rarity in telling.items() if folded(word) in indicated.in_favour)
-    if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(telling.values()) or found <= rival:
+    rival = sum(rarity for word, rarity in significant.items() if folded(word) in indicated.in_favour)
+    if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(significant.values()) or found <= rival:
         return ""
     return f"its when_not_to_use speaks of: {' '.join([*held][:_MOST_SHOWN])}"
 

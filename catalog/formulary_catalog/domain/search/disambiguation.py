@@ -1,12 +1,16 @@
-"""What to check where a query fits several workflows alike."""
+"""What to check where a query fits several workflows alike.
+
+`search.pipeline` calls it with the page. Confidence cannot choose between such hits, the texts of their authors can:
+the note quotes preconditions and when not to use a workflow. Pure.
+"""
 
 import math
 from collections.abc import Sequence
 from itertools import takewhile
 
 from formulary_catalog.domain.answers import WorkflowHit
-from formulary_catalog.domain.search.results import shortened
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
+from formulary_catalog.domain.text import shortened
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
 ALIKE = 0.5

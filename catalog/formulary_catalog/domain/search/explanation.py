@@ -20,11 +20,10 @@ from formulary_catalog.domain.search.label_weights import (
     halving,
     share,
 )
-from formulary_catalog.domain.search.request import wire_name
 from formulary_catalog.domain.search.terms import Term
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace, one_line
-from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, wire_name
 
 PLACES = {
     WordPlace.NAME: "words in headings",
@@ -63,7 +62,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RankingBasis:
     """What a search ranked by: as `domain/search/fit` and `label_weights` take it.
 
     `signal` and `severity` are those that the query mentions, folded; empty where none is, or where it counts nothing.
@@ -80,19 +79,19 @@ class Asked:
 
 
 def evidence_of(
-    workflow: WorkflowLabels, found: CandidateEvidence, *, asked: Asked, caution: str = ""
+    workflow: WorkflowLabels, found: CandidateEvidence, *, basis: RankingBasis, caution: str = ""
 ) -> list[Evidence]:
     """The parts of the score of an allowed workflow, and its caution; those of labels that were not asked for are left
     out."""
-    parts = [_meaning(found)] if asked.by_meaning else []
-    parts += [*_words(found, asked=asked), *_labels(workflow, asked=asked)]
+    parts = [_meaning(found)] if basis.by_meaning else []
+    parts += [*_words(found, basis=basis), *_labels(workflow, basis=basis)]
     if caution:
         parts.append(Evidence(part="caution", detail=caution, log_odds=-CAUTION_WEIGHT, at_most=0.0, in_score=False))
     return parts
 
 
 def changes_to_be_first(
-    evidence: Sequence[Evidence], found: CandidateEvidence, *, asked: Asked, behind: float
+    evidence: Sequence[Evidence], found: CandidateEvidence, *, basis: RankingBasis, behind: float
 ) -> list[Change]:
     """What would have had to differ, by how much it helps; `behind` is how much the score is below that of the first.
 
@@ -100,7 +99,7 @@ def changes_to_be_first(
     """
     if behind <= 0 and not any(part.part == "caution" for part in evidence):
         return []
-    found_changes = _changes(evidence, found, asked=asked, behind=behind)
+    found_changes = _changes(evidence, found, basis=basis, behind=behind)
     changes = sorted(found_changes, key=lambda change: (not change.enough, -change.gain, change.change))
     total = sum(change.gain for change in changes)
     shown = changes[:_SHOWN_CHANGES]
@@ -115,36 +114,36 @@ def _meaning(found: CandidateEvidence) -> Evidence:
     return Evidence(part="meaning", detail=detail, log_odds=MEANING_WEIGHT * cosine, at_most=MEANING_WEIGHT)
 
 
-def _words(found: CandidateEvidence, *, asked: Asked) -> Iterator[Evidence]:
+def _words(found: CandidateEvidence, *, basis: RankingBasis) -> Iterator[Evidence]:
     by_place: defaultdict[int, list[Part]] = defaultdict(list)
-    for part in asked.wanted.parts:
+    for part in basis.wanted.parts:
         by_place[_best_place(part, found)].append(part)
     for place, name in PLACES.items():
         if not (parts := sorted(by_place[place], key=lambda part: -part.rarity)):
             continue
         yield Evidence(
             part=name,
-            detail=_named(parts, asked=asked),
-            log_odds=sum(_word_value(part, place, asked=asked) for part in parts),
-            at_most=sum(_word_value(part, WordPlace.NAME, asked=asked) for part in parts),
+            detail=_named(parts, basis=basis),
+            log_odds=sum(_word_value(part, place, basis=basis) for part in parts),
+            at_most=sum(_word_value(part, WordPlace.NAME, basis=basis) for part in parts),
         )
 
 
-def _labels(workflow: WorkflowLabels, *, asked: Asked) -> Iterator[Evidence]:
-    constraints = asked.constraints
+def _labels(workflow: WorkflowLabels, *, basis: RankingBasis) -> Iterator[Evidence]:
+    constraints = basis.constraints
     for dimension, weight in LABEL_WEIGHTS.items():
         if wanted := constraints.values.get(dimension):
             declared = workflow.values.get(dimension, _NONE)
             part, detail = f"label {wire_name(dimension)}", _declares(declared, wanted)
             yield Evidence(part=part, detail=detail, log_odds=weight * share(declared, wanted=wanted), at_most=weight)
-    if asked.signal:
-        declares = asked.signal in workflow.values.get("signal_type", _NONE)
-        detail = f"{'declares' if declares else 'does not declare'} {_shown(asked.signal)}"
+    if basis.signal:
+        declares = basis.signal in workflow.values.get("signal_type", _NONE)
+        detail = f"{'declares' if declares else 'does not declare'} {_shown(basis.signal)}"
         count = SIGNAL_WEIGHT * declares
         yield Evidence(part="signal in the query", detail=detail, log_odds=count, at_most=SIGNAL_WEIGHT)
-    if asked.severity:
-        declares = asked.severity in workflow.values.get("severity", _NONE)
-        detail = f"{'declares' if declares else 'does not declare'} {_shown(asked.severity)}"
+    if basis.severity:
+        declares = basis.severity in workflow.values.get("severity", _NONE)
+        detail = f"{'declares' if declares else 'does not declare'} {_shown(basis.severity)}"
         count = SEVERITY_WEIGHT * declares
         yield Evidence(part="severity in the query", detail=detail, log_odds=count, at_most=SEVERITY_WEIGHT)
     if constraints.custom:
@@ -155,7 +154,7 @@ def _labels(workflow: WorkflowLabels, *, asked: Asked) -> Iterator[Evidence]:
         detail = f"declares {', '.join(keys)}" if keys else "declares none of them"
         yield Evidence(
             part="custom labels",
-            detail=detail if asked.reveal_custom else "labels of the incident",
+            detail=detail if basis.reveal_custom else "labels of the incident",
             log_odds=CUSTOM_WEIGHT * halving(shares.values()),
             at_most=CUSTOM_WEIGHT * halving([1.0] * len(shares)),
         )
@@ -170,7 +169,7 @@ def _labels(workflow: WorkflowLabels, *, asked: Asked) -> Iterator[Evidence]:
 
 
 def _changes(
-    evidence: Sequence[Evidence], found: CandidateEvidence, *, asked: Asked, behind: float
+    evidence: Sequence[Evidence], found: CandidateEvidence, *, basis: RankingBasis, behind: float
 ) -> Iterator[Change]:
     for part in evidence:
         gain = part.at_most - part.log_odds
@@ -196,12 +195,12 @@ def _best_place(part: Part, found: CandidateEvidence) -> int:
     return max(found.places[term] for term in part.terms)
 
 
-def _word_value(part: Part, place: int, *, asked: Asked) -> float:
-    return WORDS_WEIGHT * part.rarity * PLACE_WEIGHTS[place] / (asked.wanted.rarity + USUAL_RARITY)
+def _word_value(part: Part, place: int, *, basis: RankingBasis) -> float:
+    return WORDS_WEIGHT * part.rarity * PLACE_WEIGHTS[place] / (basis.wanted.rarity + USUAL_RARITY)
 
 
-def _named(parts: Sequence[Part], *, asked: Asked) -> str:
-    words = [_shown(asked.terms[part.terms[0]].word) for part in parts]
+def _named(parts: Sequence[Part], *, basis: RankingBasis) -> str:
+    words = [_shown(basis.terms[part.terms[0]].word) for part in parts]
     more = len(words) - _SHOWN_WORDS
     return ", ".join(words[:_SHOWN_WORDS]) + (f" and {more} more" if more > 0 else "")
 

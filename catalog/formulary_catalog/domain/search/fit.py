@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
-from formulary_catalog.domain.search.rarity import rarity
-from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.search.terms import Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
 MEANING_WEIGHT = 14.73
@@ -27,9 +26,9 @@ USUAL_RARITY = 4.0
 """How rare two usual words are together. The share is taken of so much more than the query has: to hold the one word of
 a short query is little evidence."""
 _PLACE_WEIGHTS = np.array(PLACE_WEIGHTS)
-_TELLING_SHARE, _TELLING_RARITY = 0.6, 2.4
-"""A part is telling if it is at least this share as rare as the rarest part of the query, or this rare: about as rare
-as "memory". Names of pods, which no text holds, are rarer than all that says what happened."""
+_SIGNIFICANT_SHARE, _SIGNIFICANT_RARITY = 0.6, 2.4
+"""A part is significant if it is at least this share as rare as the rarest part of the query, or this rare: about as
+rare as "memory". Names of pods, which no text holds, are rarer than all that says what happened."""
 _Floats = npt.NDArray[np.float64]
 
 
@@ -59,21 +58,21 @@ class Wanted:
         return cls(parts, sum(part.rarity for part in parts))
 
     @cached_property
-    def telling(self) -> tuple[Part, ...]:
+    def significant(self) -> tuple[Part, ...]:
         """The parts that say what the query is about."""
-        least = min(_TELLING_SHARE * max((part.rarity for part in self.parts), default=0.0), _TELLING_RARITY)
+        least = min(_SIGNIFICANT_SHARE * max((part.rarity for part in self.parts), default=0.0), _SIGNIFICANT_RARITY)
         return tuple(part for part in self.parts if part.rarity >= least)
 
 
 class Fits(NamedTuple):
     """How well each candidate meets the query, float64 and bool of shape (candidates,).
 
-    `log_odds`: the sum of its evidence, by which candidates are ordered. `telling`: whether it holds a telling part of
-    the query.
+    `log_odds`: the sum of its evidence, by which candidates are ordered. `significant`: whether it holds a significant
+    part of the query.
     """
 
     log_odds: _Floats
-    telling: npt.NDArray[np.bool_]
+    significant: npt.NDArray[np.bool_]
 
 
 def fits(
@@ -81,31 +80,27 @@ def fits(
 ) -> Fits:
     """How well each candidate meets the query. An unknown cosine counts as 0; none counts without `by_meaning`."""
     count = len(evidence)
-    found = _found(evidence, wanted=wanted)
-    words = _share(found, wanted=wanted)
+    found = places_found(evidence, wanted=wanted)
+    words = words_held(found, wanted=wanted)
     cosines = np.array([one.cosine or 0.0 for one in evidence]) if by_meaning else np.zeros(count)
     labels = np.array([one.labels for one in evidence])
     severity = np.array([one.severity for one in evidence]) * (SEVERITY_WEIGHT if severity_inferred else 0.0)
-    telling = [number for number, part in enumerate(wanted.parts) if part in wanted.telling]
+    significant = [number for number, part in enumerate(wanted.parts) if part in wanted.significant]
     return Fits(
         log_odds=MEANING_WEIGHT * cosines + WORDS_WEIGHT * words + labels + severity,
-        telling=np.asarray((found[:, telling] > 0).any(axis=1), bool),
+        significant=np.asarray((found[:, significant] > 0).any(axis=1), bool),
     )
 
 
-def words_held(evidence: Sequence[CandidateEvidence], *, wanted: Wanted) -> _Floats:
+def words_held(found: _Floats, *, wanted: Wanted) -> _Floats:
     """The share of the query's words that each candidate holds, by rarity and place; above 1 if in better places."""
-    return _share(_found(evidence, wanted=wanted), wanted=wanted)
-
-
-def _share(found: _Floats, *, wanted: Wanted) -> _Floats:
     rare = np.array([part.rarity for part in wanted.parts])
     # Not a product of matrices: the sum of one candidate must not depend, in its last bits, on how many there are.
     share: _Floats = (found * rare).sum(axis=1) / (wanted.rarity + USUAL_RARITY)
     return share
 
 
-def _found(evidence: Sequence[CandidateEvidence], *, wanted: Wanted) -> _Floats:
+def places_found(evidence: Sequence[CandidateEvidence], *, wanted: Wanted) -> _Floats:
     """What the place counts where each part is found best, of shape (candidates, parts)."""
     shape = len(evidence), len(evidence[0].places) if evidence else 0
     places = np.frombuffer(b"".join(one.places for one in evidence), np.uint8).reshape(shape)

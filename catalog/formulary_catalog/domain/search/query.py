@@ -4,13 +4,13 @@
 guesses a severity must not hide the right workflow.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.domain.search.synonyms import with_names
 from formulary_catalog.domain.text import split_camel_case, with_split_words
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
-from formulary_catalog.domain.workflows.visible import visible
 
 CANONICAL_SIGNAL_TYPES = (
     "OOMKilled",
@@ -27,8 +27,8 @@ CANONICAL_SIGNAL_TYPES = (
 SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
 _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
-MAX_QUERY_LENGTH = 4000
-_TRAILING_PUNCTUATION = ":,;"
+_OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
+"""What may stand around a word in a sentence."""
 CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
 
 
@@ -61,7 +61,7 @@ def parse_query(query: str) -> ParsedQuery:
     """
     parts = query.split()
     signal = _signal(parts)
-    second = fold(parts[1].rstrip(_TRAILING_PUNCTUATION)) if signal and len(parts) > 1 else ""
+    second = fold(_bare(parts[1])) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
     compound = len(split_camel_case(with_names(signal))) > 1
     left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
@@ -69,10 +69,26 @@ def parse_query(query: str) -> ParsedQuery:
     return ParsedQuery(signal=signal, severity=severity, text=text)
 
 
+def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapping[str, str]:
+    """What was inferred, its signal as the first of those declared that means it spells it.
+
+    Canonical signals have one spelling.
+    """
+    signal = fold(inferred.get("signal_type", ""))
+    if not signal or signal in CANONICAL_BY_FOLD:
+        return inferred
+    spelled = next((each for each in declared if fold(each) == signal), None)
+    return inferred if spelled is None else {**inferred, "signal_type": visible(spelled)}
+
+
 def _signal(parts: Sequence[str]) -> str:
     """The word that may name a signal type; empty where none can, as for the bullet of a pasted list."""
-    word = parts[0].rstrip(_TRAILING_PUNCTUATION) if parts else ""
+    word = _bare(parts[0]) if parts else ""
     return "" if word == WILDCARD else CANONICAL_BY_FOLD.get(fold(word), word)
+
+
+def _bare(word: str) -> str:
+    return word.lstrip(_OPENING).rstrip(_CLOSING)
 
 
 def _readable(parts: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ without keys or values.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.answers import (
@@ -15,18 +15,19 @@ from formulary_catalog.domain.answers import (
     WorkflowSummary,
     WorkflowVersion,
 )
-from formulary_catalog.domain.runs.run import WorkflowOutcome
-from formulary_catalog.domain.search.rarity import rarity
-from formulary_catalog.domain.search.request import wire_name
-from formulary_catalog.domain.search.terms import Term
-from formulary_catalog.domain.stored import StoredVersion
-from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
+from formulary_catalog.domain.moments import moment
+from formulary_catalog.domain.search.label_weights import ANY, share
+from formulary_catalog.domain.search.terms import Term, rarity
+from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
+from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace, shortened
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.identity import workflow_id, workflow_uri
 from formulary_catalog.domain.workflows.inputs import input_schema
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, WILDCARD, Constraints, fold, wire_name
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, title_of
-from formulary_catalog.domain.workflows.visible import visible
 
 MADE_FOR_THESE_LABELS = "made for this incident's labels"
+ANY_OF_THESE_LABELS = "any of this incident's labels"
 _SHOWN_WORDS = 6
 _PLACE_NAMES = {  # headings: name, title, keywords, action type
     WordPlace.NAME: "words in headings",
@@ -38,16 +39,6 @@ _SHOWN_DURATION = 40
 _SHOWN_VALUES = 20
 _SHOWN_NAMES = 3
 """Bounds of one line of an answer, so that no single workflow can crowd out the others."""
-
-
-def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
-    """The MCP resource of a workflow, pinned where a version is given."""
-    return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
-
-
-def workflow_id(*, namespace: str, name: str, ambiguous: bool) -> str:
-    """What the caller should call the workflow: its name, with the namespace where others have the same name."""
-    return f"{namespace}/{name}" if ambiguous else name
 
 
 def shown_labels(workflow: RemediationWorkflow) -> dict[str, list[str]]:
@@ -109,12 +100,16 @@ def _label_reasons(
         "requires what was detected: ": detected,
     }
     reasons = [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
-    return [*reasons, MADE_FOR_THESE_LABELS] if _declares_custom(workflow, constraints=constraints) else reasons
+    return [*reasons, *_custom_reasons(workflow, constraints=constraints)]
 
 
-def _declares_custom(workflow: RemediationWorkflow, *, constraints: Constraints) -> bool:
-    declared = workflow.spec.custom_labels
-    return any(not wanted.isdisjoint(declared.get(key, ())) for key, wanted in constraints.custom.items())
+def _custom_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -> list[str]:
+    """That some custom label counted, never which."""
+    declared = {key: frozenset(values) for key, values in workflow.spec.custom_labels.items()}
+    shares = {share(declared.get(key, frozenset()), wanted=wanted) for key, wanted in constraints.custom.items()}
+    return [
+        reason for counted, reason in ((1.0, MADE_FOR_THESE_LABELS), (ANY, ANY_OF_THESE_LABELS)) if counted in shares
+    ]
 
 
 def _word_reasons(terms: Sequence[Term], *, places: bytes) -> list[str]:
@@ -246,20 +241,7 @@ def not_invocable_notes(workflow_ids: Sequence[str]) -> list[str]:
     if not workflow_ids:
         return []
     more = f" and {len(workflow_ids) - _SHOWN_NAMES} more" if len(workflow_ids) > _SHOWN_NAMES else ""
-    return [f"not invocable: {', '.join(workflow_ids[:_SHOWN_NAMES])}{more}; get_workflow_details says why"]
-
-
-def shortened(text: str, *, limit: int) -> str:
-    """The text within `limit` characters, cut at a word."""
-    flat = " ".join(text.split())
-    if len(flat) <= limit:
-        return flat
-    return flat[: limit - 1].rsplit(" ", 1)[0].rstrip(" ,;:.") + "…"
-
-
-def moment(at: datetime) -> str:
-    """A time in UTC to the second, RFC 3339."""
-    return at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return [f"not invocable: {', '.join(workflow_ids[:_SHOWN_NAMES])}{more}; the details of a workflow say why"]
 
 
 def _filled(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ SCORE_DIGITS = 6
 class Scored(NamedTuple):
     """A candidate in its place: the score, in log odds, orders; the confidence, 0..1, says how likely it is right.
 
-    `fits_nothing`: it has no telling word of the query, and its meaning is as far away as that of any text.
+    `fits_nothing`: it has no significant word of the query, and its meaning is as far away as that of any text.
     """
 
     evidence: CandidateEvidence
@@ -55,6 +55,6 @@ def rank(
     else:
         confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
         near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
-        unfit = ~fitting.telling & ~near
+        unfit = ~fitting.significant & ~near
     scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())
     return sorted(scored, key=lambda each: (-each.score, each.evidence.name, each.evidence.namespace))

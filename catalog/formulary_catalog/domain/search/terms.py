@@ -1,17 +1,24 @@
-"""The terms of a query: its words, corrections of misspelt ones, and synonyms.
+"""The terms of a query: its words, corrections of misspelt ones, and synonyms; and how rare each is.
 
-`search/planning` makes them; `store/search/lexemes` looks up where each occurs, and `domain/search/fit` weighs it.
+`search/planning` makes them; `store/search/lexemes` looks up where each occurs, and `domain/search/fit` weighs it. The
+rarer a word is in texts about operating Kubernetes, the more it says that a workflow holds it.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import resources
+
+import yaml
 
 from formulary_catalog.domain.search.spelling import corrected
 from formulary_catalog.domain.search.synonyms import folded, mentions
-from formulary_catalog.domain.text import searchable_words
+from formulary_catalog.domain.text import searchable_words, words
 
 MAX_TERMS = 128
+_RARE = 5.0
+"""So rare are words that at most two of the counted texts hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +55,28 @@ def _terms(text: str) -> Iterator[Term]:
     for mention in mentions(" ".join([text, *meant.values()])):
         for word in mention.concept.words:
             yield Term(word=word.casefold(), origin=mention.phrase)
+
+
+def rare_words(terms: Iterable[Term]) -> list[str]:
+    """Those of the terms that texts about operating Kubernetes hardly hold, such as codes and names of products."""
+    return [term.word for term in terms if rarity(term.word) > _RARE]
+
+
+@lru_cache(maxsize=16_384)
+def rarity(term: str) -> float:
+    """The inverse document frequency of a term, that of its rarest word where it has several."""
+    return max((_of_word(folded(word)) for word in words(term)), default=0.0)
+
+
+def _of_word(stem: str) -> float:
+    texts, frequencies = _counted()
+    holding = frequencies.get(stem, 0)
+    return math.log(1 + (texts - holding + 0.5) / (holding + 0.5))
+
+
+@cache
+def _counted() -> tuple[int, Mapping[str, int]]:
+    """The number of texts that were counted, and how many of them hold each word, by its stem."""
+    source = resources.files(__package__).joinpath("word_frequencies.yaml").read_text(encoding="utf-8")
+    data = yaml.load(source, Loader=yaml.CSafeLoader)
+    return data["texts"], {stem: int(count) for count, stems in data["held_by"].items() for stem in stems.split()}

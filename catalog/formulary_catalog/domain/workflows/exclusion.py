@@ -7,14 +7,26 @@ workflows that are not allowed. Custom labels are named only for who may read th
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from formulary_catalog.domain.search.request import Narrowing, wire_name
 from formulary_catalog.domain.text import one_line
-from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, Constraints, WorkflowLabels
+from formulary_catalog.domain.visible import visible
+from formulary_catalog.domain.workflows.labels import (
+    DIMENSIONS,
+    EXCLUDING_WHEN_ABSENT,
+    Constraints,
+    Narrowing,
+    WorkflowLabels,
+    wire_name,
+)
 from formulary_catalog.domain.workflows.matching import custom_allows, detected_holds, dimension_allows
-from formulary_catalog.domain.workflows.visible import visible
 
 INCIDENT_LABEL = "an incident label excludes it"
 """What is said of a custom label to somebody who may not read the incident."""
+RULES = (
+    *map(wire_name, DIMENSIONS),
+    *("custom-label", "detected-label", "exclude-keywords", "action-type", "namespace", "keywords"),
+    *("suspended", "status"),
+)
+"""The names of all rules, as `Exclusion.rule` has them."""
 _NONE: frozenset[str] = frozenset()
 _SHOWN_VALUES = 10
 

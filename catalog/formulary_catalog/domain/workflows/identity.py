@@ -28,6 +28,16 @@ def version_id(content_hash: str) -> str:
     return VERSION_ID_PREFIX + content_hash[:20]
 
 
+def workflow_uri(*, namespace: str, name: str, version: str = "") -> str:
+    """The MCP resource of a workflow, pinned where a version is given."""
+    return f"workflow://{namespace}/{name}" + (f"@{version}" if version else "")
+
+
+def workflow_id(*, namespace: str, name: str, ambiguous: bool) -> str:
+    """What the caller should call the workflow: its name, with the namespace where others have the same name."""
+    return f"{namespace}/{name}" if ambiguous else name
+
+
 @dataclass(frozen=True, slots=True)
 class WorkflowReference:
     """A workflow as somebody named it. Empty parts were not given; `version_id` stands alone."""

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.inputs import schema_problem
 from formulary_catalog.domain.workflows.manifest import WorkflowSpec
-from formulary_catalog.domain.workflows.visible import first_hidden
 
 _ENGINES = ("job", "tekton", "argo")
 _RUN = ("execution", "dependencies", "parameters", "steps")

@@ -6,8 +6,12 @@ both sides, so that the pure rule and the SQL only ever compare equal strings.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 WILDCARD = "*"
+_MAX_COMPARED = 60
+_ALIKE = 0.7
+"""From this likeness on, of 1, a name or a value is taken for a known one that was misspelt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +109,26 @@ def normalize_detected(value: bool | str) -> str:
     return str(value).strip().casefold()
 
 
+def wire_name(dimension: str) -> str:
+    """`signal_type` as it is spelled on the wire: `signal-type`."""
+    return dimension.replace("_", "-")
+
+
+def nearest_dimension(name: str) -> str:
+    """The dimension that a name may mean which is none of them, however it is spelled; empty where none is near."""
+    return next(
+        iter(get_close_matches(fold(name).replace("-", "_")[:_MAX_COMPARED], DIMENSIONS, n=1, cutoff=_ALIKE)), ""
+    )
+
+
+def nearest_suggested(dimension: str, value: str) -> str:
+    """The suggested value of a dimension that a value may mean which is none of them; empty where none is near."""
+    suggested = {fold(each): each for known in LABEL_DIMENSIONS if known.name == dimension for each in known.suggested}
+    folded = fold(value)[:_MAX_COMPARED]
+    near = [] if folded in suggested else get_close_matches(folded, suggested, n=1, cutoff=_ALIKE)
+    return suggested[near[0]] if near else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowLabels:
     """What one workflow declares. `values` maps a dimension to folded values; `custom` keeps its values as given."""
@@ -133,3 +157,19 @@ class Constraints:
 
 UNCONSTRAINED = Constraints()
 """What demands nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """What a caller narrows a search to beside labels: an action type in whatever case, a namespace, and words of which
+    a workflow must contain one. Empty parts do not narrow."""
+
+    action_type: str = ""
+    namespace: str = ""
+    keywords: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.action_type or self.namespace or self.keywords)
+
+
+NOT_NARROWED = Narrowing()

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 from pydantic.alias_generators import to_camel
 
+from formulary_catalog.domain.patterns import ADDRESS, CAMEL_CASE, DNS_LABEL, DNS_SUBDOMAIN, EMAIL
 from formulary_catalog.domain.text import WordPlace, exclusion_text, split_camel_case, with_split_words
 from formulary_catalog.domain.workflows.labels import WorkflowLabels, fold_all, normalize_detected
 
@@ -18,8 +19,6 @@ KIND = "RemediationWorkflow"
 MAX_TEXT = 10_000
 MAX_LEXICAL_TEXT = 10_000
 """Characters of a field that are indexed by word: what is longer would slow down every search that looks at it."""
-_DNS_SUBDOMAIN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-_DNS_LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PRE_RELEASE = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _SEMVER_PATTERN = (
@@ -27,7 +26,6 @@ _SEMVER_PATTERN = (
     r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?)"
 )
 _SEMVER = re.compile(_SEMVER_PATTERN)
-_EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 
 
 def _as_list(value: object) -> object:
@@ -192,8 +190,8 @@ class Maintainer(Model):
     """People or teams to ask about the workflow."""
 
     name: FilledText = Field(description="A person or a team.")
-    email: Annotated[FilledText, StringConstraints(pattern=rf"^{_EMAIL}$")] = Field(
-        description="E-mail address.", json_schema_extra={"pattern": rf"^\s*{_EMAIL}\s*$"}
+    email: Annotated[FilledText, StringConstraints(pattern=EMAIL)] = Field(
+        description="E-mail address.", json_schema_extra={"pattern": rf"^\s*{ADDRESS}\s*$"}
     )
 
 
@@ -241,8 +239,8 @@ class RelatedWorkflow(Model):
 class Metadata(Model):
     """The part of Kubernetes object metadata that the catalog reads."""
 
-    name: Annotated[str, StringConstraints(pattern=_DNS_SUBDOMAIN, max_length=253)]
-    namespace: Annotated[str, StringConstraints(pattern=_DNS_LABEL, max_length=63)] | None = None
+    name: Annotated[str, StringConstraints(pattern=DNS_SUBDOMAIN, max_length=253)]
+    namespace: Annotated[str, StringConstraints(pattern=DNS_LABEL, max_length=63)] | None = None
 
 
 class WorkflowSpec(Model):
@@ -258,7 +256,7 @@ class WorkflowSpec(Model):
     )
     title: Text = Field(default="", description="Display name. Defaults to the name in words.")
     description: Description
-    action_type: Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]*$", max_length=100)] = Field(
+    action_type: Annotated[str, StringConstraints(pattern=CAMEL_CASE, max_length=100)] = Field(
         description="Kind of action, in CamelCase, such as IncreaseMemoryLimits."
     )
     labels: Labels

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 import yaml
 
 from formulary_catalog.domain.answers import WorkflowDetails
-from formulary_catalog.domain.text import one_line
+from formulary_catalog.domain.text import cut_short, one_line
 from formulary_catalog.domain.workflows.sections import written_steps
 
 SCHEME = "skill://"
@@ -23,6 +23,17 @@ WORKFLOWS = "workflows"
 _MAX_NAME = 64
 _MAX_DESCRIPTION = 1024
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Also quotes texts that are numbers to hosts alone: they read YAML 1.2, where `1e3` and `0o17` are none of 1.1."""
+
+
+_Dumper.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)[eE][-+]?[0-9]+|0o[0-7]+"),
+    list("-+.0123456789"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +57,9 @@ class Skill:
     @property
     def text(self) -> str:
         """The `SKILL.md`: frontmatter and instructions."""
-        frontmatter = yaml.safe_dump(dict(self.frontmatter), sort_keys=False, allow_unicode=True, width=10_000)
+        frontmatter = yaml.dump(
+            dict(self.frontmatter), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=10_000
+        )
         return f"---\n{frontmatter}---\n\n{self.body}\n"
 
     @property
@@ -92,7 +105,10 @@ def workflow_skill(details: WorkflowDetails) -> Skill:
         path=f"{folder}/{name}" if name == workflow else f"{folder}/{quote(workflow, safe='')}/{name}",
         frontmatter={
             "name": name,
-            "description": _cut(f"{title}. {one_line(details.description)} Use when: {one_line(details.when_to_use)}"),
+            "description": cut_short(
+                f"{title}. {one_line(details.description)} Use when: {one_line(details.when_to_use)}",
+                limit=_MAX_DESCRIPTION,
+            ),
             "metadata": {
                 "workflow": f"{details.namespace}/{workflow}@{details.version}",
                 "version-id": details.version_id,
@@ -161,7 +177,3 @@ def _parameter(parameter: Mapping[str, object]) -> str:
 
 def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _MAX_DESCRIPTION else f"{text[: _MAX_DESCRIPTION - 1].rstrip()}…"

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import structlog
 from starlette.datastructures import Headers
 
 from formulary_catalog.domain.access import Caller
@@ -36,16 +35,19 @@ async def checked(
 ) -> tuple[ContextReference, _T]:
     """The incident that the call names, and its arguments as `read` has them. `given`: what the trail keeps if refused.
 
-    From here on each line that the call logs carries the ids of its incident and of its trace.
+    From here on each line that the call logs carries the ids of its incident and of the client's trace. That of the
+    audit trail follows once it is known (`search.audit`).
 
     Raises:
         FormularyError: either is refused, or the catalog is not loaded; the audit trail then holds it as a refused
             `action`.
     """
+    from structlog.contextvars import bind_contextvars  # slow, and `stdio` answers `initialize` without it
+
     context = ContextReference()
     try:
         context = context_reference(headers=headers, meta=meta)
-        structlog.contextvars.bind_contextvars(**_log_ids(context, headers=headers))
+        bind_contextvars(**_log_ids(context, headers=headers))
         readiness.require_loaded()
         return context, read(context)
     except FormularyError as error:
@@ -58,6 +60,6 @@ def _log_ids(context: ContextReference, *, headers: Headers | None) -> dict[str,
     ids = {
         "remediation_id": context.remediation_id or context.meta_remediation_id,
         "analysis": context.analysis,
-        "trace_id": traced.group(1) if traced else "",
+        "client_trace_id": traced.group(1) if traced else "",
     }
     return {name: value for name, value in ids.items() if value}

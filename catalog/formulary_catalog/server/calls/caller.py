@@ -1,4 +1,7 @@
-"""Who is calling, from the edge that found it out to whatever answers the call (DESIGN section 9)."""
+"""Who is calling, from the edge that found it out to whatever answers the call (DESIGN section 9).
+
+`server.http.middleware` stores the caller with the request; routes of MCP, REST and the console read it from there.
+"""
 
 from starlette.requests import Request
 from starlette.types import Scope

@@ -1,14 +1,17 @@
-"""How a failed call is reported, one rule for all edges (DESIGN section 7, errors)."""
+"""How a failed call is reported, one rule for all edges (DESIGN section 7, errors).
+
+MCP, REST and the console turn each exception into a `Failure` here, and each renders it in its own form. Errors of our
+tree are shown; anything else gets a number, and its text goes to the log alone.
+"""
 
 import asyncio
+import re
 import uuid
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-import structlog
-
-from formulary_catalog.domain.workflows.visible import all_visible, visible
+from formulary_catalog.domain.visible import all_visible, visible
 from formulary_catalog.errors import (
     FormularyError,
     InputRefused,
@@ -26,9 +29,9 @@ CALL_SECONDS = 15.0
 
 _TIMEOUT_CODE = -32004
 _FAILED_CODE = -32003
+_QUOTED = re.compile(r"'[^']*'")
+"""What a message repeats of the call."""
 _T = TypeVar("_T")
-
-_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +58,11 @@ class Failure:
     @property
     def advice(self) -> str:
         """The message with the word on retrying that a model needs, unless it says so itself."""
-        if "retry" in self.message:
+        if "retry" in _QUOTED.sub("", self.message):
             return self.message
         retry = "yes, the same call may succeed in a few seconds" if self.retryable else "no, change the call first"
-        return f"{self.message}. Retry: {retry}."
+        end = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{self.message}{end} Retry: {retry}."
 
 
 def failure_of(error: Exception) -> Failure:
@@ -117,8 +121,10 @@ def _writable(field: str | None) -> str | None:
 
 
 def _internal(**logged: object) -> Failure:
+    import structlog  # slow, and `stdio` answers `initialize` without it
+
     incident = uuid.uuid4().hex[:12]
-    _log.error("internal_error", incident=incident, **logged)
+    structlog.get_logger(__name__).error("internal_error", incident=incident, **logged)
     return Failure(
         code=_FAILED_CODE,
         status=500,

@@ -1,4 +1,8 @@
-"""Which incident a call says it belongs to (DESIGN section 6). Only calls read this, never a listing or a handshake."""
+"""Which incident a call says it belongs to (DESIGN section 6).
+
+`audited_call` reads it for tools, REST and the console. Only calls read this, never a listing or a handshake: clients
+send the same headers with both. Whether the caller may use the incident is decided in `search.incidents`.
+"""
 
 from collections.abc import Mapping
 from typing import Any

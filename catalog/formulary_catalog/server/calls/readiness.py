@@ -5,23 +5,20 @@ from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-import structlog
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers import SearchMode
 from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
 
 if TYPE_CHECKING:
-    from formulary_catalog.search.notes import Halted
+    from formulary_catalog.governance.halts import Halts
     from formulary_catalog.server.calls.services import Services
     from formulary_catalog.store.database.connection import Database
-    from formulary_catalog.store.workflows.models import EmbeddingModel
+    from formulary_catalog.store.embedding_models import EmbeddingModel
 
 _DATABASE_SECONDS = 0.8
 _HALTED_SECONDS = 0.15
-_CALLERS_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
-_log = structlog.get_logger(__name__)
 
 
 class Status(StrEnum):
@@ -66,7 +63,8 @@ class Readiness:
 
     `callers_checked` is None where nobody is asked who calls. `database_problem` says why the database has not been
     usable since the start; it is empty from when it is. `unembedded` tells how many workflows have no vector because
-    the model failed when they were loaded, and why; empty where that is none.
+    the model failed when they were loaded, and why; empty where that is none. `callers_again_seconds` are between two
+    attempts to check callers.
     """
 
     def __init__(
@@ -76,11 +74,13 @@ class Readiness:
         callers_checked: bool | None = None,
         database_problem: str = "",
         unembedded: Callable[[], str] = str,
+        callers_again_seconds: float = 1.0,
     ) -> None:
         self.catalog_loaded = catalog_loaded
         self.callers_checked = callers_checked
         self.database_problem = database_problem
         self._unembedded = unembedded
+        self._callers_again_seconds = callers_again_seconds
         self._asking: asyncio.Task[bool] | None = None
 
     def require_loaded(self) -> None:
@@ -106,38 +106,44 @@ class Readiness:
             except (Unavailable, NotMigrated) as error:
                 if str(error) != self.database_problem:
                     self.database_problem = str(error)
-                    _log.warning("waiting_for_database", reason=self.database_problem)
+                    import structlog  # slow, and `stdio` answers `initialize` without it
+
+                    log = structlog.get_logger(__name__)
+                    log.warning("waiting_for_database", reason=self.database_problem)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 self.database_problem = ""
                 return
 
     async def until_callers_are_checked(self, check: Callable[[], Awaitable[None]]) -> None:
-        """Repeat `check` until it raises no `Unavailable`. From then on, that it fails makes the process unready no
-        more: calls go on with what is known of their callers, and the others are told to retry."""
+        """Repeat `check` until it raises no `Unavailable`.
+
+        After the first success, a failure no longer makes the process unready: callers who are known are answered, and
+        the others are asked to retry.
+        """
         while not self.callers_checked:
             try:
                 await check()
             except Unavailable:
-                await asyncio.sleep(_CALLERS_SECONDS)
+                await asyncio.sleep(self._callers_again_seconds)
             else:
                 self.callers_checked = True
 
     async def report(self, services: "Services") -> ReadinessReport:
         """The state now; asks the database and waits less than a second for it."""
-        parts, catalog = services.parts, services.catalog
+        parts, vectors = services.parts, services.parts.vectors
         reachable = not self.database_problem and await self._database_answers(parts.database)
-        embedder, unembedded = catalog.embedder, self._unembedded()
+        embedder, unembedded = vectors.embedder, self._unembedded()
         return ReadinessReport(
-            status=self._status(reachable=reachable, embedding=catalog.ranks_by_meaning and not unembedded),
+            status=self._status(reachable=reachable, embedding=vectors.works and not unembedded),
             database="ok" if reachable else "unavailable",
             catalog="loaded" if self.catalog_loaded else "loading",
             model=embedder.model_id if embedder is not None else "unavailable",
-            mode=SearchMode.HYBRID if catalog.ranks_by_meaning else SearchMode.LEXICAL,
-            reembedding=_progress(catalog.models.preparing, problem=catalog.preparing_problem),
+            mode=SearchMode.HYBRID if vectors.works else SearchMode.LEXICAL,
+            reembedding=_progress(vectors.models.preparing, problem=vectors.preparing_problem),
             callers=None if self.callers_checked is None else "ok" if self.callers_checked else "unchecked",
-            halted="everywhere" if reachable and await _halted_everywhere(parts.halted) else None,
-            detail=self.database_problem or catalog.embedder_problem or unembedded or None,
+            halted="everywhere" if reachable and await _halted_everywhere(services.halts) else None,
+            detail=self.database_problem or vectors.problem or unembedded or None,
         )
 
     async def _database_answers(self, database: "Database") -> bool:
@@ -163,10 +169,10 @@ def _progress(preparing: "EmbeddingModel | None", *, problem: str) -> str | None
     return f"{progress}; this server will rank by words alone: {problem}" if problem else progress
 
 
-async def _halted_everywhere(halted: "Halted") -> bool:
+async def _halted_everywhere(halts: "Halts") -> bool:
     try:
         async with asyncio.timeout(_HALTED_SECONDS):
-            return bool(await halted.of(None))
+            return bool(await halts.everywhere())
     except (FormularyError, TimeoutError):
         return False  # the next probe asks again
 

@@ -1,4 +1,8 @@
-"""The services that the edges call, together, and the time until they are there."""
+"""The services that the edges call, together, and the time until they are there.
+
+`server.app`, `formulary stdio` and `formulary governance` build them with `Services.on`, on the database of one
+catalog. Over stdio a client connects before the catalog is open: `Opening` lets its calls wait.
+"""
 
 import asyncio
 from contextlib import suppress
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from formulary_catalog.workflows.browsing import Browsing
     from formulary_catalog.workflows.coverage import Coverage
     from formulary_catalog.workflows.listing import Listing
+    from formulary_catalog.workflows.refused import Refused
     from formulary_catalog.workflows.relations import Relations
     from formulary_catalog.workflows.skills import SkillService
     from formulary_catalog.workflows.upkeep import Upkeep
@@ -43,6 +48,7 @@ class Services:
     parts: "CatalogParts"
     catalog: "CatalogService"
     listing: "Listing"
+    refused: "Refused"
     browsing: "Browsing"
     explaining: "Explaining"
     coverage: "Coverage"
@@ -79,6 +85,7 @@ class Services:
         from formulary_catalog.workflows.browsing import Browsing
         from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing
+        from formulary_catalog.workflows.refused import Refused
         from formulary_catalog.workflows.relations import Relations
         from formulary_catalog.workflows.skills import SkillService
         from formulary_catalog.workflows.upkeep import Upkeep
@@ -89,6 +96,7 @@ class Services:
             parts=parts,
             catalog=catalog,
             listing=Listing(parts),
+            refused=Refused(parts),
             browsing=Browsing(parts),
             explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
             coverage=Coverage(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
@@ -98,7 +106,7 @@ class Services:
             runs=RunReading(parts),
             relations=Relations(parts),
             versions=Versions(parts),
-            skills=SkillService(catalog),
+            skills=SkillService(parts, catalog=catalog),
             approvals=WaitingRuns(parts),
             invocations=InvocationService(
                 database=parts.database,

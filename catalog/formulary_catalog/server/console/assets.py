@@ -1,4 +1,4 @@
-"""The files of `static/`: style sheets and one script, read once and served by their digests.
+"""The files of `static/`: style sheets and scripts, read once and served by their digests.
 
 A page names a file with its digest, so that browsers may keep it for good and get another one after an update.
 """
@@ -11,8 +11,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import Response
 
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import NotFound
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 HTMX = "htmx-2.0.11.min.js"
 PICO = "pico-2.1.1.min.css"

@@ -12,16 +12,17 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.server.calls.failures import Failure, failure_of, within_deadline
 from formulary_catalog.server.console.security import forget_session, protect, require_own_form
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import OPEN_PATHS, Visitor, visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.rest.calls import retry_headers, services_of
 
 SIGN_IN = f"{CONSOLE_PATH}/sign-in"
+SIGN_OUT = f"{CONSOLE_PATH}/sign-out"
 _HALTS_SECONDS = 0.3
 _TITLES = {
     400: "This request is not valid",
@@ -61,6 +62,8 @@ class ConsoleRoute(APIRoute):
 
 
 async def _answer(request: Request, handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> Response:
+    if request.url.path == SIGN_OUT and not visitor_of(request).by_session:
+        return RedirectResponse(SIGN_IN, status_code=303)  # it was ended elsewhere, or is over: nothing is left to do
     if request.method not in ("GET", "HEAD"):
         request.state.form = await require_own_form(request)
     if not request.url.path.startswith(OPEN_PATHS):
@@ -69,10 +72,16 @@ async def _answer(request: Request, handler: Callable[[Request], Coroutine[Any, 
 
 
 def error_page(request: Request, *, status: int, message: str, retryable: bool = False) -> Response:
-    """What went wrong, in words, and what to do."""
+    """What went wrong, in words, and what to do; for htmx without the frame of a page."""
     title = _TITLES.get(status) or HTTPStatus(status).phrase
-    page = render(request, "error.html", status=status, title=title, message=message, retryable=retryable)
+    template = "failed.html" if is_by_htmx(request) else "error.html"
+    page = render(request, template, status=status, title=title, message=message, retryable=retryable)
     return protect(page, request=request)
+
+
+def is_by_htmx(request: Request) -> bool:
+    """Whether the script of an open page asks, for a part of it."""
+    return "hx-request" in request.headers
 
 
 def _failed(request: Request, failure: Failure) -> Response:
@@ -88,15 +97,15 @@ def _to_stranger(request: Request, visitor: Visitor) -> Response:
         return _failed(request, failure)
     response = _way_to_sign_in(request, ended=failure is not None)
     if failure is not None:
-        forget_session(response)
+        forget_session(response, request=request)
     return protect(response, request=request)
 
 
 def _way_to_sign_in(request: Request, *, ended: bool) -> Response:
-    if "hx-request" in request.headers:  # a part of a page: the whole page has to go there
-        return Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
     if request.method != "GET":
         return error_page(request, status=401, message="nothing was done; sign in, then send the form again")
+    if is_by_htmx(request):  # the refresh of a page: the whole page has to go there
+        return Response(status_code=401, headers={"HX-Redirect": SIGN_IN})
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         # Followed from another site, and browsers keep our cookie from such requests. Loaded by this page it is sent.
         return render(request, "continue.html", title="Console", target=_own_address(request))
@@ -112,6 +121,6 @@ async def _halts(request: Request) -> list[Halt]:
     """The halts that hold everywhere, for the head of the page; a page is better without them than not there."""
     try:
         async with asyncio.timeout(_HALTS_SECONDS):
-            return await services_of(request).parts.halted.of(None)
+            return await services_of(request).halts.everywhere()
     except (FormularyError, TimeoutError):
         return []

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.console.assets import asset_response
 from formulary_catalog.server.console.pages import (
@@ -17,7 +18,6 @@ from formulary_catalog.server.console.pages import (
     waiting,
 )
 from formulary_catalog.server.console.route import ConsoleRoute
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 FIRST_PAGE = f"{CONSOLE_PATH}/waiting"
 _PAGES = (signing_in, waiting, incidents, searching, catalog, coverage, rules, halts, health)

@@ -12,18 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from formulary_catalog.errors import NotAllowed
+from formulary_catalog.server.console.cookies import SESSION_COOKIE, VISIT_COOKIE, forget_cookie, set_cookie
 from formulary_catalog.server.console.sessions import SESSION_SECONDS
-from formulary_catalog.server.console.visitor import SESSION_COOKIE, VISIT_COOKIE, visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
-from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
+from formulary_catalog.server.console.visitor import visitor_of
+from formulary_catalog.server.http.errors import SECURITY_HEADERS
+from formulary_catalog.server.http.middleware import MAX_TRIED_BYTES
 
 FORM_TOKEN = "csrf_token"
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 PERSONAL = "no-store"
 _MAX_FIELDS = 100
 _MAX_FILES = 1
@@ -32,23 +27,23 @@ _RETRY = "load the page again and send the form from there"
 
 def protect(response: Response, *, request: Request) -> Response:
     """The answer with the headers that every one of the console has, and with the cookie that its forms need."""
-    response.headers.update(HEADERS)
+    response.headers.update(SECURITY_HEADERS)
     response.headers.setdefault("Cache-Control", PERSONAL)
     is_page = request.method == "GET" and response.headers["Cache-Control"] == PERSONAL
     if is_page and (value := visitor_of(request).new_visit):
-        _set_cookie(response, VISIT_COOKIE, value, request=request)
+        set_cookie(response, VISIT_COOKIE, value, request=request)
     return response
 
 
 def begin_session(response: Response, cookie: str, *, request: Request) -> None:
     """Have the browser keep a session, and nothing else."""
-    _forget(response, VISIT_COOKIE)
-    _set_cookie(response, SESSION_COOKIE, cookie, request=request, seconds=SESSION_SECONDS)
+    forget_cookie(response, VISIT_COOKIE, request=request)
+    set_cookie(response, SESSION_COOKIE, cookie, request=request, seconds=SESSION_SECONDS)
 
 
-def forget_session(response: Response) -> None:
+def forget_session(response: Response, *, request: Request) -> None:
     """Have the browser forget its session."""
-    _forget(response, SESSION_COOKIE)
+    forget_cookie(response, SESSION_COOKIE, request=request)
 
 
 async def require_own_form(request: Request) -> FormData:
@@ -70,34 +65,8 @@ async def require_own_form(request: Request) -> FormData:
             "the browser does not say which page sent the form, so nothing was done; open the console by HTTPS or at "
             "a loopback address"
         )
-    form = await request.form(max_fields=_MAX_FIELDS, max_files=_MAX_FILES, max_part_size=MAX_BODY_BYTES)
+    form = await request.form(max_fields=_MAX_FIELDS, max_files=_MAX_FILES, max_part_size=MAX_TRIED_BYTES)
     token = form.get(FORM_TOKEN, "")
     if not isinstance(token, str) or not hmac.compare_digest(token.encode(), visitor_of(request).csrf.encode()):
         raise NotAllowed(f"the form is not of your present session, so nothing was done; {_RETRY}")
     return form
-
-
-def _set_cookie(response: Response, name: str, value: str, *, request: Request, seconds: int | None = None) -> None:
-    response.set_cookie(
-        name,
-        value,
-        max_age=seconds,
-        path=CONSOLE_PATH,
-        secure=_is_over_https(request),
-        httponly=True,
-        samesite="strict",
-    )
-
-
-def _forget(response: Response, name: str) -> None:
-    response.delete_cookie(name, path=CONSOLE_PATH, httponly=True, samesite="strict")
-
-
-def _is_over_https(request: Request) -> bool:
-    """Whether the browser speaks HTTPS, to us or to a proxy. Who lies about it keeps its own cookies off HTTP."""
-    schemes = (
-        request.url.scheme,
-        request.headers.get("x-forwarded-proto", ""),
-        urlsplit(request.headers.get("origin", "")).scheme,
-    )
-    return "https" in schemes

@@ -5,12 +5,14 @@ is: what macros and `pictures` have made of escaped texts.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import yaml
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.datastructures import QueryParams
@@ -18,13 +20,12 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from formulary_catalog import __version__
-from formulary_catalog.domain.workflows.visible import visible
-from formulary_catalog.server.console.addresses import incident_address, workflow_address
+from formulary_catalog.domain.console_address import CONSOLE_PATH, incident_address, workflow_address
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.server.console.assets import HTMX, PICO, asset_url
 from formulary_catalog.server.console.moments import exact, instant, relative
 from formulary_catalog.server.console.security import FORM_TOKEN
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 NAVIGATION = {
     "waiting": "Waiting",
@@ -36,6 +37,8 @@ NAVIGATION = {
     "health": "Health",
 }
 """The pages by the paths below that of the console."""
+_PATIENCE_MS = 30_000
+"""Longer than this server takes for any answer."""
 _HTMX_CONFIG = json.dumps(
     {
         "allowEval": False,
@@ -43,7 +46,13 @@ _HTMX_CONFIG = json.dumps(
         "historyCacheSize": 0,  # pages are personal: nothing of them stays in the browser
         "includeIndicatorStyles": False,
         "refreshOnHistoryMiss": True,
+        "responseHandling": [
+            {"code": "204", "swap": False},
+            {"code": "[23]..", "swap": True},
+            {"code": "[45]..", "swap": True, "error": True, "ignoreTitle": True},  # a form says why it failed
+        ],
         "selfRequestsOnly": True,
+        "timeout": _PATIENCE_MS,
     }
 )
 
@@ -60,6 +69,21 @@ def _sentence(message: str) -> str:
 def _plain(value: Any) -> str:
     """A value of JSON as people read it."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes lines of a text as lines, and never breaks one: a script must read as it runs."""
+
+
+_Dumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None),
+)
+
+
+def _yaml(value: Any) -> str:
+    """A document as people write it."""
+    return yaml.dump(value, Dumper=_Dumper, allow_unicode=True, width=math.inf, sort_keys=False)
 
 
 _environment = Environment(
@@ -80,23 +104,24 @@ _environment.globals.update(
     incident_address=incident_address,
     workflow_address=workflow_address,
     icon=asset_url("icon.svg"),
-    script=asset_url(HTMX),
+    scripts=[asset_url(HTMX), asset_url("console.js")],
     htmx_config=_HTMX_CONFIG,
 )
-_environment.filters.update(instant=instant, exact=exact, plain=_plain, sentence=_sentence)
+_environment.filters.update(instant=instant, exact=exact, plain=_plain, sentence=_sentence, yaml=_yaml)
 
 
 def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
     """The page of a template of `templates/`.
 
-    Beside the given values templates have `visitor`, `halts`, `path`, `relative(when)` and `here(name=value)`: the
-    address of this page with other query parameters, without those that are None.
+    Beside the given values templates have `visitor`, `halts`, `path`, `now`, `relative(when)` and `here(name=value)`:
+    the address of this page with other query parameters, without those that are None.
     """
     now = datetime.now(UTC)
     frame: Mapping[str, Any] = {
         "visitor": visitor_of(request),
         "halts": getattr(request.state, "halts", ()),
         "path": request.url.path,
+        "now": now,
         "relative": lambda when: relative(when, now=now),
         "here": lambda **changes: _address(request.url.path, request.query_params, changes),
     }

@@ -11,23 +11,23 @@ import hashlib
 import hmac
 import re
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from starlette.requests import HTTPConnection, Request
 from starlette.types import Scope
 
 from formulary_catalog.domain.access import Access, Caller, Right
+from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.errors import Unavailable
 from formulary_catalog.server.calls.caller import caller_of
-from formulary_catalog.server.calls.failures import Failure
+from formulary_catalog.server.calls.failures import Failure, failure_of
+from formulary_catalog.server.console.cookies import SESSION_COOKIE, VISIT_COOKIE, cookie_of
 from formulary_catalog.server.console.sessions import Sessions
 from formulary_catalog.server.http.authentication import Identification, Refusal
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 
-SESSION_COOKIE = "formulary_session"
-VISIT_COOKIE = "formulary_visit"
-"""A random value in browsers that have no session; like a session, it makes forms theirs."""
-OPEN_PATHS = (f"{CONSOLE_PATH}/static/", f"{CONSOLE_PATH}/sign-in", f"{CONSOLE_PATH}/sign-out")
+_FILES = f"{CONSOLE_PATH}/static/"
+OPEN_PATHS = (_FILES, f"{CONSOLE_PATH}/sign-in", f"{CONSOLE_PATH}/sign-out")
 _VISIT = re.compile(r"[\w-]{43}", re.ASCII)
 _KEY = "formulary.visit"
 
@@ -60,11 +60,6 @@ class Visitor:
     def name(self) -> str:
         """What it is called."""
         return self.caller.name
-
-    @property
-    def browsing(self) -> Caller:
-        """The caller where it looks through the catalog, which for people is all that they may see."""
-        return replace(self.caller, sees_widely=True)
 
     @property
     def is_stranger(self) -> bool:
@@ -104,8 +99,11 @@ class Door:
         if self.asks and self._proxy is not None and self._proxy.sent(connection.headers):
             return _noted(await self._identification.by_proxy(self._proxy, scope=scope), scope=scope)
         authorization, by_session = connection.headers.getlist("authorization"), False
-        if self.asks and not authorization:
-            session = self.sessions.open(connection.cookies.get(SESSION_COOKIE, ""))
+        if self.asks and not authorization and not scope["path"].startswith(_FILES):
+            try:
+                session = await self.sessions.open(cookie_of(connection, SESSION_COOKIE))
+            except Unavailable as error:
+                return _noted(Refusal(failure=failure_of(error)), scope=scope, by_session=True)
             if session is not None:
                 authorization, by_session = [session.authorization], True
         if self.asks and (not authorization or scope["path"].startswith(OPEN_PATHS)):
@@ -137,7 +135,7 @@ def visitor_of(request: Request) -> Visitor:
 
 def _visitor(request: Request) -> Visitor:
     visit: _Visit = request.scope.get(_KEY, _Visit())
-    value = request.cookies.get(SESSION_COOKIE, "") if visit.by_session else request.cookies.get(VISIT_COOKIE, "")
+    value = cookie_of(request, SESSION_COOKIE if visit.by_session else VISIT_COOKIE)
     is_known = visit.by_session or _VISIT.fullmatch(value) is not None
     if not is_known:
         value = secrets.token_urlsafe(32)

@@ -1,4 +1,8 @@
-"""Finding out who calls, before anything else of a call is looked at (DESIGN section 9)."""
+"""Finding out who calls, before anything else of a call is looked at (DESIGN section 9).
+
+`server.http.middleware` asks it for each call, and the console for its visitors. Who checks a token is given: here is
+what a server without one, behind a proxy or with counted refusals does.
+"""
 
 import re
 from collections.abc import Awaitable, Sequence
@@ -6,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import Scope
 
 from formulary_catalog.domain.access import Access, Authenticator, Caller, Right
@@ -44,7 +48,7 @@ class Identification:
         self._authenticator = authenticator
         self._throttle = Throttle()
 
-    async def of(self, scope: Scope) -> Caller | JSONResponse:
+    async def of(self, scope: Scope) -> Caller | Response:
         """The caller, or the refusal to send."""
         caller = await self.by(Headers(scope=scope).getlist("authorization"), scope=scope)
         if isinstance(caller, Caller):

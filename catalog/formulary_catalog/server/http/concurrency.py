@@ -11,11 +11,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import Overloaded
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runs.waiting import PLACES as RUNS_WAITED_FOR
 from formulary_catalog.server.calls.failures import CALL_SECONDS
-from formulary_catalog.server.http.errors import CONSOLE_PATH, INVOKE_PATH, MCP_PATH
+from formulary_catalog.server.http.errors import INVOKE_PATH, MCP_PATH
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
 

@@ -1,24 +1,56 @@
 """Error bodies of the HTTP side, in the shape that each path's clients can read (DESIGN sections 7 and 8)."""
 
+import html
 import math
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from mcp_types import PROTOCOL_VERSION_META_KEY
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import Overloaded
 
 MCP_PATH = "/mcp"
 INVOKE_PATH = "/api/v1/invoke"
 SEARCH_PATH = "/api/v1/workflows/search"
 SELECTIONS_PATH = "/api/v1/selections"
-CONSOLE_PATH = "/console"
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""What a browser may do with pages of the console."""
 _RPC_PATHS = frozenset({MCP_PATH, INVOKE_PATH})
 _WORTH_RETRYING = frozenset({408, 503})
+_PAGE = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title} · Formulary</title>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+<p>{message}</p>
+<p><a href="{console}">Go to the console</a></p>
+</main>
+</body>
+</html>
+"""
 
 
-def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> JSONResponse:
+def is_of_console(path: str) -> bool:
+    """Whether a person with a browser is answered there."""
+    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
+
+
+def busy_reply(*, path: str, message: Mapping[str, Any], busy: Overloaded) -> Response:
     """To a call that was not begun: what a model reads where it called a tool, else an error; when to come back."""
     headers = {"Retry-After": str(math.ceil(busy.retry_after))}
     if path != MCP_PATH or "id" not in message:
@@ -48,11 +80,18 @@ def error_reply(
     field: str | None = None,
     data: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
-) -> JSONResponse:
-    """A JSON-RPC error without an id where JSON-RPC is spoken, `{"error": {"code", "message", "field"}}` elsewhere.
+) -> Response:
+    """A JSON-RPC error without an id where JSON-RPC is spoken, a page in the console, else
+    `{"error": {"code", "message", "field"}}`.
 
     `data` says more to programs; without it there is no such member.
     """
+    if is_of_console(path):
+        said = {"title": HTTPStatus(status).phrase, "message": html.escape(message[:1].upper() + message[1:])}
+        page = _PAGE.format(**said, console=CONSOLE_PATH)
+        return HTMLResponse(
+            page, status_code=status, headers={**SECURITY_HEADERS, "Cache-Control": "no-store", **(headers or {})}
+        )
     if path in _RPC_PATHS:
         error = {"code": code, "message": message, "data": {"retry": status in _WORTH_RETRYING}}
         body: dict[str, object] = {"jsonrpc": "2.0", "id": None, "error": error}

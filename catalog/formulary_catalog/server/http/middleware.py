@@ -1,4 +1,8 @@
-"""The outermost layer: which Host is answered, what is refused before a framework looks at it (DESIGN section 8)."""
+"""The outermost layer: which Host is answered, what is refused before a framework looks at it (DESIGN section 8).
+
+`server.app` wraps the whole application in it. Every call passes: Host, Origin, method and size are checked, then who
+calls; then the body is read, and the call waits for a slot. Strangers are refused before their body is read.
+"""
 
 import asyncio
 import re
@@ -7,28 +11,32 @@ from ipaddress import ip_address
 from typing import Any, Protocol
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.errors import InvalidInput, Overloaded
 from formulary_catalog.server.calls.caller import with_caller
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
 from formulary_catalog.server.http.authentication import Anybody, Identification
 from formulary_catalog.server.http.concurrency import Admission
 from formulary_catalog.server.http.errors import (
-    CONSOLE_PATH,
     INVOKE_PATH,
     MCP_PATH,
     SEARCH_PATH,
     SELECTIONS_PATH,
     busy_reply,
     error_reply,
+    is_of_console,
 )
 
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _AUTHORITY = re.compile(r"(?:https?://)?(?:\[([^\]\s]+)\]|([^:/@?#\\\s\[\]]+))(?::\d{1,5})?", re.IGNORECASE)
 MAX_BODY_BYTES = 64 * 1024
+TRIED_PATH = f"{CONSOLE_PATH}/rules/tried"
+MAX_TRIED_BYTES = 256 * 1024
+"""Of the form with a contract: a browser ends its lines with two bytes, and a character may have four."""
 POSTED = frozenset({MCP_PATH, INVOKE_PATH, SEARCH_PATH, SELECTIONS_PATH})
 """These take POST alone: there are no sessions and standing streams of MCP, and no workflow named `search`."""
 PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
@@ -47,7 +55,7 @@ class HostRule:
 
     def __init__(self, *, allowed: Iterable[str], listening_on: str) -> None:
         names = {name.casefold().strip("[]") for name in (*allowed, listening_on)}
-        self._names = _LOOPBACK_NAMES | {name for name in names if name and not _is_wildcard(name)}
+        self._names = LOOPBACK_NAMES | {name for name in names if name and not _is_wildcard(name)}
 
     def allows_host(self, header: str) -> bool:
         """Whether a `Host` header, with or without a port, names this server."""
@@ -73,7 +81,7 @@ def _is_wildcard(name: str) -> bool:
 class Identifies(Protocol):
     """Finds out who sends a request, before its body is read."""
 
-    async def of(self, scope: Scope) -> Caller | JSONResponse:
+    async def of(self, scope: Scope) -> Caller | Response:
         """The caller, or the refusal to send."""
 
 
@@ -122,14 +130,14 @@ class Edge:
         path = scope["path"]
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                body = await _read_body(receive)
+                body = await _read_body(receive, at_most=_longest(path))
         except TimeoutError:
             await _late(path)(scope, receive, send)
             return
         if body is None:
             return
         message = _message(path, body)
-        if isinstance(message, JSONResponse):
+        if isinstance(message, Response):
             await message(scope, receive, send)
             return
         try:
@@ -139,7 +147,7 @@ class Edge:
         except Overloaded as busy:
             await busy_reply(path=path, message=message, busy=busy)(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         path, headers = scope["path"], Headers(scope=scope)
         if len(headers.getlist("host")) > 1:
             return error_reply(
@@ -170,7 +178,7 @@ class Edge:
                 headers={"Allow": "POST"},
             )
         declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > MAX_BODY_BYTES:
+        if declared.isdecimal() and int(declared[:20]) > _longest(path):
             return _too_large(path)
         return None
 
@@ -180,13 +188,18 @@ def _is_for_people(scope: Scope) -> bool:
     path: str = scope["path"]
     if path == "/":
         return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
-    return path == CONSOLE_PATH or path.startswith(f"{CONSOLE_PATH}/")
+    return is_of_console(path)
 
 
-async def _read_body(receive: Receive) -> bytes | None:
+def _longest(path: str) -> int:
+    """So many bytes a body on this path may have."""
+    return MAX_TRIED_BYTES if path == TRIED_PATH else MAX_BODY_BYTES
+
+
+async def _read_body(receive: Receive, *, at_most: int) -> bytes | None:
     """The body, or its beginning just past the limit; None if the client has gone."""
     body = bytearray()
-    while len(body) <= MAX_BODY_BYTES:
+    while len(body) <= at_most:
         message = await receive()
         if message["type"] != "http.request":
             return None
@@ -218,7 +231,7 @@ async def _has_left(receive: Receive) -> bool:
     return bool(message["type"] == "http.disconnect")
 
 
-def _late(path: str) -> JSONResponse:
+def _late(path: str) -> Response:
     return error_reply(
         path=path,
         status=408,
@@ -228,25 +241,25 @@ def _late(path: str) -> JSONResponse:
     )
 
 
-def _message(path: str, body: bytes) -> Mapping[str, Any] | JSONResponse:
+def _message(path: str, body: bytes) -> Mapping[str, Any] | Response:
     """The JSON-RPC message of a body where the path is that of MCP, nothing elsewhere; or the refusal to send."""
-    if len(body) > MAX_BODY_BYTES:
+    if len(body) > _longest(path):
         return _too_large(path)
     if nested_too_deep(body):
         return _too_deep(path)
     return _rpc_message(body) if path == MCP_PATH else {}
 
 
-def _too_large(path: str) -> JSONResponse:
+def _too_large(path: str) -> Response:
     return error_reply(
         path=path,
         status=413,
         code=_INPUT_INVALID,
-        message=f"the request body is over {MAX_BODY_BYTES} bytes; send less, the essential words first",
+        message=f"the request body is over {_longest(path)} bytes; send less, the essential words first",
     )
 
 
-def _too_deep(path: str) -> JSONResponse:
+def _too_deep(path: str) -> Response:
     return error_reply(
         path=path,
         status=400,
@@ -256,7 +269,7 @@ def _too_deep(path: str) -> JSONResponse:
     )
 
 
-def _rpc_message(body: bytes) -> Mapping[str, Any] | JSONResponse:
+def _rpc_message(body: bytes) -> Mapping[str, Any] | Response:
     """One clear line where the SDK would answer with the whole report of its validator."""
     try:
         message = parsed(body.decode("utf-8-sig"))

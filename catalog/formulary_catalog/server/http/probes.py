@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
-from formulary_catalog.store.workflows.reader import WorkflowReader
+from formulary_catalog.workflows.browsing import Browsing
 from formulary_catalog.workflows.coverage import Coverage
 
 _COUNT_SECONDS = 0.8
@@ -29,8 +29,8 @@ router = APIRouter(tags=["operations"])
 class CatalogSize:
     """The size of the catalog, counted once for all scrapes of some seconds: anybody may scrape, however often."""
 
-    def __init__(self, workflows: WorkflowReader) -> None:
-        self._workflows = workflows
+    def __init__(self, browsing: Browsing) -> None:
+        self._browsing = browsing
         self._counting: asyncio.Task[dict[str, int]] | None = None
         self._counted_at = 0.0
 
@@ -46,7 +46,7 @@ class CatalogSize:
     async def _count(self) -> dict[str, int]:
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
-                return await self._workflows.counts()
+                return await self._browsing.versions_by_status()
         except (FormularyError, TimeoutError):
             return {}
         finally:
@@ -88,15 +88,16 @@ class AlertStates:
             self._compared_at = time.monotonic()
 
 
-@router.get("/healthz", operation_id="health")
+@router.get("/healthz", operation_id="health", summary="Check that the process runs")
 async def healthz() -> dict[str, str]:
-    """Whether the process runs; nothing else is looked at."""
+    """Whether the process runs. Checks nothing else."""
     return {"status": "ok"}
 
 
 @router.get(
     "/readyz",
     operation_id="readiness",
+    summary="Check that calls can be answered",
     response_model=ReadinessReport,
     responses={503: {"model": ReadinessReport, "description": "Starting or broken: takes no calls."}},
 )
@@ -112,11 +113,12 @@ async def readyz(request: Request) -> Response:
 @router.get(
     "/metrics",
     operation_id="metrics",
+    summary="Read the metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def prometheus(request: Request) -> Response:
-    """Metrics in the Prometheus text format; what the database holds is left out while it is away."""
+    """Metrics in the Prometheus text format. Counts of the database are left out while it does not answer."""
     metrics: Metrics = request.app.state.metrics
     size: CatalogSize = request.app.state.catalog_size
     alerts: AlertStates = request.app.state.alert_states

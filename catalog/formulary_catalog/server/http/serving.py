@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from formulary_catalog.listening.gate import Gate
+from formulary_catalog.listening.connection_limits import ConnectionLimits
 from formulary_catalog.listening.server import Server
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.http.middleware import PROBES
@@ -40,8 +40,8 @@ async def serve(
     Raises:
         StartupError: the address cannot be listened on.
     """
-    gate = Gate(settings, server="catalog", metrics=metrics.connections, probes=PROBES)
-    server = _Server(_given_up_quietly(app), gate=gate, background=background, tls=tls)
+    limits = ConnectionLimits(settings, server="catalog", metrics=metrics.connections, probes=PROBES)
+    server = _Server(_given_up_quietly(app), limits=limits, background=background, tls=tls)
     await server.serve_at(host=host, port=port)
     if server.force_exit:  # uvicorn leaves it out then, and the lifespan would end with a traceback
         await server.lifespan.shutdown()
@@ -51,9 +51,16 @@ async def serve(
 class _Server(Server):
     """The server, with background work once it listens, and stopping without raising the signal again."""
 
-    def __init__(self, app: ASGIApp, *, gate: Gate, background: BackgroundWork, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, app: ASGIApp, *, limits: ConnectionLimits, background: BackgroundWork, tls: ssl.SSLContext | None
+    ) -> None:
         super().__init__(
-            app, gate=gate, keep_alive_seconds=KEEP_ALIVE_SECONDS, grace_seconds=GRACE_SECONDS, lifespan=True, tls=tls
+            app,
+            limits=limits,
+            keep_alive_seconds=KEEP_ALIVE_SECONDS,
+            grace_seconds=GRACE_SECONDS,
+            lifespan=True,
+            tls=tls,
         )
         self._background = background
         self._working: asyncio.Task[None] | None = None

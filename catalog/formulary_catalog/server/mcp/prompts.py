@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 
-from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH
 from formulary_catalog.domain.workflows.skill import GUIDE
 
 REMEDIATE = Prompt(

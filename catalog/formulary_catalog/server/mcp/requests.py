@@ -1,4 +1,8 @@
-"""What every request of the protocol has in common: services that may still open, its caller, its incident."""
+"""What every request of the protocol has in common: services that may still open, its caller, its incident.
+
+`server.mcp.server` checks calls of tools with it, `server.mcp.reading` those of resources and prompts. So both wait for
+the catalog, and refuse and record in the same way.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

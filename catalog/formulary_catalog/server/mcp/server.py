@@ -10,7 +10,6 @@ import time
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any
 
-import structlog
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
@@ -37,8 +36,8 @@ from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.instructions import Instructing
 from formulary_catalog.server.mcp.prompts import REMEDIATE, prompt
-from formulary_catalog.server.mcp.reading import Reading
 from formulary_catalog.server.mcp.requests import CallerOf, RequestContext, Requests
+from formulary_catalog.server.mcp.resource_handlers import ResourceHandlers
 from formulary_catalog.server.mcp.size import Json, compact
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
@@ -52,8 +51,6 @@ _OWN_HINT = CacheHint(ttl_ms=60_000, scope="private")
 """For what depends on caller and incident."""
 _CLUSTER_USE_SECONDS = 10.0
 _CLUSTER_USE_PATIENCE = 1.0
-
-_log = structlog.get_logger(__name__)
 
 
 def mcp_server(
@@ -75,7 +72,7 @@ def mcp_server(
     requests = Requests(opening=opening, readiness=readiness, caller_of=caller_of, own_headers=own_headers)
     chosen = ChosenToolsets(settings, chosen=toolsets)
     tools = _Tools(requests, spelling=settings.label_parameters, metrics=metrics, chosen=chosen)
-    reading = Reading(requests)
+    resources = ResourceHandlers(requests)
     server: Server[Any] = Server(
         NAME,
         version=__version__,
@@ -84,16 +81,16 @@ def mcp_server(
         cache_hints={"tools/list": _HINT, "resources/list": _OWN_HINT, "resources/templates/list": _HINT},
         on_list_tools=tools.list_tools,
         on_call_tool=tools.call_tool,
-        on_list_resources=reading.list_resources,
-        on_list_resource_templates=reading.list_resource_templates,
-        on_read_resource=reading.read_resource,
+        on_list_resources=resources.list_resources,
+        on_list_resource_templates=resources.list_resource_templates,
+        on_read_resource=resources.read_resource,
         on_list_prompts=_list_prompts,
         on_get_prompt=_get_prompt,
         get_tool_input_schema=_declares_no_headers,
     )
     server.extensions[EXTENSION] = {}
-    server.add_request_handler("skills/list", ListSkillsParams, reading.list_skills)
-    server.add_request_handler("skills/get", GetSkillParams, reading.get_skill)
+    server.add_request_handler("skills/list", ListSkillsParams, resources.list_skills)
+    server.add_request_handler("skills/get", GetSkillParams, resources.get_skill)
     server.middleware += [Instructing(chosen), ListedOnce(tools.list_depends_on)]
     return server
 
@@ -171,7 +168,7 @@ class _Tools:
 
     def _report(self, tool: CatalogTool[Any], *, outcome: str, started: float) -> None:
         self._metrics.count_tool_call(tool.name, outcome, seconds=time.perf_counter() - started)
-        _log.info("tool_call", tool=tool.name, outcome=outcome)
+        _log().info("tool_call", tool=tool.name, outcome=outcome)
 
     async def uses_clusters(self) -> bool:
         """Asked at most every few seconds, by one call for all, and no reason for the tool list to fail or wait."""
@@ -188,8 +185,14 @@ class _Tools:
             except (FormularyError, TimeoutError):
                 # Those who wait behind this call would each be patient in turn.
                 self._cluster_use_known_until = time.monotonic() + _CLUSTER_USE_PATIENCE
-                _log.warning("cluster_use_unknown")
+                _log().warning("cluster_use_unknown")
         return self._with_clusters
+
+
+def _log() -> Any:
+    import structlog  # slow, and `stdio` answers `initialize` without it
+
+    return structlog.get_logger(__name__)
 
 
 def _progress(ctx: RequestContext) -> Progress:

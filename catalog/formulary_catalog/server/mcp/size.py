@@ -9,9 +9,9 @@ from typing import Any
 from pydantic_core import to_json
 
 from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.text import cut_short
 
 _MAX_NAMED_TEXTS = 8
-_ELLIPSIS = "…"
 _IDENTITY = frozenset({"workflow_id", "version", "version_id", "namespace", "uri", "search_id", "search_mode"})
 """Never cut: a shortened identifier names something else."""
 _OPEN = frozenset({"input_schema", "execution", "parameters", "labels"})
@@ -77,7 +77,7 @@ def _walk(value: Any, *, cut: _Cut, path: str, named: list[str]) -> Any:
         if len(value) <= cut.characters or (path.endswith(".command") and not cut.commands):
             return value
         named.append(path)
-        return _shortened(value, limit=cut.characters)
+        return cut_short(value, limit=cut.characters)
     if isinstance(value, list):
         kept = value[: cut.entries]
         if len(kept) < len(value):
@@ -96,7 +96,3 @@ def _member(key: str, value: Any, *, cut: _Cut, path: str, named: list[str]) -> 
         named.append(inner)
         return type(value)()
     return _walk(value, cut=cut, path=inner, named=named)
-
-
-def _shortened(text: str, *, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + _ELLIPSIS

@@ -1,5 +1,6 @@
 """MCP over standard input and output, for clients that start the server themselves."""
 
+import asyncio
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import INVALID_REQUEST, ErrorData, JSONRPCError
@@ -24,6 +26,9 @@ from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.server import mcp_server
 from formulary_catalog.settings import Settings, Toolset
 
+_LEAVES_SECONDS = 0.1
+"""Within so long an answer that needs no catalog has left."""
+
 
 async def run_stdio(
     *,
@@ -32,10 +37,11 @@ async def run_stdio(
     metrics: Metrics,
     remediation_id: str = "",
     toolsets: Collection[Toolset] = (),
+    greeted: asyncio.Event | None = None,
 ) -> None:
     """Serve one client until it closes standard input. Nothing else may read or write the two streams meanwhile.
 
-    `toolsets` are those to list; none are those of the settings.
+    `toolsets` are those to list; none are those of the settings. `greeted` is set when the first request is answered.
     All calls belong to the incident of `remediation_id`, as if each sent it in the header; without it, to that of
     their `_meta`.
     """
@@ -48,10 +54,24 @@ async def run_stdio(
         own_headers=Headers({REMEDIATION_HEADER: remediation_id}),
         toolsets=toolsets,
     )
+    if greeted is not None:
+        server.middleware.append(_Greeted(greeted))
     lines = _Lines(_standard_input())
     async with stdio_server(stdin=lines) as (incoming, outgoing):
         lines.refusals = outgoing
         await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _Greeted:
+    """Sets an event once the first request is answered. A middleware of the SDK, behind which the answer leaves."""
+
+    def __init__(self, greeted: asyncio.Event) -> None:
+        self._greeted = greeted
+
+    async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+        # What needs the catalog waits for it, so that no answer may have to come first.
+        asyncio.get_running_loop().call_later(_LEAVES_SECONDS, self._greeted.set)
+        return await call_next(ctx)
 
 
 class _Lines(anyio.AsyncFile[str]):

@@ -59,7 +59,7 @@ async def list_tables(request: Request) -> Response:
 @router.get(
     "/tables/{table}",
     operation_id="get_schema",
-    summary="Columns of a table",
+    summary="List the columns of a table",
     response_model=TableSchema,
     responses=error_responses(429),
     openapi_extra=operation(),
@@ -77,7 +77,7 @@ async def get_schema(request: Request, table: Table) -> Response:
 @router.get(
     "/tables/{table}/sample",
     operation_id="get_sample",
-    summary="Some rows of a table",
+    summary="Read some rows of a table",
     response_model=QueryAnswer,
     responses=error_responses(429),
     openapi_extra=operation(query=query_parameters(SampleArguments, in_path="table")),
@@ -95,7 +95,7 @@ async def get_sample(request: Request, table: Table) -> Response:
 @router.get(
     "/tables/{table}/statistics",
     operation_id="describe_stats",
-    summary="Statistics of a table",
+    summary="Read statistics of a table",
     response_model=TableStatistics,
     responses=error_responses(429),
     openapi_extra=operation(),

@@ -12,7 +12,8 @@ from formulary_catalog.domain.browsing import (
     FacetsAnswer,
     ImpactAnswer,
     NamesAnswer,
-    RelatedAnswer,
+    RefusedList,
+    RelatedPage,
     SectionAnswer,
     StatisticsAnswer,
     VersionDifference,
@@ -24,7 +25,8 @@ from formulary_catalog.server.calls.arguments.browsing import (
     NameArguments,
     NoArguments,
     PageArguments,
-    RelatedArguments,
+    RefusedArguments,
+    RelatedPageArguments,
     SectionArguments,
 )
 from formulary_catalog.server.calls.caller import caller_of
@@ -54,31 +56,45 @@ async def list_workflows(request: Request) -> Response:
 @router.get(
     "/facets",
     operation_id="get_facets",
-    summary="Read what narrows the list of workflows",
+    summary="List the filters of the list of workflows",
     response_model=FacetsAnswer,
     responses=error_responses(),
     openapi_extra=operation(query=query_parameters(FacetsArguments), of_incident=False),
 )
 async def get_facets(request: Request) -> Response:
-    """Values of each filter of the list, and how many workflows it then has."""
+    """The values of each filter, and how many workflows the list has with each."""
     _, asked = await checked_call(request, "read.facets", FacetsArguments)
     return answered(await services_of(request).listing.facets(asked.request, caller=caller_of(request)))
+
+
+@router.get(
+    "/refused",
+    operation_id="list_refused",
+    summary="List the objects that the operator refused",
+    response_model=RefusedList,
+    responses=error_responses(),
+    openapi_extra=operation(query=query_parameters(RefusedArguments), of_incident=False),
+)
+async def list_refused(request: Request) -> Response:
+    """Objects of the cluster that are not in the catalog as they are, each with the reason and the next step."""
+    _, asked = await checked_call(request, "read.refused", RefusedArguments)
+    return answered(await services_of(request).refused.page(asked.request, caller=caller_of(request)))
 
 
 @router.get(
     "/workflows/{entity:path}/related",
     operation_id="get_related",
     summary="Read what is connected with a workflow, a signal type or an action type",
-    response_model=RelatedAnswer,
+    response_model=RelatedPage,
     responses=error_responses(404),
-    openapi_extra=operation(query=query_parameters(RelatedArguments, in_path="entity")),
+    openapi_extra=operation(query=query_parameters(RelatedPageArguments, in_path="entity")),
 )
 async def get_related(
     request: Request,
     entity: Annotated[str, Path(description="A workflow in any form of its name, a signal type or an action type.")],
 ) -> Response:
-    """Neighbours, the near ones first."""
-    context, asked = await checked_call(request, "read.related", RelatedArguments)
+    """Workflows, signals and actions that are connected with it, the nearest first."""
+    context, asked = await checked_call(request, "read.related", RelatedPageArguments)
     relations = services_of(request).relations
     return answered(await relations.related(asked.request, context=context, caller=caller_of(request), browsing=True))
 
@@ -92,10 +108,12 @@ async def get_related(
     openapi_extra=operation(),
 )
 async def get_impact(request: Request, workflow_id: _WorkflowId) -> Response:
-    """What leads to it, what only it answers, contracts, runs and searches."""
+    """What leads to the workflow, which signals only it answers, and its contracts, runs and searches."""
     context, asked = await checked_call(request, "read.impact", ImpactArguments)
     relations = services_of(request).relations
-    return answered(await relations.impact(asked.request, context=context, caller=caller_of(request), browsing=True))
+    return answered(
+        await relations.impact(asked.workflow_id, context=context, caller=caller_of(request), browsing=True)
+    )
 
 
 @router.get(
@@ -111,10 +129,13 @@ async def get_section(
     workflow_id: _WorkflowId,
     section: Annotated[str, Path(description="Such as `steps` or `when-not-to-use`.")],
 ) -> Response:
-    """A text, or items."""
+    """The section as a text, or as a list of items."""
     context, asked = await checked_call(request, "read.section", SectionArguments)
     browsing = services_of(request).browsing
-    return answered(await browsing.section(*asked.request, context=context, caller=caller_of(request), browsing=True))
+    found = await browsing.section(
+        asked.workflow_id, asked.section, context=context, caller=caller_of(request), browsing=True
+    )
+    return answered(found)
 
 
 @router.get(
@@ -141,10 +162,10 @@ async def get_difference(request: Request, workflow_id: _WorkflowId) -> Response
     openapi_extra=operation(query=query_parameters(NameArguments)),
 )
 async def find_names(request: Request) -> Response:
-    """Exact ones first, else the nearest names."""
+    """Workflows of exactly that name first, else those with the nearest names."""
     context, asked = await checked_call(request, "read.names", NameArguments)
     browsing = services_of(request).browsing
-    return answered(await browsing.find(asked.request, context=context, caller=caller_of(request), browsing=True))
+    return answered(await browsing.find(asked.name, context=context, caller=caller_of(request), browsing=True))
 
 
 @router.get(

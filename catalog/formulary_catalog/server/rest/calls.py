@@ -1,4 +1,8 @@
-"""What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them."""
+"""What all calls of the REST side share: deadline, log line, error body, and the way in to what answers them.
+
+Every router of `server.rest` uses it; the console uses `services_of` and its reading of arguments. `Guarded` is the
+route: it logs the call, turns every failure into an error body, and tags answers to GET.
+"""
 
 import hashlib
 import math
@@ -56,12 +60,12 @@ class Guarded(APIRoute):
                 _log.info("rest_call", operation=self.operation_id, outcome=failure.outcome)
                 return _refusal(request, failure)
             _log.info("rest_call", operation=self.operation_id, outcome="ok")
-            return _tagged(request, response) if request.method == "GET" else response
+            return tagged(request, response) if request.method == "GET" else response
 
         return guarded
 
 
-def _tagged(request: Request, response: Response) -> Response:
+def tagged(request: Request, response: Response) -> Response:
     """The answer with its tag; without its body if the caller has it already.
 
     It is the caller's and nobody else's, and a browser that is led to it must not take it for a page.
@@ -122,7 +126,7 @@ async def recorded_call(
     """
 
     def read_all(context: ContextReference) -> _T:
-        _check_query(request, known=query, several=several)
+        check_query(request, known=query, several=several)
         return read(context)
 
     return await checked(
@@ -183,7 +187,12 @@ def _from_query(given: QueryParams, model: type[Arguments]) -> dict[str, Any]:
     return {name: given.getlist(name) if name in several else value for name, value in given.items()}
 
 
-def _check_query(request: Request, *, known: Mapping[str, str], several: Container[str]) -> None:
+def check_query(request: Request, *, known: Mapping[str, str] = _NOTHING, several: Container[str] = ()) -> None:
+    """Check that a query string holds nothing but the parameters of `known`, and only those of `several` repeatedly.
+
+    Raises:
+        InvalidInput: it does.
+    """
     for name, count in Counter(name for name, _ in request.query_params.multi_items()).items():
         if not known:
             way_out = "this path takes none" if request.method == "GET" else "send everything in the body"

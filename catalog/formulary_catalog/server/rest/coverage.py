@@ -7,8 +7,7 @@ may be, and its reader can name the line that is wrong. Nothing is kept of them 
 from fastapi import APIRouter, Request, Response
 
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.server.calls.arguments.browsing import NoArguments
-from formulary_catalog.server.calls.arguments.coverage import AlertsArguments, UpkeepArguments
+from formulary_catalog.server.calls.arguments.coverage import AlertsArguments, LinesArguments
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, object_body, services_of
 from formulary_catalog.server.rest.openapi import body_schema, error_responses, operation, query_parameters
@@ -22,12 +21,17 @@ router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["coverage"])
     summary="Read which signals have a remedy, and which queries found too little",
     response_model=CoverageAnswer,
     responses=error_responses(),
-    openapi_extra=operation(of_incident=False),
+    openapi_extra=operation(query=query_parameters(LinesArguments), of_incident=False),
 )
 async def get_coverage(request: Request) -> Response:
-    """The canonical signals and those that workflows declare."""
-    await checked_call(request, "read.coverage", NoArguments)
-    return answered(await services_of(request).coverage.of_catalog(caller=caller_of(request)))
+    """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
+
+    A page has at most so many signals and so many alerts; totals count what is on other pages too.
+    """
+    _, asked = await checked_call(request, "read.coverage", LinesArguments)
+    return answered(
+        await services_of(request).coverage.of_catalog(limit=asked.limit, after=asked.cursor, caller=caller_of(request))
+    )
 
 
 @router.post(
@@ -43,7 +47,7 @@ async def get_coverage(request: Request) -> Response:
     ),
 )
 async def compare_alerts(request: Request) -> Response:
-    """The remedy for each alert; nothing is searched for in the name of an incident."""
+    """The remedy for each alert. The searches belong to no incident."""
     _, asked = await checked_call(request, "read.coverage", AlertsArguments, given=await object_body(request))
     return answered(await services_of(request).coverage.of_alerts(asked.request, caller=caller_of(request)))
 
@@ -54,12 +58,14 @@ async def compare_alerts(request: Request) -> Response:
     summary="List workflows that may be of no use",
     response_model=StaleAnswer,
     responses=error_responses(),
-    openapi_extra=operation(query=query_parameters(UpkeepArguments), of_incident=False),
+    openapi_extra=operation(query=query_parameters(LinesArguments), of_incident=False),
 )
 async def list_stale_workflows(request: Request) -> Response:
-    """Those whose image is gone first, then failing ones, those never chosen, and those never found."""
-    _, asked = await checked_call(request, "read.stale", UpkeepArguments)
-    return answered(await services_of(request).upkeep.stale(limit=asked.limit, caller=caller_of(request)))
+    """Workflows whose image is gone, then those that fail, those never chosen, and those never found."""
+    _, asked = await checked_call(request, "read.stale", LinesArguments)
+    return answered(
+        await services_of(request).upkeep.stale(limit=asked.limit, after=asked.cursor, caller=caller_of(request))
+    )
 
 
 @router.get(
@@ -68,9 +74,11 @@ async def list_stale_workflows(request: Request) -> Response:
     summary="List pairs of workflows that say nearly the same",
     response_model=DuplicatesAnswer,
     responses=error_responses(),
-    openapi_extra=operation(query=query_parameters(UpkeepArguments), of_incident=False),
+    openapi_extra=operation(query=query_parameters(LinesArguments), of_incident=False),
 )
 async def list_duplicate_workflows(request: Request) -> Response:
-    """The nearest first."""
-    _, asked = await checked_call(request, "read.duplicates", UpkeepArguments)
-    return answered(await services_of(request).upkeep.duplicates(limit=asked.limit, caller=caller_of(request)))
+    """Pairs of workflows, those with the nearest texts first."""
+    _, asked = await checked_call(request, "read.duplicates", LinesArguments)
+    return answered(
+        await services_of(request).upkeep.duplicates(limit=asked.limit, after=asked.cursor, caller=caller_of(request))
+    )

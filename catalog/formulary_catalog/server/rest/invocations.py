@@ -1,4 +1,8 @@
-"""Running workflows over REST: JSON-RPC to ask for a run, plain resources to follow and approve it."""
+"""Running workflows over REST: JSON-RPC to ask for a run, plain resources to follow and approve it.
+
+`server.app` mounts both routers. They check calls as the MCP tools do and ask `runs.service`, so that a run is decided
+in the same way for all callers. Calls may wait for a run, so their deadline is longer.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -93,7 +97,7 @@ async def invoke(request: Request) -> Response:
     openapi_extra=STATUS_OPERATION,
 )
 async def get_invocation(request: Request, invocation_id: _InvocationId) -> Response:
-    """Where a run stands; waits for a change as long as `wait_ms` says."""
+    """The state of a run. With `wait_ms` the call waits for a change."""
     return answered(await _status(request))
 
 
@@ -106,8 +110,7 @@ async def get_invocation(request: Request, invocation_id: _InvocationId) -> Resp
     openapi_extra=STATUS_OPERATION,
 )
 async def get_workflow_status(request: Request, invocation_id: _InvocationId) -> Response:
-    """The same for clients that know no state but `running` of a run that is under way, so that it is `running` for
-    `pending` as well."""
+    """The state of a run for older clients: a pending run is reported as `running`."""
     return answered(taken_for_running(await _status(request)))
 
 
@@ -120,7 +123,7 @@ async def get_workflow_status(request: Request, invocation_id: _InvocationId) ->
     openapi_extra=APPROVAL_OPERATION,
 )
 async def approve_invocation(request: Request, invocation_id: _InvocationId) -> Response:
-    """Say yes or no to a run that waits for it, in the name of the caller."""
+    """Approve or reject a run that waits for it, in the name of the caller."""
     body = await object_body(request)
     _, approval = await recorded_call(
         request,

@@ -68,7 +68,7 @@ async def get_document(
     request: Request,
     doc_id: Annotated[str, Path(description="An id of a search result, or the URI of a section.")],
 ) -> Response:
-    """Its text."""
+    """The document in full."""
     context, asked = await checked_call(request, "read.document", DocumentArguments)
     knowledge = services_of(request).knowledge
     return answered(await knowledge.document(asked.doc_id, context=context, caller=caller_of(request), browsing=True))
@@ -83,7 +83,7 @@ async def get_document(
     openapi_extra=operation(),
 )
 async def list_collections(request: Request) -> Response:
-    """How much of each may be read."""
+    """The collections, and how many documents of each the caller may read."""
     context, _ = await checked_call(request, "read.collections", NoArguments)
     knowledge = services_of(request).knowledge
     return answered(await knowledge.collections(context=context, caller=caller_of(request), browsing=True))

@@ -6,7 +6,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments, SelectionArguments
-from formulary_catalog.server.calls.arguments.input_schema import NOT_BLANK, Schema, input_schema, listed_name, model_in
+from formulary_catalog.server.calls.arguments.input_schema import (
+    NOT_BLANK,
+    Schema,
+    input_schema,
+    items_in,
+    listed_name,
+    model_in,
+)
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER, REMEDIATION_HEADER
 from formulary_catalog.server.rest.search import REFERENCE, SearchBody
 from formulary_catalog.settings import LabelSpelling
@@ -30,12 +37,12 @@ class ErrorAnswer(BaseModel):
 _ALWAYS = (400, 401, 403, 408, 421, 431, 500, 503)
 _MEANINGS = {
     400: "Input invalid, or the incident of the call is missing, unknown or contradictory.",
-    401: "No bearer token, or one that proves nothing; only where the server asks for tokens.",
+    401: "No bearer token, or an invalid one; only where the server asks for tokens.",
     403: "Pages of this Origin may not call, or the caller lacks a right that the message names.",
     404: "Nothing of that name is visible here.",
     408: "The call took too long.",
     413: "The body is over 64 KiB.",
-    415: "The body is not said to be JSON.",
+    415: "The Content-Type is not application/json.",
     421: "The Host is not served here.",
     431: "The address and the headers together are too long.",
     429: "The caller asks more often than it may; Retry-After says when to come back.",
@@ -86,6 +93,8 @@ def body_schema(model: type[BaseModel]) -> Schema:
         member = listed["properties"][listed_as]
         if (inner := model_in(field)) is not None:
             member = {key: value for key, value in member.items() if key == "description"} | body_schema(inner)
+        elif (inner := items_in(field)) is not None:
+            member = member | {"items": body_schema(inner)}
         members[listed_as] = _mandatory(member) if listed_as in required else _nullable(member)
     return {key: value for key, value in listed.items() if key != "required" or value} | {"properties": members}
 

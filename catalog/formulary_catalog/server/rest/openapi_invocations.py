@@ -43,7 +43,7 @@ class RpcErrorAnswer(BaseModel):
 
 _STATUSES = {
     400: "-32002: the input breaks a rule, each one in data.problems; or the body is no JSON-RPC request.",
-    401: "-32000: no bearer token, or one that proves nothing.",
+    401: "-32000: no bearer token, or an invalid one.",
     403: "-32000: the caller lacks a right; -32003: the rules forbid the run, data.decision says which.",
     404: "-32001: no workflow of that name is allowed here; -32601: another method.",
     408: "-32004: the run took longer than it may.",

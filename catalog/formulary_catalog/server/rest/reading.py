@@ -14,12 +14,13 @@ from formulary_catalog.domain.reading import (
     InvocationPage,
     OutcomesAnswer,
     TraceAnswer,
+    TraceFiles,
     TracePage,
     WaitingRunList,
 )
-from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
 from formulary_catalog.server.calls.arguments.reading import (
-    ContractsArguments,
+    ContractsPageArguments,
     ExplainArguments,
     IncidentArguments,
     IncidentsArguments,
@@ -27,6 +28,7 @@ from formulary_catalog.server.calls.arguments.reading import (
     OutcomesArguments,
     RecordedArguments,
     TraceArguments,
+    TraceFilesArguments,
     TracesArguments,
     WaitingArguments,
 )
@@ -35,6 +37,7 @@ from formulary_catalog.server.calls.searching import search_request_of
 from formulary_catalog.server.rest.calls import PREFIX, Guarded, answered, checked_call, services_of
 from formulary_catalog.server.rest.openapi import error_responses, operation, query_parameters
 
+_HOW_TO_DECIDE = "decide with `formulary approve ID --digest DIGEST --reason …` or `formulary reject ID --reason …`"
 router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["reading"])
 
 
@@ -47,7 +50,7 @@ router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["reading"])
     openapi_extra=operation(query=query_parameters(ExplainArguments)),
 )
 async def explain(request: Request) -> Response:
-    """The first rule that excludes it, or its evidence part by part; of a recorded search its own incident counts."""
+    """The first rule that excludes it, or its evidence part by part. A recorded search has its own incident."""
     context, asked = await checked_call(request, "read.explain", ExplainArguments)
     explaining, caller = services_of(request).explaining, caller_of(request)
     if asked.search_id:
@@ -82,18 +85,35 @@ async def get_search(
     openapi_extra=operation(query=query_parameters(TracesArguments), of_incident=False),
 )
 async def list_traces(request: Request) -> Response:
-    """Those that changed last first, of the namespaces in which the caller may use incidents."""
+    """Traces of the namespaces in which the caller may use incidents, the last changed first."""
     _, asked = await checked_call(request, "read.traces", TracesArguments)
     page = await services_of(request).traces.page(
         since=asked.since,
         namespace=asked.namespace,
         remediation_id=asked.remediation_id,
         outcome=asked.outcome,
+        of_incidents=asked.of == "incidents",
         limit=asked.limit,
         after=asked.cursor,
         caller=caller_of(request),
     )
     return answered(page)
+
+
+@router.get(
+    "/traces/{trace_id:path}/files",  # before what takes any path of traces
+    operation_id="get_trace_files",
+    summary="Read a trace as files",
+    response_model=TraceFiles,
+    responses=error_responses(404),
+    openapi_extra=operation(of_incident=False),
+)
+async def get_trace_files(
+    request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]
+) -> Response:
+    """The files of `formulary trace export`: events as they were hashed, verdict, verification."""
+    _, asked = await checked_call(request, "read.trace", TraceFilesArguments)
+    return answered(await services_of(request).traces.files(asked.trace_id, caller=caller_of(request)))
 
 
 @router.get(
@@ -107,7 +127,7 @@ async def list_traces(request: Request) -> Response:
 async def get_trace(
     request: Request, trace_id: Annotated[str, Path(description="`trace_id`, or the remediation id of its incident.")]
 ) -> Response:
-    """A page of its events as they were recorded and in words, and whether the chain is unbroken."""
+    """A page of its events, as they were recorded and in words, and whether its chain is intact."""
     _, asked = await checked_call(request, "read.trace", TraceArguments)
     story = await services_of(request).traces.story(
         asked.trace_id, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
@@ -124,7 +144,7 @@ async def get_trace(
     openapi_extra=operation(query=query_parameters(IncidentsArguments), of_incident=False),
 )
 async def list_incidents(request: Request) -> Response:
-    """Those that changed last first, of the namespaces in which the caller may use incidents."""
+    """Incidents of the namespaces in which the caller may use them, the last changed first."""
     _, asked = await checked_call(request, "read.incidents", IncidentsArguments)
     page = await services_of(request).incidents.page(
         namespace=asked.namespace, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
@@ -144,7 +164,7 @@ async def get_incident(
     request: Request,
     incident: Annotated[str, Path(description="Remediation id, or `namespace/name` of the AIAnalysis.")],
 ) -> Response:
-    """What it demands of a workflow, custom labels included."""
+    """An incident and what it demands of a workflow, custom labels included."""
     _, asked = await checked_call(request, "read.incident", IncidentArguments)
     return answered(await services_of(request).incidents.incident(asked.incident, caller=caller_of(request)))
 
@@ -158,7 +178,7 @@ async def get_incident(
     openapi_extra=operation(query=query_parameters(InvocationsArguments), of_incident=False),
 )
 async def list_invocations(request: Request) -> Response:
-    """The newest first: the caller's own, and those of the namespaces in which it may read runs."""
+    """The caller's own runs, and those of the namespaces in which it may read runs, the newest first."""
     _, asked = await checked_call(request, "read.invocations", InvocationsArguments)
     page = await services_of(request).runs.page(
         phase=asked.phase,
@@ -179,7 +199,7 @@ async def list_invocations(request: Request) -> Response:
     openapi_extra=operation(query=query_parameters(OutcomesArguments), of_incident=False),
 )
 async def get_outcomes(request: Request) -> Response:
-    """By day or week, of all runs that the caller may read or those of one workflow; rehearsals do not count."""
+    """Outcomes by day or week, of all runs that the caller may read or of one workflow. Dry runs do not count."""
     _, asked = await checked_call(request, "read.outcomes", OutcomesArguments)
     runs = services_of(request).runs
     return answered(
@@ -196,12 +216,13 @@ async def get_outcomes(request: Request) -> Response:
     openapi_extra=operation(query=query_parameters(WaitingArguments), of_incident=False),
 )
 async def list_approvals(request: Request) -> Response:
-    """The oldest first, with what would run; reading approves nothing."""
+    """Runs that wait, the oldest first, with what each would run. Reading approves nothing."""
     _, asked = await checked_call(request, "read.approvals", WaitingArguments)
     waiting = await services_of(request).runs.waiting(
-        namespace=asked.namespace, limit=asked.limit, caller=caller_of(request)
+        namespace=asked.namespace, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
     )
-    return answered(waiting)
+    notes = [*([_HOW_TO_DECIDE] if waiting.approvals else []), *waiting.notes]
+    return answered(waiting.model_copy(update={"notes": notes}))
 
 
 @router.get(
@@ -210,9 +231,12 @@ async def list_approvals(request: Request) -> Response:
     summary="List contracts in force",
     response_model=ContractList,
     responses=error_responses(),
-    openapi_extra=operation(query=query_parameters(ContractsArguments), of_incident=False),
+    openapi_extra=operation(query=query_parameters(ContractsPageArguments), of_incident=False),
 )
 async def list_contracts(request: Request) -> Response:
-    """Their rules as a GovernanceContract has them, of the namespaces in which the caller may read contracts."""
-    _, asked = await checked_call(request, "read.contracts", ContractsArguments)
-    return answered(await services_of(request).runs.contracts(namespace=asked.namespace, caller=caller_of(request)))
+    """Contracts of the namespaces in which the caller may read them, with their rules."""
+    _, asked = await checked_call(request, "read.contracts", ContractsPageArguments)
+    contracts = await services_of(request).runs.contracts(
+        namespace=asked.namespace, limit=asked.limit, after=asked.cursor, caller=caller_of(request)
+    )
+    return answered(contracts)

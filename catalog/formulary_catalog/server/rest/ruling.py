@@ -34,7 +34,7 @@ router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["governance"])
     openapi_extra=operation(query=query_parameters(HaltsArguments), of_incident=False),
 )
 async def list_halts(request: Request) -> Response:
-    """Those of everywhere, and those of the namespaces whose runs the caller may read."""
+    """Halts of all namespaces, and those of the namespaces whose runs the caller may read."""
     _, asked = await checked_call(request, "read.halts", HaltsArguments)
     return answered(await services_of(request).halts.in_force(namespace=asked.namespace, caller=caller_of(request)))
 
@@ -52,7 +52,7 @@ async def list_halts(request: Request) -> Response:
     ),
 )
 async def halt(request: Request) -> Response:
-    """End all runs and let none begin, in one namespace or everywhere; once it is answered, nothing starts."""
+    """End all runs and let none begin, in one namespace or everywhere. Nothing starts after the answer."""
     _, asked = await checked_call(request, "halt.refused", HaltArguments, given=await object_body(request))
     answer = await services_of(request).halts.halt(
         namespace=asked.namespace, reason=asked.reason, caller=caller_of(request)
@@ -73,7 +73,7 @@ async def halt(request: Request) -> Response:
     ),
 )
 async def lift_halt(request: Request) -> Response:
-    """Let new runs begin where a person halted them over a server; what was halted stays ended."""
+    """Let new runs begin where a person halted them over a server. Halted runs stay ended."""
     _, asked = await checked_call(request, "halt.refused", LiftArguments, given=await object_body(request))
     answer = await services_of(request).halts.lift(
         namespace=asked.namespace, reason=asked.reason, caller=caller_of(request)
@@ -94,7 +94,7 @@ async def lift_halt(request: Request) -> Response:
     ),
 )
 async def rehearse_contract(request: Request) -> Response:
-    """Which decisions it would have changed; nothing is put in force."""
+    """Which recorded decisions the contract would have changed. Nothing is put in force."""
     body = await object_body(request)
     rehearsing = services_of(request).rehearsing
     _, (asked, entry) = await recorded_call(

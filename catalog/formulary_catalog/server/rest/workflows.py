@@ -1,4 +1,8 @@
-"""The REST side: the same answers as the tools, whole, for programs (DESIGN section 8)."""
+"""The REST side: the same answers as the tools, whole, for programs (DESIGN section 8).
+
+Searching, reading one workflow and recording a choice. `server.app` mounts the router. Each endpoint reads its
+arguments with the models of the tools and asks `search.service`; unlike for a model, no answer is shortened.
+"""
 
 from typing import Annotated
 

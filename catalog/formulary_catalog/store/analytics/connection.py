@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 
 from formulary_catalog.domain.analytics.scope import Scope
-from formulary_catalog.domain.workflows.visible import visible
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import InvalidInput, NotSetUp, Overloaded, Unavailable
 from formulary_catalog.store.analytics.backend import yield_processors
 from formulary_catalog.store.database.connection import Database, translated

@@ -23,8 +23,9 @@ _log = structlog.get_logger(__name__)
 class CheckpointStore:
     """Writes checkpoints, as the role that feeds the catalog. Remembers the newest of them, for verification."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, traces_in_one: int = TRACES_IN_ONE) -> None:
         self._database = database
+        self._traces_in_one = traces_in_one
         self._written: deque[Seen] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -42,13 +43,13 @@ class CheckpointStore:
         """
 
         async def write(connection: Connection) -> Checkpoint | None:
-            return await vouch(connection, key)
+            return await _vouch(connection, key, at_most=self._traces_in_one)
 
         written: list[Checkpoint] = []
         while (checkpoint := await self._database.write(write)) is not None:
             written.append(checkpoint)
             self._written.append(Seen(checkpoint.id, checkpoint.hash))
-            if checkpoint.traces < TRACES_IN_ONE:
+            if checkpoint.traces < self._traces_in_one:
                 break
         return written
 
@@ -70,10 +71,10 @@ class CheckpointStore:
         await self._database.execute("select formulary.prepare_trace_months($1)", _MONTHS_AHEAD)
 
 
-async def vouch(connection: Connection | OwnerConnection, key: SigningKey | None) -> Checkpoint | None:
+async def _vouch(connection: Connection, key: SigningKey | None, *, at_most: int) -> Checkpoint | None:
     """Write one checkpoint in the transaction of the connection; None where nothing has changed since the last."""
     begun = await connection.fetchrow(
-        "select last_id, last_hash, heads::text from formulary.begin_checkpoint($1)", TRACES_IN_ONE
+        "select last_id, last_hash, heads::text from formulary.begin_checkpoint($1)", at_most
     )
     assert begun is not None
     lines = [Vouched(trace_id=trace, seq=seq, hash=hash_) for trace, seq, hash_ in json.loads(begun["heads"])]

@@ -4,18 +4,20 @@
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from uuid import UUID
 
-from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.audit.one_trace import name_trace, names_later, naming_body
+from formulary_catalog.store.database.connection import Connection, Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceRow:
     """A trace in a list. `namespaces` are those whose right it takes to read it; `first_body` is its first event.
 
-    `phase` is that of its newest run, real ones first; empty without a run.
+    `phase` is that of its newest run, real ones first; empty without a run. `naming_body` is the event that names the
+    incident where the first one, which came before the incident was known, does not.
     """
 
     trace_id: str
@@ -27,19 +29,22 @@ class TraceRow:
     first_body: str = field(repr=False)
     first_kind: str
     last_kind: str
+    naming_body: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFilter:
     """Which traces are wanted: those that changed `since`, and after the row `before` in the order of the list.
 
-    `phases` are of their newest run, None for any, an empty one for none. Empty texts do not filter.
+    `phases` are of their newest run, None for any, an empty one for none. Empty texts do not filter. `of_incidents`
+    leaves out what belongs to no incident and has no run, unless `trace_id` names it.
     """
 
     since: datetime
     namespace: str = ""
     trace_id: str = ""
     phases: Collection[str] | None = None
+    of_incidents: bool = False
     before: tuple[datetime, str] | None = None
 
 
@@ -57,7 +62,7 @@ class TraceLister:
         """
         before, before_trace = wanted.before or (None, "")
         rows = await self._database.fetch(
-            "select * from formulary.traces_in($1, $2, $3, $4, $5, $6, $7, $8)",
+            "select * from formulary.traces_in($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             None if namespaces is None else sorted(namespaces),
             wanted.namespace,
             wanted.trace_id,
@@ -66,8 +71,9 @@ class TraceLister:
             before,
             before_trace,
             limit,
+            wanted.of_incidents,
         )
-        return [
+        listed = [
             TraceRow(
                 trace_id=row["trace_id"],
                 changed_at=row["changed_at"],
@@ -81,6 +87,8 @@ class TraceLister:
             )
             for row in rows
         ]
+        later = await self._named_later(listed)
+        return [replace(row, naming_body=later.get(row.trace_id, "")) for row in listed]
 
     async def namespaces(self, trace_id: str) -> list[str]:
         """Those whose right it takes to read a trace; none where it belongs to no namespace, or does not exist.
@@ -99,3 +107,22 @@ class TraceLister:
         """
         (row,) = await self._database.fetch("select formulary.trace_of_search($1) as trace_id", search_id)
         return row["trace_id"] or ""
+
+    async def _named_later(self, listed: Collection[TraceRow]) -> dict[str, str]:
+        """The events that name the incidents of those that `traces_in` let the caller see without."""
+        nameless = [
+            row.trace_id
+            for row in listed
+            if names_later(row.trace_id, first_body=row.first_body, namespaces=row.namespaces)
+        ]
+        if not nameless:
+            return {}
+
+        async def read(connection: Connection) -> dict[str, str]:
+            found = {}
+            for trace_id in nameless:
+                await name_trace(connection, trace_id)
+                found[trace_id] = await naming_body(connection, trace_id)
+            return found
+
+        return await self._database.read(read)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.chain import OWN_TRACE, TRIAL, Head, IntegrityFinding, Mark, Problem, StoredEvent
+from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.verification import Part, Replay, verify_trace
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.database.owner import OwnerConnection
@@ -17,6 +18,8 @@ EVENT = "trace_id, seq, kind, caller, coalesce(search_id::text, '') as search_id
 """The columns of a `StoredEvent`."""
 AT = """to_char(changed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at"""
 """When the newest event of a head was written, as its body spells it."""
+_SOON = 20
+"""The incident of a trace is known by this event: the first ones may come before its AIAnalysis does."""
 
 
 async def head_of(connection: Connection | OwnerConnection, trace_id: str) -> Head | None:
@@ -33,6 +36,32 @@ async def events_of(connection: Connection | OwnerConnection, trace_id: str) -> 
         f"select {EVENT} from formulary.trace_event where trace_id = $1 order by seq", trace_id
     )
     return [StoredEvent(**row) for row in rows]
+
+
+def names_later(trace_id: str, *, first_body: str, namespaces: Sequence[str]) -> bool:
+    """Whether only a later event than the first may name the incident; none does where none was ever known."""
+    return any(namespaces) and not trace_id.startswith(OWN_TRACE) and bool(first_body) and not _analysis(first_body)
+
+
+async def naming_body(connection: Connection | OwnerConnection, trace_id: str) -> str:
+    """The first of the first events that names the AIAnalysis, of one trace that the session may read; empty if none.
+
+    It looks at few events, by their key: a list does so for traces of its page.
+    """
+    rows = await connection.fetch(
+        """
+        select body from formulary.trace_event
+        where trace_id = $1 and seq <= $2 and strpos(body, '"analysis"') > 0 order by seq
+        """,
+        trace_id,
+        _SOON,
+    )
+    return next((row["body"] for row in rows if _analysis(row["body"])), "")
+
+
+def _analysis(body: str) -> str:
+    event = StoredEvent(trace_id="", seq=0, kind="", caller="", search_id="", body=body, hash="")
+    return Recorded(event.payload).text("analysis")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +122,10 @@ async def _first_of(connection: Connection, trace_id: str) -> list[StoredEvent]:
 async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -> StoredEvent | None:
     """The search of this id in one trace that the session may read."""
     row = await connection.fetchrow(
-        f"select {EVENT} from formulary.trace_event where trace_id = $1 and search_id = $2 and kind = 'search'",
+        f"""
+        select {EVENT} from formulary.trace_event
+        where trace_id = $1 and search_id = $2 and kind in ('search', '{TRIAL}')
+        """,
         trace_id,
         search_id,
     )

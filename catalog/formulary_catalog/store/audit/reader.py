@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 
 import asyncpg
 
@@ -11,24 +10,42 @@ from formulary_catalog.domain.audit.chain import Head, IntegrityFinding, Mark, S
 from formulary_catalog.domain.audit.checkpoint import Checkpoint, CheckpointCheck, PublicKey, Seen
 from formulary_catalog.domain.audit.verification import Replay, TraceCheck, verify_trace
 from formulary_catalog.store.audit.guards import guard_findings
-from formulary_catalog.store.audit.one_trace import AT, EVENT, events_of, head_of
+from formulary_catalog.store.audit.listing import TraceFilter, TraceRow
+from formulary_catalog.store.audit.one_trace import AT, EVENT, events_of, head_of, names_later, naming_body
 from formulary_catalog.store.audit.publishing import disagreement
 from formulary_catalog.store.database.owner import OwnerConnection, owner_connection
 
 _AT_ONCE = 500
 """Events that are fetched at a time: they may be large."""
 _BODIES_AT_ONCE = 4
-_FIELDS = [field.name for field in fields(StoredEvent)]
 
-_LIST = f"""
-select head.trace_id, head.seq as events, head.changed_at, head.checkpointed, first.seq, first.kind, first.caller,
-       first.search_id, first.body, first.hash, last.kind as last_kind,
+_PHASE = """coalesce((
+    select invocation.phase from invocation where invocation.trace_id = head.trace_id
+    order by dry_run or degraded, created_at desc limit 1), '')"""
+_NAMESPACES = """coalesce(
+    (select array_agg(distinct namespace order by namespace) from sealed_constraints as sealed
+     where sealed.trace_id = head.trace_id),
+    (select array_agg(distinct namespace order by namespace) from invocation
+     where invocation.trace_id = head.trace_id),
+    '{}')"""
+# Of the newest run and the namespaces of a trace, as `traces_in` has them; but what people read is listed too, and what
+# tampering left of a trace.
+_LIST = rf"""
+select head.trace_id, head.seq as events, head.changed_at, {_PHASE} as phase, {_NAMESPACES} as namespaces,
+       coalesce(first.body, '') as first_body, coalesce(first.kind, '') as first_kind,
+       coalesce(last.kind, '') as last_kind,
        exists (select from trace_hold where trace_hold.trace_id = head.trace_id and released_at is null) as held
 from (
-    select * from trace_head where changed_at >= $2 order by changed_at desc, trace_id limit $1
+    select * from trace_head as head
+    where changed_at >= $2
+      and ($3 = '' or trace_id = $3)
+      and ($4 = '' or $4 = any ({_NAMESPACES}))
+      and ($5::text[] is null or {_PHASE} = any ($5::text[]))
+      and (not $6 or $3 <> '' or trace_id not like 'tr\_%' or {_PHASE} <> '')
+    order by changed_at desc, trace_id limit $1
 ) as head
 left join lateral (
-    select {EVENT} from trace_event where trace_event.trace_id = head.trace_id and month = head.month
+    select body, kind from trace_event where trace_event.trace_id = head.trace_id and month = head.month
     order by seq limit 1) as first on true
 left join lateral (
     select kind from trace_event where trace_event.trace_id = head.trace_id and month = head.month
@@ -60,21 +77,6 @@ create temporary table trace_mark (
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceSummary:
-    """A trace in a list. `caller` is who began it; `checkpointed` is how many events checkpoints vouch for."""
-
-    trace_id: str
-    began: datetime
-    changed: datetime
-    events: int
-    checkpointed: int
-    caller: str
-    first_kind: str
-    last_kind: str
-    held: bool
-
-
 class TraceReader:
     """The whole trail, as the owner of the database reads it."""
 
@@ -92,10 +94,24 @@ class TraceReader:
         async with owner_connection(dsn) as connection:
             yield cls(connection)
 
-    async def summaries(self, *, limit: int, since: datetime | None = None) -> list[TraceSummary]:
-        """The traces that changed last, since a time if one is given, newest first."""
-        rows = await self._connection.fetch(_LIST, limit, since or datetime.fromtimestamp(0, UTC))
-        return [_summary(row) for row in rows]
+    async def rows(self, wanted: TraceFilter, *, limit: int) -> list[TraceRow]:
+        """The traces that are wanted, those that changed last first; `first_body` is empty where no event is left."""
+        rows = await self._connection.fetch(
+            _LIST,
+            limit,
+            wanted.since,
+            wanted.trace_id,
+            wanted.namespace,
+            None if wanted.phases is None else sorted(wanted.phases),
+            wanted.of_incidents,
+        )
+        listed = [TraceRow(**{**row, "namespaces": tuple(row["namespaces"])}) for row in rows]
+        return [
+            replace(row, naming_body=await naming_body(self._connection, row.trace_id))
+            if names_later(row.trace_id, first_body=row.first_body, namespaces=row.namespaces)
+            else row
+            for row in listed
+        ]
 
     async def count(self) -> int:
         """How many events there are, as far as the heads of the traces say."""
@@ -219,18 +235,3 @@ def _marks(subject: asyncpg.Record) -> list[Mark]:
         return []
     columns = (subject["checkpoints"], subject["seqs"], subject["hashes"], subject["expired"])
     return [Mark(*mark) for mark in zip(*columns, strict=True)]
-
-
-def _summary(row: asyncpg.Record) -> TraceSummary:
-    first = StoredEvent(**{name: row[name] for name in _FIELDS}) if row["body"] is not None else None
-    return TraceSummary(
-        trace_id=row["trace_id"],
-        began=first.at if first is not None else row["changed_at"],
-        changed=row["changed_at"],
-        events=row["events"],
-        checkpointed=row["checkpointed"],
-        caller=first.caller if first is not None else "",
-        first_kind=first.kind if first is not None else "",
-        last_kind=row["last_kind"] or "",
-        held=row["held"],
-    )

@@ -1,4 +1,8 @@
-"""A pool of connections that act as one database role, with errors translated and a deadline on everything."""
+"""A pool of connections that act as one database role, with errors translated and a deadline on everything.
+
+Processes open one for each role; the modules of `store` read and write through it. Callers see only errors of our tree,
+since texts of the driver may hold values. Reads are repeated once where a connection was lost, writes never.
+"""
 
 import asyncio
 import json
@@ -176,11 +180,18 @@ class Database:
         """
 
         async with translated(), asyncio.timeout(self._deadline):
-            try:
-                return await self._run_apart(operation)
-            except _CONNECTION_LOST:
-                await self._pool.expire_connections()
-                return await self._run_apart(operation)
+            lost = False
+            while True:
+                try:
+                    async with self._connection() as connection:
+                        result = await operation(connection)
+                        self._answered_at = time.monotonic()
+                        return result
+                except _CONNECTION_LOST:
+                    if lost:
+                        raise
+                    lost = True
+                    await self._pool.expire_connections()
 
     @asynccontextmanager
     async def exclusively(self, lock: int) -> AsyncIterator[bool]:
@@ -226,12 +237,6 @@ class Database:
             return
         async with translated(), asyncio.timeout(self._deadline), self._connection() as connection:
             await connection.execute(statement, *arguments)
-
-    async def _run_apart(self, operation: Callable[[Connection], Awaitable[_T]]) -> _T:
-        async with self._connection() as connection:
-            result = await operation(connection)
-            self._answered_at = time.monotonic()
-            return result
 
     async def _run(self, operation: Callable[[Connection], Awaitable[_T]], *, snapshot: bool = False) -> _T:
         async with self._connection() as connection:

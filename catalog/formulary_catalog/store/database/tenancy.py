@@ -1,5 +1,9 @@
-"""How a reader sees the namespaces of its caller: row-level security uses what is set here, and hides all rows from a
-connection that has set nothing."""
+"""How a reader sees the namespaces of its caller.
+
+Statements of `store` over workflows and documents begin with `enter` or `entered_table`; writers take the number of a
+tenant from `tenant_of`. Row-level security uses what is set here, and hides all rows from a connection that has set
+nothing: a forgotten call shows nothing instead of too much.
+"""
 
 from typing import Any
 

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 import psutil
 
-from formulary_catalog.errors import StartupError
+from formulary_catalog.errors import DirectoryInUse, StartupError
 from formulary_catalog.store.embedded.account import ROOTS_PLACE, Account, make_passable, require_name
 from formulary_catalog.store.embedded.programs import MAJOR, Programs
 
@@ -215,8 +215,10 @@ class Cluster:
         except BlockingIOError:
             holder = _holder(lock)
             os.close(lock)
-            raise StartupError(
-                f"data directory {self.home} is in use by {holder} (formulary up); stop it or choose another --data-dir"
+            raise DirectoryInUse(
+                f"data directory {self.home} is in use by {holder} (formulary up); stop it or choose another "
+                "--data-dir",
+                holder=holder,
             ) from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, str(os.getpid()).encode(), 0)

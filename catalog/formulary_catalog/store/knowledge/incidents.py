@@ -9,8 +9,8 @@ from formulary_catalog.domain.knowledge.mentions import KnownWorkflow
 from formulary_catalog.store.audit.one_trace import events_of, name_trace
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.store.embedding_models import keep_serving_model
 from formulary_catalog.store.knowledge.documents import save_documents
-from formulary_catalog.store.workflows.models import keep_serving_model
 
 QUIET_SECONDS = 900.0
 """After so long without an event a trace counts as ended."""

@@ -4,6 +4,7 @@ Every statement here begins with the same tables: the workflows that are allowed
 documents that may be read with them. So no question counts, finds or compares what another one would hide.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +26,8 @@ PREVIEWED = 400
 """Characters of a text that are read to be shown in part."""
 _PLACES = (WordPlace.NAME, WordPlace.WHAT)
 _NAMED = 500
-"""How many ids are looked through for names near an unknown one."""
+"""How many ids or addresses are looked through for those near an unknown one."""
+_BEGINNING, _MAX_WORDS = 3, 6
 _ENTER_INCIDENTS = """
 select set_config('formulary.incident_namespaces',
                   coalesce($1::text[], array(select namespace from tenant))::text, true)
@@ -172,6 +174,34 @@ class DocumentReader:
                 *arguments.values,
             )
             return [row["doc_id"] for row in rows]
+
+        return await self._database.read(read)
+
+    async def addresses(self, *, alike: str, scope: DocumentScope) -> list[str]:
+        """`source_file#section` of what may be read, those first whose source has most beginnings of words of a name.
+
+        The first letters of a word are seldom misspelt.
+        """
+        beginnings = sorted({word[:_BEGINNING] for word in re.findall("[a-z0-9]+", alike)})[:_MAX_WORDS]
+
+        async def read(connection: Connection) -> list[str]:
+            await _enter(connection, scope)
+            arguments = Arguments()
+            readable = _readable(scope, arguments)
+            shared = " + ".join(
+                f"(strpos(source_words, {arguments.add(f'/{each}', 'text')}) > 0)::integer" for each in beginnings
+            )
+            rows = await connection.fetch(
+                f"""
+                with {readable}, named as (
+                    select source_file || '#' || split_part(doc_id, '#', 2) as address,
+                           '/' || translate(lower(source_file), '-._@', '////') as source_words from readable
+                )
+                select address from named order by {shared or "0::integer"} desc, address limit {_NAMED}
+                """,
+                *arguments.values,
+            )
+            return [row["address"] for row in rows]
 
         return await self._database.read(read)
 

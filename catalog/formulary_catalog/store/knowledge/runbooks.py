@@ -13,8 +13,8 @@ from formulary_catalog.domain.knowledge.documents import Document
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.store.embedding_models import keep_serving_model
 from formulary_catalog.store.knowledge.documents import save_documents
-from formulary_catalog.store.workflows.models import keep_serving_model
 
 DIRECTORY, CONFIG_MAP = "directory:", "configmap:"
 """How origins begin; the name of the source follows."""

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.knowledge.documents import embedding_text
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.workflows.models import keep_serving_model
-from formulary_catalog.store.workflows.writer import save_vectors
+from formulary_catalog.store.embedding_models import keep_serving_model, save_vectors
 
 _SERVES = "exists (select from embedding_model where state = 'serving' and model_id = $1)"
 

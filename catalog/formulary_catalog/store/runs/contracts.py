@@ -1,4 +1,8 @@
-"""The rules in force, as GovernanceContract objects state them."""
+"""The rules in force, as GovernanceContract objects state them.
+
+The operator's `ContractReconciler` keeps them in step with the cluster, `loading.contracts` with files. A contract with
+a HALT rule begins its halt in the same transaction, so that no run starts between the two.
+"""
 
 from collections.abc import Mapping
 from typing import Any

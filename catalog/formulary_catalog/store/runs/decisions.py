@@ -139,7 +139,7 @@ class DecisionReader:
     async def counts(self, *, namespaces: frozenset[str] | None, since: datetime, at_most: int) -> list[RuleCount]:
         """By rule, the runs that were asked for since a time, of so many the newest: by what was decided last.
 
-        A rule decided a run if the reasons name it.
+        A rule decided a run if the reasons name it. Those of a halt name no rule: each HALT rule that matched decided.
 
         Raises:
             Unavailable: the database does not answer.
@@ -150,20 +150,21 @@ class DecisionReader:
             rows = await connection.fetch(
                 """
                 select contract, rule_id, sum(runs)::bigint as matched,
-                       coalesce(sum(runs) filter (where exists (
+                       coalesce(sum(runs) filter (where effect = 'HALT' and outcome = 'HALT' or exists (
                            select from jsonb_array_elements_text(why) as reason
                            where position(format('%s by rule %s of contract %s', effect, rule_id, contract) in reason)
                                  > 0)), 0)::bigint as decided
                 from (
                     select rule ->> 'contract' as contract, rule ->> 'id' as rule_id, rule ->> 'effect' as effect,
-                           why, runs
+                           why, outcome, runs
                     from (
                         -- Most runs are decided alike.
-                        select decision -> 'rules' as rules, decision -> 'why' as why, count(*) as runs
+                        select decision -> 'rules' as rules, decision -> 'why' as why,
+                               decision ->> 'outcome' as outcome, count(*) as runs
                         from (
                             select decision from invocation where created_at >= $1
                             order by created_at desc, id desc limit $2
-                        ) as run group by 1, 2
+                        ) as run group by 1, 2, 3
                     ) as alike
                     cross join lateral jsonb_array_elements(rules) as rule
                 ) as matched group by 1, 2

@@ -1,5 +1,6 @@
 """Who can run workflows, and with which engines."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.store.database.connection import Connection, Database
@@ -43,3 +44,21 @@ class ExecutorReader:
             )
 
         return await self._database.read(read)
+
+
+class ExecutorWriter:
+    """Announces an executor, as the writer's role. The operator calls it again and again."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def announce(self, *, name: str, engines: Sequence[str]) -> None:
+        """Say that we are there to run things, and with what."""
+        await self._database.execute(
+            """
+            insert into executor (name, engines) values ($1, $2)
+            on conflict (name) do update set engines = excluded.engines, at = clock_timestamp()
+            """,
+            name,
+            sorted(engines),
+        )

@@ -1,4 +1,8 @@
-"""Halts in force, and the order in which runs start and halts begin."""
+"""Halts in force, and the order in which runs start and halts begin.
+
+Whatever accepts, begins or starts a run takes the shared lock, whatever begins a halt the exclusive one: no run starts
+after a halt has been answered. Servers and the operator read halts with `HaltReader`.
+"""
 
 from collections.abc import Iterable
 

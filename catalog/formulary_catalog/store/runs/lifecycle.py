@@ -4,7 +4,7 @@ The reconciler of runs and `runs/execution` of the operator call it. Rows are lo
 many operators try, and none begins after a halt.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -249,7 +249,7 @@ class RunWriter:
 
         await self._database.write(write)
 
-    async def note_standing(self, invocation_id: str, *, reason: Reason, message: str) -> Invocation | None:
+    async def note_reason(self, invocation_id: str, *, reason: Reason, message: str) -> Invocation | None:
         """Note what keeps a run that has begun, or that nothing does any more; one that is over stays as it ended."""
 
         async def write(connection: Connection) -> Invocation | None:
@@ -308,17 +308,6 @@ class RunWriter:
     async def forget_secret(self, invocation_id: str) -> None:
         """Delete these values: they are where the run reads them."""
         await self._database.write(lambda connection: _forget_secret(connection, invocation_id))
-
-    async def announce(self, *, name: str, engines: Sequence[str]) -> None:
-        """Say that we are there to run things, and with what."""
-        await self._database.execute(
-            """
-            insert into executor (name, engines) values ($1, $2)
-            on conflict (name) do update set engines = excluded.engines, at = clock_timestamp()
-            """,
-            name,
-            sorted(engines),
-        )
 
 
 async def _locked(connection: Connection, invocation_id: str) -> Invocation | None:
@@ -389,9 +378,10 @@ async def _forget_secret(connection: Connection, invocation_id: str) -> None:
 async def _count_outcome(connection: Connection, run: Invocation) -> None:
     """Add one to what came of a workflow's runs: of those that began, changed something and ended by themselves.
 
-    Added up rather than counted: runs are deleted in the end. The median is that of the runs that are kept.
+    Without an object of an engine nothing was changed. Added up rather than counted: runs are deleted in the end. The
+    median is that of the runs that are kept.
     """
-    if run.started_at is None or not run.runs_for_real or run.phase in (Phase.CANCELLED, Phase.HALTED):
+    if not run.reference or not run.runs_for_real or run.phase in (Phase.CANCELLED, Phase.HALTED):
         return
     await connection.execute(
         """

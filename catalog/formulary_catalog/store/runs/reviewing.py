@@ -12,10 +12,11 @@ from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.runs.submission import ACTIVE, COLUMNS, invocation_of
 
 _ALL = "*"
-_COUNTED = "started_at is not null and not dry_run and not degraded and phase not in ('Cancelled', 'Halted')"
+_CHANGED_SOMETHING = "started_at is not null and reference <> '{}' and not dry_run and not degraded"
+"""Real runs for which an object of an engine was created."""
+_COUNTED = f"{_CHANGED_SOMETHING} and phase not in ('Cancelled', 'Halted')"
 """Which runs say something of their workflow, as outcomes count them."""
-_MOST = 1000
-"""Runs that are looked through for those that wait."""
+_WAITS = "phase = 'AwaitingApproval'"
 
 
 class ReviewReader:
@@ -24,20 +25,63 @@ class ReviewReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def waiting(self, *, caller: str, namespaces: frozenset[str] | None) -> list[Invocation]:
-        """The runs that wait for an approval, the oldest first.
+    async def waiting(
+        self,
+        *,
+        caller: str,
+        namespaces: frozenset[str] | None,
+        namespace: str = "",
+        only: str = "",
+        after: tuple[datetime, str] | None = None,
+        limit: int,
+    ) -> tuple[list[Invocation], int]:
+        """The runs that wait for an approval, the oldest first, after the row `after`; and how many wait in all.
+
+        `only` is the id of one that is looked for.
 
         Raises:
             Unavailable: the database does not answer.
         """
 
-        async def read(connection: Connection) -> list[Invocation]:
+        async def read(connection: Connection) -> tuple[list[Invocation], int]:
             await enter_review(connection, caller=caller, namespaces=namespaces)
+            at, id_ = after or (None, "")
             rows = await connection.fetch(
-                f"select {COLUMNS} from invocation where phase = 'AwaitingApproval' order by created_at, id limit $1",
-                _MOST,
+                f"""
+                select {COLUMNS} from invocation
+                where {_WAITS} and $1 in ('', namespace) and $5 in ('', id)
+                  and ($2::timestamptz is null or (created_at, id) > ($2, $3))
+                order by created_at, id limit $4
+                """,
+                namespace,
+                at,
+                id_,
+                limit,
+                only,
             )
-            return [invocation_of(row) for row in rows]
+            total: int = await connection.fetchval(
+                f"select count(*) from invocation where {_WAITS} and $1 in ('', namespace) and $2 in ('', id)",
+                namespace,
+                only,
+            )
+            return [invocation_of(row) for row in rows], total
+
+        return await self._database.read(read)
+
+    async def namespaces_of_waiting(self, *, at_most: int) -> list[str]:
+        """The namespaces in which runs wait for an approval, the longest wait first. For the server alone.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> list[str]:
+            await enter_review(connection, caller="", namespaces=None)
+            rows = await connection.fetch(
+                f"select namespace from invocation where {_WAITS} group by 1 order by min(created_at), 1 limit $1",
+                at_most,
+            )
+            return [row["namespace"] for row in rows]
 
         return await self._database.read(read)
 
@@ -128,7 +172,7 @@ class ReviewReader:
     ) -> list[tuple[date, int, int]]:
         """Each day (UTC) on which real runs ended since then, oldest first: how many succeeded, and how many did not.
 
-        Those of some versions, None for all.
+        Without those for which nothing was created. Those of some versions, None for all.
 
         Raises:
             Unavailable: the database does not answer.
@@ -137,12 +181,12 @@ class ReviewReader:
         async def read(connection: Connection) -> list[tuple[date, int, int]]:
             await enter_review(connection, caller=caller, namespaces=namespaces)
             rows = await connection.fetch(
-                """
+                f"""
                 select (finished_at at time zone 'UTC')::date as day,
                        count(*) filter (where phase = 'Succeeded') as succeeded,
                        count(*) filter (where phase <> 'Succeeded') as failed
                 from invocation
-                where finished_at >= $1 and started_at is not null and not dry_run and not degraded
+                where finished_at >= $1 and {_CHANGED_SOMETHING}
                   and ($2::text[] is null or version_id = any ($2))
                 group by 1 order by 1
                 """,

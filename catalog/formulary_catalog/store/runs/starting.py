@@ -1,4 +1,8 @@
-"""What a run refers to, as it is at this moment: read in the transaction that lets it start."""
+"""What a run refers to, as it is at this moment: read in the transaction that lets it start.
+
+`store.runs.lifecycle` calls it when it decides on a run and when it begins one. Hours may lie between request and
+start: the workflow may be withdrawn by then, or the incident changed.
+"""
 
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.runs.start_checks import Present

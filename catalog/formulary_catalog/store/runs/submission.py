@@ -14,7 +14,7 @@ from formulary_catalog.domain.audit.sealing import Sealed
 from formulary_catalog.domain.runs.admission_decision import RunState, Situation, judge, run_state
 from formulary_catalog.domain.runs.input_keys import NO_KEYS, InputKeys, opened_salt, sealed_salt, sealed_values
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Phase, Reason, RunTarget, Source
-from formulary_catalog.errors import InvalidInput, RateLimited
+from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 from formulary_catalog.store.audit.events import TraceEvent, append_event
 from formulary_catalog.store.database.connection import Connection, Database
@@ -68,13 +68,20 @@ class InvocationStore:
         self._harmless = harmless
 
     async def submit(
-        self, new: NewInvocation, *, limits: Limits = Limits(), manifest: Mapping[str, Any] | None = None
+        self,
+        new: NewInvocation,
+        *,
+        limits: Limits = Limits(),
+        manifest: Mapping[str, Any] | None = None,
+        no_executor: FormularyError | None = None,
     ) -> Submitted:
         """Decide upon a request and keep it. With a `manifest` it is a dry run that is over already.
 
-        What the rules forbid is kept too, as a run that failed.
+        What the rules forbid is kept too, as a run that failed. `no_executor` says why nothing could run it now; then
+        what they do not forbid is not kept.
 
         Raises:
+            FormularyError: `no_executor`, unless the rules forbid the run.
             InvalidInput: the idempotency key was used for another request.
             NotInvocable: it has sensitive input, and there is no key to encrypt that with.
             RateLimited: the caller has as many runs as it may have.
@@ -99,6 +106,8 @@ class InvocationStore:
             stands = run_state(
                 judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False
             )
+            if no_executor is not None and not stands.phase.is_final:
+                raise no_executor
             if new.dry_run or stands.degraded:
                 await _check_hour(
                     connection, caller=new.requester, limit=limits.dry_per_hour, counted=_DRY, name="dry runs"

@@ -1,4 +1,4 @@
-"""The tables of a search's statement: `pool` has the candidates, `summary` says of how many allowed workflows.
+"""The tables of a search's statements: `pool` has the candidates, `summary` says of how many allowed workflows.
 
 All allowed workflows are compared exactly, but for one case: no label narrows them down and the caller may see more
 than `EXACT_UP_TO`. Then their sketches decide which are compared.
@@ -22,6 +22,13 @@ EXACT_UP_TO = 10_000
 """Up to so many workflows that the caller may see, every allowed one is compared exactly."""
 SKETCHED = 512
 """How many of more are compared exactly: the nearest by their sketches."""
+HOLDING = 32
+"""And so many of those that hold a rare word of the query, where none of these does: the name of an error or of a
+product may have no meaning for a model."""
+RARE = 100
+"""A word is rare that at most so many allowed workflows hold."""
+MOST_HOLDERS = 5_000
+"""Nothing is looked up of a word that more visible workflows hold, lest a search take too long."""
 _UNKNOWN = 1.0
 """The distance that counts where a workflow has no vector of the model: that of a right angle."""
 _BY_DISTANCE = "distance, version_id"
@@ -143,6 +150,31 @@ visible as materialized (
     select (select total from visible), (select compared from visible), {allowed.summary}
     from allowed
 ), {_pool(_BY_DISTANCE, declaring=True)}"""
+
+
+def holding(allowed: Allowed, *, words: str) -> str:
+    """The table of those that hold rare ones of `words`, a parameter with lexemes; those of the rarest word first."""
+    # What is visible and not allowed must not decide on what is rare, so that all holders are looked at, within reason.
+    at_most = MOST_HOLDERS if allowed.rules.narrow else RARE
+    return f"""
+held as materialized (
+    select held.* from entered, lateral (
+        select word, version_id from formulary.holders({words}, {at_most})
+        where entered.word_in_use is not null offset 0
+    ) as held
+), allowed as materialized (
+    select found.*, {allowed.labels} as labels from (select distinct version_id as holder from held) as each, lateral (
+        select {allowed.columns} from workflow_search
+        where {" and ".join(allowed.rules.allowed)} and version_id = each.holder offset 0
+    ) as found
+), rare as materialized (
+    select version_id, min(holders) as holders, count(*) as words from (
+        select version_id, count(*) over (partition by word) as holders from held join allowed using (version_id)
+    ) as counted where holders <= {RARE} group by version_id
+), pool as materialized (
+    select version_id, labels, severity, distance from allowed join rare using (version_id)
+    order by holders, words desc, {_BY_SCORE} limit {HOLDING}
+)"""
 
 
 def _compared(allowed: Allowed, *, order: str, declaring: bool = False) -> str:

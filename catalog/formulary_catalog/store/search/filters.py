@@ -7,8 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, DETECTED_WEIGHT
-from formulary_catalog.domain.search.request import Narrowing
-from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints
+from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints, Narrowing
 from formulary_catalog.domain.workflows.matching import FALSY_DETECTED
 from formulary_catalog.store.database.tenancy import Arguments
 

@@ -1,4 +1,8 @@
-"""What the lexical index holds of a workflow or a word: asked of PostgreSQL once, remembered if not long."""
+"""What the lexical index holds of a workflow or a word: asked of PostgreSQL once, remembered if not long.
+
+`store.search.statement` and the reader of documents ask it where the words of a query occur; the writers take the
+weights. PostgreSQL alone decides on stems, so words are never stemmed here in another way.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

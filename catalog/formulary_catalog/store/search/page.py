@@ -9,11 +9,11 @@ from typing import Any
 
 import asyncpg
 
-from formulary_catalog.domain.runs.run import WorkflowOutcome
+from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
-from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.search.allowed import AllowedVersions
 
 
 def outcome_column(version_id: str) -> str:

@@ -1,25 +1,34 @@
 """The filter of a search and the evidence that it ranks by: one statement over the search table.
 
 The label rules of `filters` decide which workflows are allowed, `candidates` which of them are ranked, and `lexemes`
-says where the words of the query occur in those. Each constrained label adds a condition, so there is one prepared
-statement for each shape of request. `search.pipeline` calls it, and ranks what it returns.
+says where the words of the query occur in those. Where none of many candidates holds a rare word, a second statement
+looks for who does. Each constrained label adds a condition, so there is one prepared statement for each shape of
+request. `search.pipeline` calls it, and ranks what it returns.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import asyncpg
+
 from formulary_catalog.domain.search.candidates import CandidateEvidence, places
-from formulary_catalog.domain.search.request import NOT_NARROWED, Narrowing
-from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, UNCONSTRAINED, WILDCARD, Constraints
+from formulary_catalog.domain.workflows.labels import (
+    EXCLUDING_WHEN_ABSENT,
+    NOT_NARROWED,
+    UNCONSTRAINED,
+    WILDCARD,
+    Constraints,
+    Narrowing,
+)
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, entered_table
-from formulary_catalog.store.search.candidates import Allowed, by_words, nearest, nearest_of_visible
+from formulary_catalog.store.search.allowed import AllowedVersions
+from formulary_catalog.store.search.candidates import ALL, Allowed, by_words, holding, nearest, nearest_of_visible
 from formulary_catalog.store.search.distances import Distances, Vectors
 from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
 from formulary_catalog.store.search.page import PageRow, page_columns
-from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 FEW = 24
 """Up to so many allowed workflows, the statement reads the rows of the page too: that saves a round trip."""
@@ -31,17 +40,18 @@ _LOOKED_AT = 10_000
 class CandidateQuery:
     """What to look for.
 
-    `words` are the terms to find. `vectors` are those of the query, float32 of shape (384,), by the model that made
-    them: two while the catalog changes its model. `signal` and `severity` are folded words of the query that may name
-    one; empty where none can. `asked` are those values of the constraints that the caller gave, folded; `imposed` are
-    those of the incident. `narrowing` has keywords as phrases that `text.exclusion_phrase` made. `only`: the version id
-    of the one workflow that is looked for; empty for all.
+    `words` are the terms to find, `rare` those of them that few texts hold. `vectors` are those of the query, float32
+    of shape (384,), by the model that made them: two while the catalog changes its model. `signal` and `severity` are
+    folded words of the query that may name one; empty where none can. `asked` are those values of the constraints that
+    the caller gave, folded; `imposed` are those of the incident. `narrowing` has keywords as phrases that
+    `text.exclusion_phrase` made. `only`: the version id of the one workflow that is looked for; empty for all.
     """
 
     constraints: Constraints
     imposed: Constraints = UNCONSTRAINED
     narrowing: Narrowing = NOT_NARROWED
     words: Sequence[str] = ()
+    rare: Collection[str] = ()
     vectors: Vectors = field(default_factory=dict, repr=False)
     signal: str = ""
     severity: str = ""
@@ -146,21 +156,16 @@ class CandidateReader:
         head = rows[0]
         found = {row["version_id"]: row for row in rows if row["version_id"] is not None}
         terms = [stems[word].lexemes for word in question.words]
-        texts = await self._texts.of(connection, found, terms=terms, revision=head["revision"], namespaces=namespaces)
+        reading = partial(self._evidence, connection, terms=terms, revision=head["revision"], namespaces=namespaces)
+        evidence = await reading(found)
+        if question.rare and question.vectors and head["total"] > ALL:
+            holders = await self._holders(connection, question, evidence=evidence, stems=stems, namespaces=namespaces)
+            if holders:
+                found |= {row["version_id"]: row for row in holders if row["version_id"] not in found}
+                evidence = await reading(found)
         candidates = Candidates(
-            evidence=tuple(
-                CandidateEvidence(
-                    version_id=version_id,
-                    namespace=text.namespace,
-                    name=text.name,
-                    labels=found[version_id]["labels"],
-                    severity=found[version_id]["severity"],
-                    cosine=found[version_id]["cosine"],
-                    places=where,
-                )
-                for (version_id, text), where in zip(texts.items(), places([*texts.values()], terms=terms), strict=True)
-            ),
-            whole=len(texts) == len(found),
+            evidence=evidence,
+            whole=len(evidence) == len(found),
             total=head["total"],
             compared=head["compared"] if question.vectors else None,
             usable=tuple(map(bool, terms)),
@@ -172,25 +177,59 @@ class CandidateReader:
             return candidates
         return await self._read(connection, question=replace(question, vectors={}), namespaces=namespaces)
 
+    async def _holders(
+        self,
+        connection: Connection,
+        question: CandidateQuery,
+        *,
+        evidence: Sequence[CandidateEvidence],
+        stems: Mapping[str, Stem],
+        namespaces: frozenset[str] | None,
+    ) -> list[asyncpg.Record]:
+        """The rows of those that hold a rare word which no candidate holds."""
+        arguments = Arguments()
+        entering = entered_table(arguments, namespaces=namespaces)
+        allowed = _allowed(question, arguments)
+        lexemes = _missing(question, evidence=evidence, stems=stems, narrow=allowed.rules.narrow)
+        if not lexemes:
+            return []
+        statement = f"""
+            with {entering}, {holding(allowed, words=arguments.add(lexemes, "text[]"))}
+            select version_id, labels, severity, 1 - distance as cosine, null as ambiguous from pool
+        """
+        return await connection.fetch(statement, *arguments.values)
+
+    async def _evidence(
+        self,
+        connection: Connection,
+        found: Mapping[str, asyncpg.Record],
+        *,
+        terms: Sequence[Sequence[str]],
+        revision: int,
+        namespaces: frozenset[str] | None,
+    ) -> tuple[CandidateEvidence, ...]:
+        """What speaks for these rows by version id; nothing of what was withdrawn."""
+        texts = await self._texts.of(connection, found, terms=terms, revision=revision, namespaces=namespaces)
+        return tuple(
+            CandidateEvidence(
+                version_id=version_id,
+                namespace=text.namespace,
+                name=text.name,
+                labels=found[version_id]["labels"],
+                severity=found[version_id]["severity"],
+                cosine=found[version_id]["cosine"],
+                places=where,
+            )
+            for (version_id, text), where in zip(texts.items(), places([*texts.values()], terms=terms), strict=True)
+        )
+
 
 def candidates_statement(
     question: CandidateQuery, *, entering: str, stems: Mapping[str, Stem], arguments: Arguments
 ) -> str:
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
-    severities = question.constraints.values.get("severity")
-    rules = label_conditions(question.constraints, arguments)
-    rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))
-    if question.only:
-        rules.allowed.append(f"version_id = {arguments.add(question.only, 'text')}")
-    allowed = Allowed(
-        rules=rules,
-        distances=Distances(question.vectors, arguments),
-        signal=arguments.add(question.signal, "text") if question.signal else None,
-        # Whether it is declared counts nothing where a severity was asked for.
-        severity=arguments.add(question.severity, "text") if question.severity and not severities else None,
-        asked=sorted(question.asked),
-    )
+    allowed = _allowed(question, arguments)
     if not query or not question.vectors:
         tables = by_words(allowed, query=arguments.add(query, "text") if query else None)
     elif allowed.rules.narrow:
@@ -207,3 +246,36 @@ from summary left join pool on true left join lateral (
     where version_id = pool.version_id and status = 'Active' and summary.total <= {FEW} offset 0
 ) as page on true
 """
+
+
+def _missing(
+    question: CandidateQuery, *, evidence: Sequence[CandidateEvidence], stems: Mapping[str, Stem], narrow: bool
+) -> list[str]:
+    """The lexemes of the rare words that no candidate holds.
+
+    Where labels narrow, all visible holders have to be read, of which few may be allowed: only of what has a digit, as
+    codes do, since many may hold another word that is unknown to us.
+    """
+    wanted = [
+        (number, word)
+        for number, word in enumerate(question.words)
+        if word in question.rare and (not narrow or any(map(str.isdigit, word)))
+    ]
+    absent = [word for number, word in wanted if not any(each.places[number] for each in evidence)]
+    return sorted({lexeme for word in absent for lexeme in stems[word].lexemes})
+
+
+def _allowed(question: CandidateQuery, arguments: Arguments) -> Allowed:
+    severities = question.constraints.values.get("severity")
+    rules = label_conditions(question.constraints, arguments)
+    rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))
+    if question.only:
+        rules.allowed.append(f"version_id = {arguments.add(question.only, 'text')}")
+    return Allowed(
+        rules=rules,
+        distances=Distances(question.vectors, arguments),
+        signal=arguments.add(question.signal, "text") if question.signal else None,
+        # Whether it is declared counts nothing where a severity was asked for.
+        severity=arguments.add(question.severity, "text") if question.severity and not severities else None,
+        asked=sorted(question.asked),
+    )

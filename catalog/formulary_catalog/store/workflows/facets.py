@@ -10,7 +10,7 @@ import asyncpg
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.workflows.listing import (
     ACTIVE,
     RISK,
@@ -19,6 +19,7 @@ from formulary_catalog.store.workflows.listing import (
     of_status,
     with_words,
 )
+from formulary_catalog.store.workflows.refusals import INVALID, refused_where
 
 FACETS = ("namespace", "signal_type", "risk_level", "action_type")
 _KEYS = {"namespace": "namespace", "risk_level": "risk", "action_type": "lower(action_type)"}
@@ -76,7 +77,7 @@ class FacetReader:
         return found
 
     async def statuses(self, question: ListingQuestion, *, namespaces: frozenset[str] | None) -> Mapping[str, int]:
-        """How many versions of each status that is stored there are under what is asked for beside the status.
+        """How many versions of each status there are under what is asked for beside the status, and refused objects.
 
         Constraints are not looked at: who asks has no incident.
 
@@ -86,6 +87,7 @@ class FacetReader:
         arguments = Arguments()
         asked = [*with_words(question, arguments), *narrowing(question, arguments).values()]
         narrowed = "".join(f" and {condition}" for condition in asked)
+        refused = " and ".join(refused_where(question, arguments))
 
         async def read(connection: Connection) -> Mapping[str, int]:
             await enter(connection, namespaces=namespaces)
@@ -96,6 +98,8 @@ class FacetReader:
                 union all
                 select status, count(*) from workflow_version as version
                 where status not in ({ACTIVE!r}, 'Deleted'){narrowed} group by status
+                union all
+                select {INVALID!r}, count(*) from refused_workflow where {refused} having count(*) > 0
                 """,
                 *arguments.values,
             )

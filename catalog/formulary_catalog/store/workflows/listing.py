@@ -10,8 +10,8 @@ from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_column, outcome_of
-from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 ACTIVE = "Active"
 PENDING = "Pending"

@@ -8,7 +8,7 @@ from enum import StrEnum
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.search.allowed import AllowedVersions
 
 MATCHES = ("name", "version id", "signal", "title", "part of the name", "similar name")
 """How a workflow may match a name, the closest first."""
@@ -23,7 +23,8 @@ _MAX_PARTS = 6
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameQuestion:
     """A name in the forms that are compared: as a workflow's name within a namespace or any, as a version id, as a
-    folded signal, as a title in lower case, as a part of a name. Empty forms are compared with nothing."""
+    folded signal, as a title in lower case, as a part of a name. Empty forms are not compared: all names are read for
+    a part, the other forms have indexes."""
 
     name: str = ""
     namespace: str = ""
@@ -71,19 +72,14 @@ class NameReader:
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
         namespace = arguments.add(question.namespace, "text")
-        signal = arguments.add(question.signal, "text")
-        forms = (
-            f"name = {arguments.add(question.name, 'text')}",
-            f"version_id = {arguments.add(question.version_id, 'text')}",
-            f"{signal} <> '' and version_id in (select version_id from workflow_search where signal_type = {signal})",
-            f"title_key = nullif(lower(left({arguments.add(question.title, 'text')}, {_TITLE})), '')",
-            f"strpos(name, nullif({arguments.add(question.part, 'text')}, '')) > 0",
-        )
+        forms = _forms(question, arguments)
+        if not forms:
+            return [], 0
         few, many = allowed.looked_up("version"), allowed.condition("version")
         matching = " union all ".join(
             f"select version_id, name, namespace, {rank} as rank from workflow_version as version "
             f"where {few if rank <= EXACT else many} and ({namespace} = '' or namespace = {namespace}) and {form}"
-            for rank, form in enumerate(forms, start=1)
+            for rank, form in forms.items()
         )
         statement = f"""
             with matching as (
@@ -129,9 +125,10 @@ class NameReader:
             return []
         arguments = Arguments()
         allowed = AllowedVersions(constraints, arguments)
+        # Taking dots for hyphens with `translate` would cost more than all of this.
         shared = " + ".join(
-            f"(strpos('-' || translate(name, '.', '-'), {arguments.add(f'-{each}', 'text')}) > 0)::integer"
-            for each in beginnings
+            f"(starts_with(name, {each}) or strpos(name, '-' || {each}) > 0 or strpos(name, '.' || {each}) > 0)::int"
+            for each in (arguments.add(beginning, "text") for beginning in beginnings)
         )
         statement = f"""
             select name, namespace from (
@@ -151,7 +148,7 @@ class NameReader:
     async def declared(
         self, what: Declared, *, constraints: Constraints, namespaces: frozenset[str] | None
     ) -> list[str]:
-        """The different values that allowed workflows have, in order.
+        """The different values that allowed workflows have, in order; signal types are folded.
 
         Raises:
             Unavailable: the database does not answer.
@@ -161,17 +158,52 @@ class NameReader:
         if what is Declared.SIGNAL_TYPE:
             no_signals = arguments.add(["", WILDCARD], "text[]")
             statement = (
-                "select min(signal_name) as value from workflow_search "
-                f"where signal_type <> all ({no_signals}) and {allowed.on_signal_rows} group by signal_type order by 1"
+                f"select distinct signal_type as value from ({allowed.signal_rows()}) as searched "
+                f"where signal_type <> all ({no_signals}) order by 1"
             )
         else:
             statement = (
                 f"select distinct {what.value} as value from workflow_version as version "
                 f"where {allowed.condition('version')} order by 1"
             )
+        return await self._values(statement, arguments, namespaces=namespaces)
 
+    async def signal_names(
+        self, folded: Sequence[str], *, constraints: Constraints, namespaces: frozenset[str] | None
+    ) -> list[str]:
+        """How allowed workflows write these folded signal types, in the same order.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        arguments = Arguments()
+        allowed = AllowedVersions(constraints, arguments)
+        wanted = arguments.add(folded, "text[]")
+        statement = (
+            f"select min(signal_name) as value from workflow_search where signal_type = any ({wanted}) "
+            f"and {allowed.on_signal_rows} group by signal_type order by array_position({wanted}, signal_type)"
+        )
+        return await self._values(statement, arguments, namespaces=namespaces)
+
+    async def _values(self, statement: str, arguments: Arguments, *, namespaces: frozenset[str] | None) -> list[str]:
         async def read(connection: Connection) -> list[str]:
             await enter(connection, namespaces=namespaces)
             return [row["value"] for row in await connection.fetch(statement, *arguments.values)]
 
         return await self._database.read(read)
+
+
+def _forms(question: NameQuestion, arguments: Arguments) -> dict[int, str]:
+    """The conditions that the question asks for, each by its place in `MATCHES`."""
+    asked = (
+        (question.name, "name = {}"),
+        (question.version_id, "version_id = {}"),
+        (question.signal, "version_id in (select version_id from workflow_search where signal_type = {})"),
+        (question.title, f"title_key = lower(left({{}}, {_TITLE}))"),
+        (question.part, "strpos(name, {}) > 0"),
+    )
+    return {
+        rank: condition.format(arguments.add(form, "text"))
+        for rank, (form, condition) in enumerate(asked, start=1)
+        if form
+    }

@@ -1,4 +1,7 @@
-"""Reading workflows by name or id, under row-level security."""
+"""Reading workflows by name or id, under row-level security.
+
+`search.lookup` calls it for whatever names a workflow, and checks again with the pure rules what the call may read.
+"""
 
 from collections.abc import Collection
 from dataclasses import fields
@@ -10,8 +13,8 @@ from formulary_catalog.domain.workflows.identity import WorkflowReference, prece
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_of, page_columns
-from formulary_catalog.store.workflows.allowed import AllowedVersions
 
 _COLUMNS = "version_id, namespace, name, version, status, document"
 _READABLE = "status <> 'Deleted'"

@@ -1,7 +1,8 @@
 """The graph of workflows: what manifests say of others, walked in one statement under the rules of the call.
 
-Edges are rows of `workflow_relation`, written by a trigger. They hold names. Which workflow a name means is decided
-here, among those that the caller sees and the incident allows: the one of the same namespace, else any.
+Edges are rows of `workflow_relation`, written by a trigger. They hold names, or the id of a version, which stands for
+its workflow. Which workflow a name means is decided here, among those that the caller sees and the incident allows: the
+one of the same namespace, else any.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,7 +14,7 @@ from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.relations import RELATIONS, STORED, Direction, Neighbour, Relation
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.search.allowed import AllowedVersions
 
 _COLUMNS = "version_id, namespace, name, relation, direction, depth"
 
@@ -114,7 +115,7 @@ def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments:
     """The rows of neighbours with how many there are; each edge once, and each workflow at its least depth."""
     rank = f"array_position({arguments.add(list(RELATIONS), 'text[]')}, relation)"
     order = f"depth, {rank}, name, namespace, direction"
-    most = arguments.add(limit, "integer")
+    most = arguments.add(limit, "bigint")
     walked = arguments.add([each.value for each in walk.relations if each in STORED], "text[]")
     own_name, own_namespace = arguments.add(start.name, "text"), arguments.add(start.namespace, "text")
     step = " union all ".join(_STEPS[direction].format(walked=walked) for direction in walk.directions)
@@ -149,14 +150,27 @@ _NAMED = """
 _STEPS = {
     Direction.OUTGOING: f"""
         select target.version_id, target.namespace, target.name, said.relation, 'outgoing' as direction
-        from workflow_relation as said join workflow_version as target on target.name = said.name and <target>
-        where said.version_id = reached.version_id and said.relation = any ({{walked}})
+        from workflow_relation as stored
+        left join workflow_version as pinned on pinned.version_id = stored.name
+        cross join lateral (
+            select stored.relation, coalesce(pinned.namespace, stored.namespace) as namespace,
+                   coalesce(pinned.name, stored.name) as name
+        ) as said
+        join workflow_version as target on target.name = said.name and <target>
+        where stored.version_id = reached.version_id and stored.relation = any ({{walked}})
           and {_NAMED.format(other="target.namespace", home="reached.namespace")}
     """,
     Direction.INCOMING: f"""
         select source.version_id, source.namespace, source.name, said.relation, 'incoming' as direction
-        from workflow_relation as said join workflow_version as source using (version_id)
-        where said.name = reached.name and said.relation = any ({{walked}}) and <source>
+        from (
+            select version_id, relation, namespace, name from workflow_relation where name = reached.name
+            union all
+            select stored.version_id, stored.relation, pinned.namespace, pinned.name
+            from workflow_version as pinned join workflow_relation as stored on stored.name = pinned.version_id
+            where pinned.name = reached.name and pinned.namespace = reached.namespace
+        ) as said
+        join workflow_version as source using (version_id)
+        where said.relation = any ({{walked}}) and <source>
           and {_NAMED.format(other="reached.namespace", home="source.namespace")}
     """,
 }

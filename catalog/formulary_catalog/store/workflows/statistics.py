@@ -6,7 +6,7 @@ from datetime import datetime
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.workflows.allowed import AllowedVersions
+from formulary_catalog.store.search.allowed import AllowedVersions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

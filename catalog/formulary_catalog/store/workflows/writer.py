@@ -1,4 +1,8 @@
-"""The writing side of the catalog: workflow versions, their search rows and their vectors, in one transaction each."""
+"""The writing side of the catalog: workflow versions, their search rows and their vectors, in one transaction each.
+
+`loading` writes files with it, the operator objects of a cluster. Searches never see half of a workflow, and a version
+that is stored never changes.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -16,10 +20,10 @@ from formulary_catalog.domain.workflows.manifest import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
+from formulary_catalog.store.embedding_models import keep_serving_model, save_vectors, serving_model
 from formulary_catalog.store.knowledge.documents import save_documents
 from formulary_catalog.store.search.filters import column_of
 from formulary_catalog.store.search.lexemes import WEIGHTS
-from formulary_catalog.store.workflows.models import keep_serving_model, serving_model
 
 _COLUMNS_BEFORE_TEXTS = (
     *("version_id", "tenant_id", "signal_type", "signal_name", "leading_row", "namespace", "name"),
@@ -48,19 +52,6 @@ from workflow_version v left join workflow_search s using (version_id)
 where v.status in ('Active', 'Disabled') and {which}
 group by v.version_id order by v.namespace, v.name
 """
-
-
-async def save_vectors(
-    connection: Connection, *, vectors: Mapping[str, npt.NDArray[np.float32]], model_id: str
-) -> None:
-    """Store vectors, float32 of shape (384,), by text hash; one that is there already stays.
-
-    In the order of the hashes: two who store the same ones wait for each other, and not each for the other.
-    """
-    await connection.executemany(
-        "insert into embedding (text_hash, model_id, vector) values ($1, $2, $3) on conflict do nothing",
-        [(text_hash, model_id, vector) for text_hash, vector in sorted(vectors.items())],
-    )
 
 
 class ApplyOutcome(StrEnum):
@@ -137,7 +128,9 @@ class CatalogWriter:
             tenant_id = await tenant_of(connection, namespace=entry.namespace)
             await _lock(connection, namespace=entry.namespace, name=entry.name)
             if owner:
-                await _remove(connection, namespace=entry.namespace, name=entry.name, unless_owned_by=owner)
+                await _remove(
+                    connection, namespace=entry.namespace, name=entry.name, unless_owned_by=owner, ends_refusal=True
+                )
             await _refuse_changed_content(connection, entry=entry, tenant_id=tenant_id)
             if vector is not None:
                 await save_vectors(connection, vectors={entry.text_hash: vector}, model_id=model_id)
@@ -158,13 +151,19 @@ class CatalogWriter:
     async def remove(self, *, namespace: str, name: str, source: str = "", unless_owned_by: str = "") -> bool:
         """End serving a workflow; its versions stay as history. Whether there was one.
 
-        `source` spares what came from elsewhere, `unless_owned_by` what belongs to the object with this uid.
+        `source` spares what came from elsewhere, `unless_owned_by` what belongs to the object with this uid. Without
+        that there is no object any more, and none that is refused.
         """
 
         async def write(connection: Connection) -> bool:
             await _lock(connection, namespace=namespace, name=name)
             return await _remove(
-                connection, namespace=namespace, name=name, source=source, unless_owned_by=unless_owned_by
+                connection,
+                namespace=namespace,
+                name=name,
+                source=source,
+                unless_owned_by=unless_owned_by,
+                ends_refusal=not unless_owned_by,
             )
 
         return await self._database.write(write)
@@ -215,10 +214,18 @@ async def _lock(connection: Connection, *, namespace: str, name: str) -> None:
 
 
 async def _remove(
-    connection: Connection, *, namespace: str, name: str, source: str = "", unless_owned_by: str = ""
+    connection: Connection,
+    *,
+    namespace: str,
+    name: str,
+    source: str = "",
+    unless_owned_by: str = "",
+    ends_refusal: bool,
 ) -> bool:
+    """As `CatalogWriter.remove`. What was refused of the object is forgotten in the same round trip."""
     rows = await connection.fetch(
         """
+        with forgotten as (delete from refused_workflow where namespace = $1 and name = $2 and $5)
         update workflow_version set status = 'Deleted', changed_at = now()
         where namespace = $1 and name = $2 and status <> 'Deleted' and ($3 = '' or source = $3)
           and ($4 = '' or owner not in ('', $4))
@@ -228,6 +235,7 @@ async def _remove(
         name,
         source,
         unless_owned_by,
+        ends_refusal,
     )
     await _withdraw(connection, [row["version_id"] for row in rows])
     return bool(rows)

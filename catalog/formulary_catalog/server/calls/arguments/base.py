@@ -1,7 +1,7 @@
 """What a call takes: the base of one pydantic model for each tool and endpoint (DESIGN section 7).
 
-`catalog_arguments`, `run_arguments` and `governance_arguments` have the models, `mcp/server` and `rest/` read calls
-with them. A field is plain pydantic: its type and bounds, a description, an example. The base adds what real clients
+The other modules of this package have the models; `server/mcp`, `server/rest` and `server/console` read calls with
+them. A field is plain pydantic: its type and bounds, a description, an example. The base adds what real clients
 need: names in any spelling, nulls and blanks for what a model left out, numbers as text, objects as JSON text. It is
 strict in meaning: an unknown name is refused, with the nearest one.
 """

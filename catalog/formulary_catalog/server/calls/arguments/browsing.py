@@ -1,48 +1,42 @@
-"""Arguments of the tools and endpoints that browse; `domain/workflows/requests` checks what their texts hold."""
+"""Arguments of the tools and endpoints that browse. `request` is what they ask for, in the words of the domain."""
 
-from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from dataclasses import replace
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
+from pydantic import field_validator as validator
 
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
-from formulary_catalog.domain.workflows.relations import MAX_DEPTH, RELATIONS
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
+from formulary_catalog.domain.workflows.relations import MAX_DEPTH, RELATIONS, Relation
 from formulary_catalog.domain.workflows.requests import (
     DEFAULT_LIMIT,
     MAX_LIMIT,
     MAX_NAME_LENGTH,
-    RISK_LEVELS,
     ApprovalsRequest,
     ListingRequest,
     RelatedRequest,
-    approvals_request,
-    listing_request,
-    named_text,
-    related_request,
-    section_request,
+    RiskLevel,
+    Status,
 )
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.catalog import Words
-from formulary_catalog.settings import LabelSpelling
+from formulary_catalog.server.calls.arguments.refusals import broken
+from formulary_catalog.server.calls.arguments.texts import Label, Name, OneOf, choice
 
 MAX_PAGE = 1000
 MAX_OFFSET = 1_000_000
 
-_LIMIT = Field(ge=1, le=MAX_LIMIT, description=f"At most so many; {DEFAULT_LIMIT} without it.")
+_LIMIT = Field(ge=1, le=MAX_LIMIT, description=f"How many results; {DEFAULT_LIMIT} without it.")
 Limit = Annotated[int, _LIMIT]
 LimitThatFits = Annotated[int | None, _LIMIT]
 """Without it as many as fit, up to the same."""
-Namespace = Annotated[
-    str, Field(max_length=MAX_LABEL_LENGTH, description="Those of this namespace.", examples=["formulary"])
-]
+Namespace = Annotated[Label, Field(description="Only this namespace.", examples=["formulary"])]
 Text = Annotated[
-    str,
+    Label,
     Field(
-        max_length=MAX_LABEL_LENGTH,
-        description="Those with each of these words in the name, title, action or a signal.",
+        description="Only workflows with each of these words in their name, title, action or a signal.",
         examples=["memory limit"],
     ),
 ]
@@ -56,49 +50,23 @@ WorkflowId = Annotated[
 ]
 
 
-class BrowsingArguments(Arguments):
-    """Arguments that make a request of the domain, which checks them once more while they are read."""
-
-    @classmethod
-    def read(cls, given: Mapping[str, Any], *, spelling: LabelSpelling = LabelSpelling.DOTTED) -> Self:
-        arguments = super().read(given, spelling=spelling)
-        _ = arguments.request
-        return arguments
-
-    @property
-    @abstractmethod
-    def request(self) -> Any:
-        """What is asked for.
-
-        Raises:
-            InvalidInput: a text is not one that the domain knows, or hides something.
-        """
-
-
-class FilterArguments(BrowsingArguments):
+class FilterArguments(Arguments):
     """What narrows a list of workflows."""
 
-    signal_type: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Those that answer this signal or alert.", examples=["OOMKilled"]
-    )
-    action_type: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Those with this action.", examples=["IncreaseMemoryLimits"]
-    )
+    signal_type: Label = Field("", description="Only workflows for this signal or alert.", examples=["OOMKilled"])
+    action_type: Label = Field("", description="Only this action.", examples=["IncreaseMemoryLimits"])
     namespace: Namespace = ""
-    risk_level: str = Field(
-        "",
-        max_length=MAX_LABEL_LENGTH,
-        description="Those with this risk.",
-        examples=["low"],
-        json_schema_extra={"enum": list(RISK_LEVELS)},
+    risk_level: Annotated[RiskLevel | Literal[""], OneOf()] = Field(
+        "", description="Only this risk level.", examples=["low"]
     )
-    status: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Active; others are for people.", examples=["Active"]
+    status: Annotated[Status, OneOf(listed=False)] = Field(
+        "Active", description="Only this status; Active without it.", examples=["Active"]
     )
 
     @property
     def request(self) -> ListingRequest:
-        return listing_request(**{name: value for name, value in self if value is not None}, max_limit=MAX_PAGE)
+        """The list that is asked for."""
+        return ListingRequest(**{name: value for name, value in self if value is not None})
 
 
 class ListArguments(FilterArguments):
@@ -124,18 +92,38 @@ class PageArguments(ListArguments):
 
     text: Text = ""
     limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many to return; 100 without it.", examples=[20])
-    offset: int = Field(
-        0, ge=0, le=MAX_OFFSET, description="How many to leave out before; none without it.", examples=[20]
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Number of workflows to skip; 0 without it.", examples=[20])
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if self.cursor and self.offset:
+            raise broken("and cursor are both given; give one of them", name="offset")
+        return self
+
+
+class RefusedArguments(Arguments):
+    """Which refused objects are to be listed."""
+
+    namespace: Namespace = ""
+    text: Label = Field(
+        "", description="Only objects with each of these words in their name, reason or message.", examples=["severity"]
+    )
+    limit: int = Field(100, ge=1, le=MAX_PAGE, description="How many to return; 100 without it.", examples=[20])
+    cursor: str = Field(
+        "", max_length=MAX_CURSOR_LENGTH, description="next_cursor of the answer before.", examples=["WyJhIl0"]
     )
 
+    @property
+    def request(self) -> ListingRequest:
+        """The list that is asked for."""
+        return ListingRequest(**dict(self))
 
-class RelatedArguments(BrowsingArguments):
+
+class RelatedArguments(Arguments):
     """Where to begin in the graph of workflows, and how far to go."""
 
-    entity: str = Field(
-        max_length=MAX_NAME_LENGTH,
-        description="A workflow_id, a signal type or an action type.",
-        examples=["oom-raise-memory-limit"],
+    entity: Name = Field(
+        description="A workflow_id, a signal type or an action type.", examples=["oom-raise-memory-limit"]
     )
     depth: int = Field(1, ge=1, le=MAX_DEPTH, description="Steps to walk; 1 without it.", examples=[2])
     relations: Words = Field(
@@ -145,33 +133,42 @@ class RelatedArguments(BrowsingArguments):
     )
     limit: Limit = Field(DEFAULT_LIMIT, examples=[10])
 
+    @validator("relations")
+    @classmethod
+    def _known(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(choice(each, among=RELATIONS) for each in given))
+
     @property
     def request(self) -> RelatedRequest:
-        return related_request(**dict(self))
+        """The walk that is asked for."""
+        relations = tuple(map(Relation, self.relations)) or tuple(Relation)
+        return RelatedRequest(entity=self.entity, depth=self.depth, relations=relations, limit=self.limit)
 
 
-class NameArguments(BrowsingArguments):
+class RelatedPageArguments(RelatedArguments):
+    """The same for programs, which may go on where a page ends."""
+
+    cursor: str = Field("", max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")
+
+    @property
+    def request(self) -> RelatedRequest:
+        """The page that is asked for."""
+        return replace(super().request, cursor=self.cursor)
+
+
+class NameArguments(Arguments):
     """What a workflow may be called."""
 
-    name: str = Field(
-        max_length=MAX_NAME_LENGTH,
+    name: Name = Field(
         description="A name or a part of one, a version_id, a signal or alert, or a title.",
         examples=["memory-limit"],
     )
 
-    @property
-    def request(self) -> str:
-        return named_text(self.name, field="name", example="memory-limit")
 
-
-class ImpactArguments(BrowsingArguments):
+class ImpactArguments(Arguments):
     """The workflow that may be missed."""
 
     workflow_id: WorkflowId
-
-    @property
-    def request(self) -> str:
-        return named_text(self.workflow_id, field="workflow_id", example="oom-raise-memory-limit")
 
 
 class DifferenceArguments(Arguments):
@@ -181,23 +178,14 @@ class DifferenceArguments(Arguments):
     against: str = Field(max_length=MAX_LABEL_LENGTH, description="Version to compare it with.", examples=["1.0.0"])
 
 
-class SectionArguments(BrowsingArguments):
+class SectionArguments(Arguments):
     """The section to read."""
 
     workflow_id: WorkflowId
-    section: str = Field(
-        max_length=MAX_LABEL_LENGTH,
-        description="The section to read.",
-        examples=["when_not_to_use"],
-        json_schema_extra={"enum": list(SECTIONS)},
-    )
-
-    @property
-    def request(self) -> tuple[str, str]:
-        return section_request(workflow_id=self.workflow_id, section=self.section)
+    section: Annotated[str, OneOf(SECTIONS)] = Field(description="The section to read.", examples=["when_not_to_use"])
 
 
-class ApprovalsArguments(BrowsingArguments):
+class ApprovalsArguments(Arguments):
     """Whose waiting runs are to be listed."""
 
     namespace: Namespace = ""
@@ -205,7 +193,8 @@ class ApprovalsArguments(BrowsingArguments):
 
     @property
     def request(self) -> ApprovalsRequest:
-        return approvals_request(namespace=self.namespace, limit=self.limit)
+        """The list that is asked for."""
+        return ApprovalsRequest(namespace=self.namespace, limit=self.limit)
 
 
 class NoArguments(Arguments):

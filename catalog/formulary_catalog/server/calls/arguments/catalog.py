@@ -1,4 +1,8 @@
-"""Arguments of the catalog's tools and endpoints: searching, reading a workflow, recording a choice."""
+"""Arguments of the catalog's tools and endpoints: searching, reading a workflow, recording a choice.
+
+The MCP tools, REST and the console read calls with these models. Tool schemas and OpenAPI derive from them, so a bound
+is the same in all of them. The fields of labels come from `LABEL_DIMENSIONS`, in every spelling that clients use.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self, TypeVar
@@ -16,18 +20,18 @@ from pydantic import (
 from pydantic.config import JsonDict
 from pydantic.json_schema import SkipJsonSchema
 
-from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
 from formulary_catalog.domain.search.request import (
     DEFAULT_TOP_K,
-    MAX_LABEL_LENGTH,
     MAX_LABEL_VALUES,
+    MAX_QUERY_LENGTH,
     MAX_REASONING_LENGTH,
     MAX_TOP_K,
-    wire_name,
 )
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, LABEL_DIMENSIONS, Dimension
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, LABEL_DIMENSIONS, Dimension, fold_all, wire_name
 from formulary_catalog.server.calls.arguments.base import Arguments, Unquoted
 from formulary_catalog.server.calls.arguments.refusals import broken
+from formulary_catalog.server.calls.arguments.texts import Label, without_hidden
 
 MAX_KEYWORDS_LENGTH = 1000
 CLUSTER = "label_cluster"
@@ -89,11 +93,15 @@ def _filled(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _split(texts: tuple[str, ...]) -> tuple[str, ...]:
-    return _filled(tuple(part.strip() for text in texts for part in text.split(",")))
+    """The words between commas, each as a label is, and no more than a label has values."""
+    words = _filled(tuple(part.strip() for text in texts for part in text.split(",")))
+    if len(words) > MAX_LABEL_VALUES:
+        raise broken(f"has {len(words)} entries; give at most {MAX_LABEL_VALUES}")
+    if (longest := max(map(len, words), default=0)) > MAX_LABEL_LENGTH:
+        raise broken(f"has an entry of {longest} characters; give at most {MAX_LABEL_LENGTH}")
+    return tuple(map(without_hidden, words))
 
 
-Label = Annotated[str, StringConstraints(max_length=MAX_LABEL_LENGTH)]
-"""One value of a label, as a model gives it."""
 Labels = Annotated[
     tuple[Label, ...],
     Field(max_length=MAX_LABEL_VALUES),
@@ -172,12 +180,8 @@ class SearchFields(Arguments):
         description=f"How many results; without it at most {DEFAULT_TOP_K}, those that fit.",
         examples=[3],
     )
-    action_type: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Only this action.", examples=["IncreaseMemoryLimits"]
-    )
-    namespace: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="Only workflows of this namespace.", examples=["formulary"]
-    )
+    action_type: Label = Field("", description="Only this action.", examples=["IncreaseMemoryLimits"])
+    namespace: Label = Field("", description="Only workflows of this namespace.", examples=["formulary"])
     keywords: Words = Field((), description="Only workflows with one of these words.", examples=["memory, limit"])
 
     @property
@@ -203,9 +207,14 @@ class SearchArguments(SearchFields, _LabelledQuery):
     def _agree(self) -> Self:
         for name in self.filters.model_fields_set.intersection(DIMENSIONS):
             flat, nested = getattr(self, f"label_{name}"), getattr(self.filters, name)
-            if flat and nested and flat != nested:
+            if flat and nested and _folded(flat) != _folded(nested):
                 raise broken("is given twice, in filters with another value; give it once", name=f"label_{name}")
         return self
+
+
+def _folded(given: str | tuple[str, ...]) -> frozenset[str]:
+    """The values of a label as they are compared: in any order and case."""
+    return fold_all((given,) if isinstance(given, str) else given)
 
 
 def _given(values: Mapping[str, str | tuple[str, ...]]) -> dict[str, tuple[str, ...]]:

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from formulary_catalog.domain.governance.contract import MAX_RULES, Effect
 from formulary_catalog.domain.governance.gate import GateDecision, Severity
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.governance.reading import MAX_ACTIONS
 from formulary_catalog.server.calls.arguments.base import Arguments, Items, Object
 

@@ -6,7 +6,7 @@ title, no default, no null. What models read of an argument is what its field sa
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_origin
 
 from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
@@ -54,6 +54,12 @@ def _spellings(field: FieldInfo, *, name: str) -> list[str]:
 def model_in(field: FieldInfo) -> type[BaseModel] | None:
     """The model of a field that is an object of its own, such as `filters`."""
     return field.annotation if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel) else None
+
+
+def items_in(field: FieldInfo) -> type[BaseModel] | None:
+    """The model of the items of a field that is a list of objects, such as `alerts`."""
+    kinds = get_args(field.annotation) if get_origin(field.annotation) is list else ()
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def _in_order(member: Schema) -> Schema:

@@ -1,15 +1,18 @@
-"""Arguments of the knowledge tools and endpoints; `knowledge/service` checks what their texts hold."""
+"""Arguments of the knowledge tools and endpoints."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from formulary_catalog.domain.knowledge.documents import MAX_ID_LENGTH, Collection
-from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, MAX_TOP_K
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, MAX_TOP_K
+from formulary_catalog.knowledge.answers import ALL_COLLECTIONS
 from formulary_catalog.server.calls.arguments.base import Arguments
+from formulary_catalog.server.calls.arguments.texts import OneOf
 
-TopK = Annotated[int | None, Field(ge=1, le=MAX_TOP_K, description="How many; 5 without it.", examples=[3])]
+TopK = Annotated[
+    int | None, Field(ge=1, le=MAX_TOP_K, description="Maximum number of results; 5 without it.", examples=[3])
+]
 _ID = "wf_ver_0123456789abcdef0123#steps"
 
 
@@ -22,12 +25,8 @@ class DocumentSearchArguments(Arguments):
         examples=["node does not come back after a reboot"],
     )
     top_k: TopK = None
-    collection: str = Field(
-        "",
-        max_length=MAX_LABEL_LENGTH,
-        description="Only this one; all without it.",
-        examples=["runbooks"],
-        json_schema_extra={"enum": list(Collection)},
+    collection: Annotated[Collection | Literal[""], OneOf(also={ALL_COLLECTIONS: ""})] = Field(
+        "", description="Only documents of this collection; of all without it.", examples=["runbooks"]
     )
 
 

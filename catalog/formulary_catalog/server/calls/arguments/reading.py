@@ -7,21 +7,23 @@ from pydantic import Field, model_validator
 from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.cursor import MAX_CURSOR_LENGTH
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.domain.search.query import MAX_QUERY_LENGTH
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.browsing import Namespace, WorkflowId
 from formulary_catalog.server.calls.arguments.catalog import Labels, SearchFields, SearchId, labelled
 from formulary_catalog.server.calls.arguments.refusals import broken
+from formulary_catalog.server.calls.arguments.texts import OneOf
 
 MAX_PAGE = 200
 DEFAULT_PAGE = 50
 MAX_DAYS = 366
 DEFAULT_DAYS = 30
 
-Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description=f"At most so many; {DEFAULT_PAGE} without it.")]
+Limit = Annotated[int, Field(ge=1, le=MAX_PAGE, description=f"Maximum number of results; {DEFAULT_PAGE} without it.")]
 Cursor = Annotated[str, Field(max_length=MAX_CURSOR_LENGTH, description="next_cursor of the page before.")]
+_STATES = {phase.state: phase for phase in Phase}
 _OF_RECORDED = frozenset({"workflow", "search_id"})
 
 
@@ -64,17 +66,24 @@ class TracesArguments(Arguments):
     """Which traces are to be listed."""
 
     since: str = Field(
-        "", max_length=40, description="Only those that changed since: 24h, 7d, 2026-11-22T10:00Z.", examples=["7d"]
+        "",
+        max_length=40,
+        description="Only traces that changed since then: 24h, 7d, 2026-11-22T10:00Z.",
+        examples=["7d"],
     )
     namespace: Namespace = ""
     remediation_id: str = Field(
-        "", max_length=MAX_LABEL_LENGTH, description="That of this incident.", examples=["rr-2026-0042"]
+        "", max_length=MAX_LABEL_LENGTH, description="Only the trace of this incident.", examples=["rr-2026-0042"]
     )
-    outcome: str = Field(
+    outcome: Annotated[str, OneOf(OUTCOMES, listed=False)] = Field(
         "",
-        max_length=MAX_LABEL_LENGTH,
-        description=f"Those whose newest run is in this state, without one: none. One of {', '.join(OUTCOMES)}.",
+        description=f"Only traces whose newest run is in this state, or without a run: one of {', '.join(OUTCOMES)}.",
         examples=["completed"],
+    )
+    of: Annotated[Literal["all", "incidents"], OneOf()] = Field(
+        "all",
+        description="incidents: leaves out what belongs to no incident and has no run, such as searches without one.",
+        examples=["incidents"],
     )
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
     cursor: Cursor = ""
@@ -87,9 +96,17 @@ class TraceArguments(Arguments):
         max_length=MAX_LABEL_LENGTH, description="trace_id, or remediation id of its incident.", examples=["rr-42"]
     )
     limit: int = Field(
-        MAX_PAGE, ge=1, le=MAX_PAGE, description=f"At most so many events; {MAX_PAGE} without it.", examples=[50]
+        MAX_PAGE, ge=1, le=MAX_PAGE, description=f"Maximum number of events; {MAX_PAGE} without it.", examples=[50]
     )
     cursor: Cursor = ""
+
+
+class TraceFilesArguments(Arguments):
+    """Of which trace the files are to be read."""
+
+    trace_id: str = Field(
+        max_length=MAX_LABEL_LENGTH, description="trace_id, or remediation id of its incident.", examples=["rr-42"]
+    )
 
 
 class IncidentsArguments(Arguments):
@@ -113,10 +130,9 @@ class IncidentArguments(Arguments):
 class InvocationsArguments(Arguments):
     """Which runs are to be listed."""
 
-    phase: str = Field(
+    phase: Annotated[Phase | Literal[""], OneOf(also=_STATES, listed=False)] = Field(
         "",
-        max_length=MAX_LABEL_LENGTH,
-        description=f"Those in this phase, or in this state: {', '.join(phase.value for phase in Phase)}.",
+        description=f"Only runs in this phase, or in its state: {', '.join(phase.value for phase in Phase)}.",
         examples=["AwaitingApproval"],
     )
     namespace: Namespace = ""
@@ -131,14 +147,14 @@ class OutcomesArguments(Arguments):
         DEFAULT_DAYS,
         ge=1,
         le=MAX_DAYS,
-        description=f"Those that ended in so many days; {DEFAULT_DAYS} without it.",
+        description=f"Number of days to report, back from today; {DEFAULT_DAYS} without it.",
         examples=[90],
     )
-    by: Literal["day", "week"] = Field("day", description="Length of a period.", examples=["week"])
+    by: Annotated[Literal["day", "week"], OneOf()] = Field("day", description="Length of a period.", examples=["week"])
     workflow_id: str = Field(
         "",
         max_length=MAX_NAME_LENGTH,
-        description="Those of all versions of this workflow.",
+        description="Only runs of this workflow, in all its versions.",
         examples=["oom-raise-memory-limit"],
     )
 
@@ -148,9 +164,17 @@ class WaitingArguments(Arguments):
 
     namespace: Namespace = ""
     limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+    cursor: Cursor = ""
 
 
 class ContractsArguments(Arguments):
     """Which contracts are to be listed."""
 
     namespace: Namespace = ""
+
+
+class ContractsPageArguments(ContractsArguments):
+    """Which page of them."""
+
+    limit: Limit = Field(DEFAULT_PAGE, examples=[20])
+    cursor: Cursor = ""

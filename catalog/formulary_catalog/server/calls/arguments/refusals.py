@@ -15,13 +15,21 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.server.calls.arguments.input_schema import Schema, fields_of, input_schema, listed_name, model_in
+from formulary_catalog.server.calls.arguments.input_schema import (
+    Schema,
+    fields_of,
+    input_schema,
+    items_in,
+    listed_name,
+    model_in,
+)
 from formulary_catalog.server.calls.json_text import shown
 from formulary_catalog.settings import LabelSpelling
 
 UNSTORABLE = "contains a NUL or an unpaired surrogate character; send plain text"
 UNKNOWN = "unknown"
 _MAX_COMPARED = 60
+_OBJECT: Schema = {"type": "object"}
 _LABEL = re.compile(r"^label[._]")
 _RULES = {"string": "text", "boolean": "true or false", "array": "a list", "object": "an object"}
 
@@ -53,19 +61,29 @@ def refusal(error: ValidationError, *, model: type[BaseModel], spelling: LabelSp
     context = problem.get("ctx", {})
     path = [*problem["loc"], *([context["name"]] if "name" in context else [])]
     names: list[str] = []
-    for part in map(str, path):
+    schema: Schema = {}
+    example: Any = None
+    inner = model
+    for part in path:
+        if isinstance(part, int):  # of a list of objects: the parts below other lists are not walked
+            names[-1] += f"[{part}]"
+            schema, example, model = _OBJECT, example[0], inner
+            continue
         if part not in model.model_fields:
             break
         names.append(listed_name(model, part, spelling=spelling))
         field, schema = model.model_fields[part], _schema(model, part)
-        if (inner := model_in(field)) is None:
+        example = (field.examples or [None])[0]
+        if (found := model_in(field) or items_in(field)) is None:
             break
-        model = inner
+        inner = found
+        model = model_in(field) or model
     if problem["type"] == UNKNOWN:
         given = next(name for name in problem["input"] if name not in fields_of(model))
         allowed = list(input_schema(model, spelling=spelling)["properties"])
         return unknown_argument(given, allowed=allowed, prefix="".join(f"{name}." for name in names))
-    return InvalidInput(f"{'.'.join(names)} {_words(problem, field=field, schema=schema)}", field=".".join(names))
+    words = _words(problem, field=field, schema=schema, example=_example(example))
+    return InvalidInput(f"{'.'.join(names)} {words}", field=".".join(names))
 
 
 def _schema(model: type[BaseModel], name: str) -> Schema:
@@ -73,9 +91,8 @@ def _schema(model: type[BaseModel], name: str) -> Schema:
     return listed.get(name) or {}
 
 
-def _words(problem: ErrorDetails, *, field: FieldInfo, schema: Schema) -> str:
+def _words(problem: ErrorDetails, *, field: FieldInfo, schema: Schema, example: str) -> str:
     context = problem.get("ctx", {})
-    example = _example((field.examples or [None])[0])
     match problem["type"]:
         case "rule":
             return problem["msg"]
@@ -88,6 +105,8 @@ def _words(problem: ErrorDetails, *, field: FieldInfo, schema: Schema) -> str:
             return f"has {length} characters; give at most {context['max_length']}"
         case "too_long":
             return f"has {context['actual_length']} entries; give at most {context['max_length']}"
+        case "too_short":
+            return f"has {context['actual_length']} entries; give at least {context['min_length']}, such as {example}"
         case "literal_error" | "enum":
             rule = context["expected"]
         case "string_too_short":

@@ -3,25 +3,36 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from formulary_catalog.domain.entry import ContractEntry
 from formulary_catalog.domain.governance.halting import MAX_REASON
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.governance.rehearsing import DEFAULT_SHOWN, DEFAULT_SINCE, MAX_SHOWN
 from formulary_catalog.loading.given_contract import MAX_CHARACTERS, given_contract
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.browsing import Namespace
+from formulary_catalog.server.calls.arguments.refusals import broken
 
 MANIFEST_EXAMPLE = (
     "apiVersion: formulary.dev/v1alpha1\nkind: GovernanceContract\nmetadata: {name: freeze, namespace: shop}\n"
     "spec: {rules: [{id: freeze, effect: DENY, match: {environments: [production]}}]}\n"
 )
+
+
+def _filled(given: Any) -> Any:
+    """Empty is a name that got lost on the way, not everywhere."""
+    if isinstance(given, str) and not given.strip():
+        raise broken("is empty; leave it out for everywhere")
+    return given
+
+
 _Where = Annotated[
     str,
+    BeforeValidator(_filled),
     Field(
         max_length=MAX_LABEL_LENGTH,
-        description="Namespace whose runs are meant; everywhere without it.",
+        description="Namespace of the runs; all namespaces without it. An empty one is refused.",
         examples=["payments"],
     ),
 ]
@@ -78,7 +89,7 @@ class RehearseArguments(Arguments):
         DEFAULT_SHOWN,
         ge=1,
         le=MAX_SHOWN,
-        description=f"List at most so many runs that change; {DEFAULT_SHOWN} without it. All are counted.",
+        description=f"Maximum number of changed runs to list; {DEFAULT_SHOWN} without it. All are counted.",
         examples=[100],
     )
 

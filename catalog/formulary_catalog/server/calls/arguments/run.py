@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.runs.request import (
     MAX_KEY_LENGTH,
     MAX_REASON_LENGTH,

@@ -1,6 +1,6 @@
 """The catalog: a list that can be narrowed, one workflow in full, and two of its versions side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -8,17 +8,18 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from formulary_catalog.domain.answers import WorkflowDetails, WorkflowSummary
-from formulary_catalog.domain.browsing import FacetValue, ImpactAnswer, RelatedEntity, VersionDifference
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference
+from formulary_catalog.domain.answers import WorkflowDetails, WorkflowList, WorkflowSummary
+from formulary_catalog.domain.browsing import FacetValue, ImpactAnswer, RefusedList, RelatedEntity, VersionDifference
+from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.domain.workflows.relations import Direction, Relation
-from formulary_catalog.domain.workflows.requests import STATUSES, related_request
+from formulary_catalog.domain.workflows.requests import STATUSES, RelatedRequest
 from formulary_catalog.domain.workflows.skill import FILE, workflow_skill
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.browsing import MAX_PAGE, PageArguments
 from formulary_catalog.server.calls.arguments.catalog import DetailsArguments
-from formulary_catalog.server.console.addresses import workflow_address
 from formulary_catalog.server.console.asking import asked, filled
 from formulary_catalog.server.console.pictures.outcomes import described, span
 from formulary_catalog.server.console.pictures.outcomes import outcomes as outcomes_picture
@@ -26,8 +27,8 @@ from formulary_catalog.server.console.pictures.relations import RELATION_WORDS, 
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.rest.calls import services_of
+from formulary_catalog.store.workflows.refusals import INVALID
 
 CATALOG = f"{CONSOLE_PATH}/catalog"
 FACETS = {
@@ -88,16 +89,25 @@ class Outcomes:
 
 @router.get(CATALOG)
 async def catalog(request: Request) -> Response:
-    """The visible workflows in name order, with what narrows the list and how many remain then."""
+    """The visible workflows in name order, or the refused objects, with what narrows the list and how many remain."""
     wanted = await asked(request, "list", CatalogArguments)
-    found = await services_of(request).listing.faceted(wanted.request, caller=visitor_of(request).browsing)
+    services, caller = services_of(request), visitor_of(request).caller
+    facets: Mapping[str, Sequence[FacetValue]]
+    is_refused = wanted.status == INVALID
+    if is_refused:
+        page: WorkflowList | RefusedList = await services.refused.page(wanted.request, caller=caller)
+        facets = (await services.listing.facets(wanted.request, caller=caller)).facets
+    else:
+        found = await services.listing.faceted(wanted.request, caller=caller)
+        page, facets = found.page, found.facets
     given = filled(request)
     return render(
         request,
         "catalog.html",
         title="Catalog",
-        page=found.page,
-        facets=[(field, label, _values(field, found.facets[field])) for field, label in FACETS.items()],
+        page=page,
+        is_refused=is_refused,
+        facets=[(field, label, _values(field, facets[field])) for field, label in FACETS.items()],
         chosen={field: getattr(wanted.request, field) for field in FACETS},
         text=wanted.text,
         narrowed={field: given[field] for field in FACETS if field in given},
@@ -124,10 +134,10 @@ async def details_file(request: Request, workflow_id: str) -> Response:
 async def workflow(request: Request, workflow_id: str) -> Response:
     """One workflow: when to use it, what it does, what came of it, and what it is connected with."""
     wanted = await asked(request, "details", WorkflowArguments)
-    services, caller = services_of(request), visitor_of(request).browsing
+    services, caller = services_of(request), visitor_of(request).caller
     details = await _details(request, wanted)
     impact = await services.relations.impact(details.version_id, context=_NO_INCIDENT, caller=caller, browsing=True)
-    around = related_request(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
+    around = RelatedRequest(entity=details.version_id, relations=_PICTURED, limit=_NEIGHBOURS)
     ended = await services.runs.outcomes(days=_DAYS, by="week", workflow_id=details.version_id, caller=caller)
     related = await services.relations.related(around, context=_NO_INCIDENT, caller=caller, browsing=True)
     difference: VersionDifference | None = None
@@ -184,7 +194,7 @@ async def _details(request: Request, wanted: DetailsArguments) -> WorkflowDetail
         wanted.workflow_id,
         version=wanted.version,
         context=_NO_INCIDENT,
-        caller=visitor_of(request).browsing,
+        caller=visitor_of(request).caller,
         browsing=True,
     )
 

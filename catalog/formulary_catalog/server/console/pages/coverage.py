@@ -3,23 +3,21 @@
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
+from formulary_catalog.domain.console_address import COVERAGE
 from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules, portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.coverage.states import UNLIKELY, joined, with_ignored
 from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
-from formulary_catalog.server.calls.arguments.browsing import NoArguments
-from formulary_catalog.server.calls.arguments.coverage import UpkeepArguments
+from formulary_catalog.server.calls.arguments.coverage import LinesArguments
 from formulary_catalog.server.console.asking import asked, file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
 from formulary_catalog.server.rest.calls import services_of
 
-COVERAGE = f"{CONSOLE_PATH}/coverage"
 VIEWS = {"": "Signals and queries", "/stale": "Stale workflows", "/duplicates": "Duplicates"}
 """The views by the end of their paths."""
 _KINDS = {"covered": "good", "weak": "waiting", "none": "bad"}
@@ -31,9 +29,11 @@ router = APIRouter(route_class=ConsoleRoute)
 @router.get(COVERAGE)
 async def coverage(request: Request) -> Response:
     """The signals that the catalog knows, the alerts of the cluster, and the form to compare alerts of one's own."""
-    await asked(request, "read.coverage", NoArguments)
-    answer = await services_of(request).coverage.of_catalog(caller=visitor_of(request).browsing)
-    return _page(request, answer=answer, of_rules=False)
+    wanted = await asked(request, "read.coverage", LinesArguments)
+    answer = await services_of(request).coverage.of_catalog(
+        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
+    )
+    return _page(request, answer=answer, of_rules=False, is_first=not wanted.cursor)
 
 
 @router.post(COVERAGE)
@@ -47,7 +47,7 @@ async def compare(request: Request) -> Response:
         listed = ignored_in_text(ignore, name="ignored alerts") if ignore.strip() else {}
     except InvalidInput as error:
         return _page(request, answer=None, of_rules=True, rules=rules, ignore=ignore, problem=str(error), status=400)
-    caller = visitor_of(request).browsing
+    caller = visitor_of(request).caller
     service = services_of(request).coverage
     answer = joined([await service.of_alerts(some, caller=caller) for some in portions(alerts)])
     answer = with_ignored(answer, ignored_by_rules(alerts) | listed)
@@ -57,16 +57,20 @@ async def compare(request: Request) -> Response:
 @router.get(f"{COVERAGE}/stale")
 async def stale(request: Request) -> Response:
     """Workflows that may be of no use."""
-    wanted = await asked(request, "read.stale", UpkeepArguments)
-    answer = await services_of(request).upkeep.stale(limit=wanted.limit, caller=visitor_of(request).browsing)
+    wanted = await asked(request, "read.stale", LinesArguments)
+    answer = await services_of(request).upkeep.stale(
+        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
+    )
     return render(request, "coverage_stale.html", title="Stale workflows", answer=answer, views=VIEWS)
 
 
 @router.get(f"{COVERAGE}/duplicates")
 async def duplicates(request: Request) -> Response:
     """Pairs of workflows that say nearly the same."""
-    wanted = await asked(request, "read.duplicates", UpkeepArguments)
-    answer = await services_of(request).upkeep.duplicates(limit=wanted.limit, caller=visitor_of(request).browsing)
+    wanted = await asked(request, "read.duplicates", LinesArguments)
+    answer = await services_of(request).upkeep.duplicates(
+        limit=wanted.limit, after=wanted.cursor, caller=visitor_of(request).caller
+    )
     return render(request, "coverage_duplicates.html", title="Duplicates", answer=answer, views=VIEWS)
 
 
@@ -75,6 +79,7 @@ def _page(
     *,
     answer: CoverageAnswer | None,
     of_rules: bool,
+    is_first: bool = True,
     rules: str = "",
     ignore: str = "",
     problem: str = "",
@@ -87,6 +92,7 @@ def _page(
         title="Coverage",
         answer=answer,
         of_rules=of_rules,
+        is_first=is_first,
         rules=rules,
         ignore=ignore,
         problem=problem,

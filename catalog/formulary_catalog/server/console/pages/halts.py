@@ -1,6 +1,7 @@
 """The emergency stop: which halts hold, and the forms to halt and to lift, each with a page that asks once more."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ _DONE = {
     "halted": "It is halted. Runs that end now: {ended}.",
     "known": "It was halted at the database before, and stays as it is. Runs that end now: {ended}.",
     "lifted": "The halt is lifted: new runs may begin.",
+    "still": "The halt is lifted, but another still holds there: no run begins.",
     "nothing": "Nothing was halted so over a server.",
 }
 
@@ -35,7 +37,7 @@ router = APIRouter(route_class=ConsoleRoute)
 class _Page(HaltsArguments):
     """The page; `done` is what its visitor has just done, and `ended` how many runs that ends."""
 
-    done: Literal["", "halted", "known", "lifted", "nothing"] = ""
+    done: Literal["", "halted", "known", "lifted", "still", "nothing"] = ""
     ended: int = Field(0, ge=0)
 
 
@@ -77,11 +79,12 @@ async def halt(request: Request) -> Response:
     given.pop("scope", "")
     _, asked = await checked_call(request, "halt.refused", HaltArguments, given=given)
     if not confirmed:
-        return _confirm(request, lifts=False, namespace=asked.namespace, reason=asked.reason)
+        doubts = await services_of(request).halts.doubts(asked.namespace, caller=visitor_of(request).caller)
+        return _confirm(request, lifts=False, namespace=asked.namespace, reason=asked.reason, doubts=doubts)
     answer = await services_of(request).halts.halt(
         namespace=asked.namespace, reason=asked.reason, caller=visitor_of(request).caller
     )
-    return _back("known" if answer.notes else "halted", ended=answer.ended_runs)
+    return _back("halted" if answer.halted.source == SERVER else "known", ended=answer.ended_runs)
 
 
 @router.post(f"{HALTS_PATH}/lift")
@@ -94,7 +97,9 @@ async def lift(request: Request) -> Response:
     answer = await services_of(request).halts.lift(
         namespace=asked.namespace, reason=asked.reason, caller=visitor_of(request).caller
     )
-    return _back("lifted" if answer.lifted else "nothing")
+    if not answer.lifted:
+        return _back("nothing")
+    return _back("still" if answer.still_holds(asked.namespace) else "lifted")
 
 
 def _fields(request: Request) -> tuple[dict[str, str], bool]:
@@ -103,7 +108,7 @@ def _fields(request: Request) -> tuple[dict[str, str], bool]:
     return given, bool(given.pop(_CONFIRMED, ""))
 
 
-def _confirm(request: Request, *, lifts: bool, namespace: str, reason: str) -> Response:
+def _confirm(request: Request, *, lifts: bool, namespace: str, reason: str, doubts: Sequence[str] = ()) -> Response:
     return render(
         request,
         "halts_confirm.html",
@@ -111,6 +116,7 @@ def _confirm(request: Request, *, lifts: bool, namespace: str, reason: str) -> R
         lifts=lifts,
         namespace=namespace,
         reason=reason,
+        doubts=doubts,
         where=f"in namespace {namespace}" if namespace else "everywhere",
     )
 

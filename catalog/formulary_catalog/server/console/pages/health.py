@@ -1,31 +1,19 @@
-"""Health: whether this server answers and how well, from the same sources as `/readyz` and `/metrics`.
+"""Health: whether this server answers and how well, in words; `GET /api/v1/health` has the same as numbers."""
 
-It says nothing about a tenant, so that every visitor sees all of it and reading it leaves no event.
-"""
-
-import asyncio
 import hashlib
-import platform
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from formulary_catalog import __version__
 from formulary_catalog.domain.answers import SearchMode
-from formulary_catalog.errors import FormularyError
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport, Status
+from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.server.calls.readiness import ReadinessReport, Status
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
-from formulary_catalog.server.http.concurrency import LANES
-from formulary_catalog.server.http.errors import CONSOLE_PATH
-from formulary_catalog.server.http.probes import CatalogSize
-from formulary_catalog.server.rest.calls import services_of
-from formulary_catalog.store.database.migrate import HEAD
-from formulary_catalog.store.runs.executors import SILENT_SECONDS, ExecutorReader, Executors
+from formulary_catalog.server.http.health import ExecutionHealth, health_of
+from formulary_catalog.store.runs.executors import SILENT_SECONDS
 
-_SECONDS = 1.0
 _STATES = {
     Status.READY: ("good", "It answers calls."),
     Status.DEGRADED: ("waiting", "It answers calls, but does not rank by meaning."),
@@ -49,38 +37,29 @@ class _Line:
 @router.get(f"{CONSOLE_PATH}/health")
 async def health(request: Request) -> Response:
     """The state of this replica, of the catalog and of what runs workflows."""
-    return render(request, "health.html", title="Health", versions=_versions(), **await _now(request))
+    return render(request, "health.html", title="Health", **await _now(request))
 
 
 @router.get(f"{CONSOLE_PATH}/health/now")
 async def health_now(request: Request) -> Response:
-    """The part of the page that changes; nothing where it is what the page shows."""
+    """The part of the page that changes; where it is what the page shows, the times alone, and nothing moves."""
     now = await _now(request)
     if request.query_params.get("shown") == now["shown"]:
-        return Response(status_code=204)
-    return render(request, "health_now.html", **now)
+        return render(request, "health_same.html", **now)
+    return render(request, "health_changed.html", **now)
 
 
 async def _now(request: Request) -> dict[str, Any]:
-    readiness: Readiness = request.app.state.readiness
-    size: CatalogSize = request.app.state.catalog_size
-    report, workflows, executors = await asyncio.gather(
-        readiness.report(services_of(request)), size.by_status(), _executors(request)
-    )
-    tone, meaning = _STATES[report.status]
-    facts = {
-        "report": report,
+    health = await health_of(request)
+    tone, meaning = _STATES[health.readiness.status]
+    lasting = health.model_dump(exclude={"resyncs": {"__all__": {"finished_at"}}})
+    return {
+        "health": health,
         "tone": tone,
         "meaning": meaning,
-        "parts": [*_parts(report), _execution(executors)],
-        "workflows": workflows,
-        "lanes": _lanes(request.app.state.metrics),
+        "parts": [*_parts(health.readiness), _execution(health.execution)],
+        "shown": hashlib.sha256(repr((lasting, request.state.halts)).encode()).hexdigest(),
     }
-    return {**facts, "shown": hashlib.sha256(repr((facts, request.state.halts)).encode()).hexdigest()}
-
-
-def _versions() -> dict[str, str]:
-    return {"Formulary": __version__, "Schema of the database": HEAD, "Python": platform.python_version()}
 
 
 def _parts(report: ReadinessReport) -> list[_Line]:
@@ -103,30 +82,16 @@ def _parts(report: ReadinessReport) -> list[_Line]:
     return parts
 
 
-def _execution(executors: Executors | None) -> _Line:
-    if executors is None:
-        return _Line(name="Runs", state="not known", note="The database does not answer.")
-    if executors.alive:
-        engines = ", ".join(sorted(executors.engines))
-        return _Line(name="Runs", state="ok", tone="good", note=f"An operator is there, with engines: {engines}.")
-    silent = f"No operator has reported for {SILENT_SECONDS:g} seconds: nothing runs. Look at its Deployment."
-    none = "There has never been an operator: workflows are found, and nothing here runs them."
-    return _Line(
-        name="Runs",
-        state="no operator",
-        tone="bad" if executors.known else "plain",
-        note=silent if executors.known else none,
-    )
-
-
-async def _executors(request: Request) -> Executors | None:
-    try:
-        async with asyncio.timeout(_SECONDS):
-            return await ExecutorReader(services_of(request).parts.database).present()
-    except (FormularyError, TimeoutError):
-        return None
-
-
-def _lanes(metrics: Metrics) -> list[tuple[str, int, int]]:
-    """Calls of each lane in work and waiting."""
-    return [(lane, *metrics.calls(lane)) for lane in LANES]
+def _execution(execution: ExecutionHealth) -> _Line:
+    match execution.state:
+        case "ok":
+            engines = ", ".join(execution.engines)
+            return _Line(name="Runs", state="ok", tone="good", note=f"An operator is there, with engines: {engines}.")
+        case "silent":
+            silent = f"No operator has reported for {SILENT_SECONDS:g} seconds: nothing runs. Look at its Deployment."
+            return _Line(name="Runs", state="no operator", tone="bad", note=silent)
+        case "none":
+            none = "There has never been an operator: workflows are found, and nothing here runs them."
+            return _Line(name="Runs", state="no operator", note=none)
+        case "unknown":
+            return _Line(name="Runs", state="not known", note="The database does not answer.")

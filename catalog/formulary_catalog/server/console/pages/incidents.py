@@ -4,27 +4,30 @@ The story is the one of `formulary trace show`, the files are those of `formular
 visitor's own rights allow.
 """
 
+from typing import Annotated, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
 from formulary_catalog.audit.stories import NO_RUN
 from formulary_catalog.audit.traces import OUTCOMES
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.domain.audit.export import directory_name
+from formulary_catalog.domain.audit.export import FileName, directory_name
 from formulary_catalog.domain.audit.wording import spell_duration
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer, TraceAnswer
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.calls.arguments.reading import TraceArguments, TracesArguments
+from formulary_catalog.server.calls.arguments.texts import OneOf
 from formulary_catalog.server.console.pages.story import moments, story_events
 from formulary_catalog.server.console.pictures.outcomes import described, outcomes, span
 from formulary_catalog.server.console.pictures.timeline import timeline
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.rest.calls import checked_call, services_of
 
 router = APIRouter(route_class=ConsoleRoute)
@@ -33,10 +36,11 @@ SINCE = {"": "any time", "1h": "the last hour", "24h": "the last day", "7d": "th
 _OUTCOMES = {each: "no run" if each == NO_RUN else each.replace("_", " ") for each in OUTCOMES}
 """What a trace may have come to, in words."""
 _TONES = {"completed": "good", **dict.fromkeys(("failed", "timed_out", "cancelled", "halted"), "bad"), NO_RUN: "plain"}
+_OF = {"incidents": "incidents and runs", "all": "all, searches for no incident too"}
 _DAYS = 30
 _EVENTS = 50
 """Events on one page."""
-_FILES = {
+_FILES: dict[FileName, str] = {
     "verdict.md": "text/markdown; charset=utf-8",
     "verdict.json": "application/json",
     "events.ndjson": "application/x-ndjson",
@@ -46,15 +50,24 @@ _FILES = {
 """What can be taken away, the story for people first."""
 
 
+class IncidentsShown(TracesArguments):
+    """Which are on the page: without what people asked for no incident, unless they want to see that."""
+
+    of: Annotated[Literal["all", "incidents"], OneOf()] = Field(
+        "incidents", description="all: what belongs to no incident, too."
+    )
+
+
 @router.get(f"{CONSOLE_PATH}/incidents")
 async def incidents(request: Request) -> Response:
     """Those whose traces changed last."""
-    _, asked = await checked_call(request, "read.traces", TracesArguments)
+    _, asked = await checked_call(request, "read.traces", IncidentsShown)
     page = await services_of(request).traces.page(
         since=asked.since,
         namespace=asked.namespace,
         remediation_id=asked.remediation_id,
         outcome=asked.outcome,
+        of_incidents=asked.of == "incidents",
         limit=asked.limit,
         after=asked.cursor,
         caller=visitor_of(request).caller,
@@ -70,6 +83,7 @@ async def incidents(request: Request) -> Response:
         page=page,
         asked=asked,
         outcomes=_OUTCOMES,
+        kinds=_OF,
         tones=_TONES,
         since=SINCE if asked.since in SINCE else {**SINCE, asked.since: asked.since},
         filtered=filtered,
@@ -88,6 +102,7 @@ async def incident(request: Request, trace_id: str) -> Response:
         asked.trace_id, limit=min(asked.limit, _EVENTS), after=asked.cursor, caller=caller
     )
     events = story_events(trace)
+    demands = await _demands(request, trace, caller=caller)
     return render(
         request,
         "incident.html",
@@ -96,7 +111,8 @@ async def incident(request: Request, trace_id: str) -> Response:
         events=events,
         picture=timeline(moments(events), title=f"What happened in {trace.trace_id}"),
         took=spell_duration(trace.story.took),
-        demands=await _demands(request, trace, caller=caller),
+        demands=demands,
+        is_known=demands is not None or trace.trace_id.startswith(OWN_TRACE),
         files=_FILES,
         file_href=lambda name: f"{CONSOLE_PATH}/files/{name}?{urlencode({'trace_id': trace.trace_id})}",
     )
@@ -105,14 +121,14 @@ async def incident(request: Request, trace_id: str) -> Response:
 @router.get(f"{CONSOLE_PATH}/files/{{name}}")
 async def file(request: Request, name: str) -> Response:
     """A file of the trace, as the command writes it."""
-    if (media_type := _FILES.get(name)) is None:
+    if (known := next((each for each in _FILES if each == name), None)) is None:
         raise NotFound(f"there is no file {name[:60]!r} of a trace; take one of {', '.join(_FILES)}", reference=name)
     trace_id = request.query_params.get("trace_id", "")[:MAX_LABEL_LENGTH]
-    files = await services_of(request).traces.files(trace_id, caller=visitor_of(request).caller)
+    exported = await services_of(request).traces.files(trace_id, caller=visitor_of(request).caller)
     saved = f"{directory_name(trace_id)}-{name}"
     return Response(
-        files[name].encode("utf-8", "backslashreplace"),
-        media_type=media_type,
+        exported.files[known].encode(),
+        media_type=_FILES[known],
         headers={"Content-Disposition": f'attachment; filename="{saved}"'},
     )
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
 from formulary_catalog.domain.access import READ_CONTRACTS
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.governance.answers import RehearsalAnswer
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.governance.rehearsing import DEFAULT_SINCE
@@ -18,7 +19,7 @@ from formulary_catalog.server.console.asking import file_text
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
+from formulary_catalog.server.http.middleware import TRIED_PATH
 from formulary_catalog.server.rest.calls import checked_call, recorded_call, services_of
 
 RULES_PATH = f"{CONSOLE_PATH}/rules"
@@ -58,14 +59,15 @@ async def rules(request: Request) -> Response:
     )
 
 
-@router.post(f"{RULES_PATH}/tried")
+@router.post(TRIED_PATH)
 async def tried(request: Request) -> Response:
     """What the contract of the form would have changed; nothing is put in force."""
     form: FormData = request.state.form
     given = {name: value for name in ("manifest", "namespace", "since") if isinstance(value := form.get(name), str)}
     rehearsing = services_of(request).rehearsing
     try:
-        given["manifest"] = await file_text(form) or given.get("manifest", "")
+        manifest = await file_text(form) or given.get("manifest", "")
+        given["manifest"] = manifest.replace("\r\n", "\n")  # as browsers send lines, and count them as one character
         _, (asked, entry) = await recorded_call(
             request,
             "read.rehearsal",

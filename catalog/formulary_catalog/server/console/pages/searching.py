@@ -13,10 +13,13 @@ from pydantic import Field
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answer_size import AnswerSize, allowance, size_of
 from formulary_catalog.domain.answers import SearchAnswer, SearchMode
+from formulary_catalog.domain.audit.chain import TRIAL
+from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer
-from formulary_catalog.domain.search.explained import Explanation, RecordedAnswer
-from formulary_catalog.domain.search.request import MAX_LABEL_LENGTH, ContextReference, wire_name
-from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS
+from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.request import ContextReference
+from formulary_catalog.domain.text import MAX_LABEL_LENGTH, renamed
+from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, wire_name
 from formulary_catalog.domain.workflows.requests import MAX_NAME_LENGTH
 from formulary_catalog.errors import FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.server.calls.arguments.catalog import Words, labelled
@@ -29,12 +32,20 @@ from formulary_catalog.server.console.asking import asked, filled
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.console.visitor import visitor_of
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 from formulary_catalog.server.rest.calls import services_of
 
 SEARCH = f"{CONSOLE_PATH}/search"
 _FIRST_LABELS = ("severity", "component", "environment", "priority")
 _PRESENT = "true"
+_FORM = {
+    "exclude_keywords": "“Without the words”",
+    "top_k": "“Maximum number of results”",
+    "min_confidence": "“Confidence of at least”",
+    "action_type": "“Action”",
+    "search_id": "the id of a search",
+    "when_to_use": "when to use it",
+}
+"""What messages name, as the form of the page and the pages of workflows call it."""
 _RANKED_BY = {
     SearchMode.HYBRID: "meaning and words",
     SearchMode.LEXICAL: "words alone",
@@ -68,6 +79,7 @@ _MORE_FIELDS = frozenset(
     }
 )
 """Fields that are folded away while they are empty."""
+_IN_THE_FORM = {**_FORM, **{each.field: f"“{each.label}”" for each in _LABELS}}
 
 router = APIRouter(route_class=ConsoleRoute)
 
@@ -166,7 +178,7 @@ async def search(request: Request) -> Response:
     trial, problem, status = Trial(), "", 200
     if given:
         try:
-            arguments = await asked(request, "search", TrialArguments)
+            arguments = await asked(request, TRIAL, TrialArguments)
             trial = await _trial(arguments, services=services_of(request), caller=visitor_of(request).caller)
         except Unavailable:
             raise
@@ -188,6 +200,7 @@ async def search(request: Request) -> Response:
         problem=problem,
         heaviest=trial.heaviest,
         ranked_by=_RANKED_BY,
+        said=lambda message: renamed(message, _IN_THE_FORM),
     )
 
 

@@ -5,13 +5,15 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
-from formulary_catalog.server.console.route import SIGN_IN, ConsoleRoute
+from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.errors import Unavailable
+from formulary_catalog.server.console.cookies import SESSION_COOKIE, cookie_of
+from formulary_catalog.server.console.route import SIGN_IN, SIGN_OUT, ConsoleRoute
 from formulary_catalog.server.console.security import begin_session, forget_session
 from formulary_catalog.server.console.sessions import SESSION_SECONDS
 from formulary_catalog.server.console.templating import render
-from formulary_catalog.server.console.visitor import SESSION_COOKIE, Door
+from formulary_catalog.server.console.visitor import Door
 from formulary_catalog.server.http.authentication import Refusal
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 router = APIRouter(route_class=ConsoleRoute)
 
@@ -40,12 +42,15 @@ async def sign_in(request: Request) -> Response:
     return response
 
 
-@router.post(f"{CONSOLE_PATH}/sign-out")
+@router.post(SIGN_OUT)
 async def sign_out(request: Request) -> Response:
-    """End the session: here, and in the browser."""
-    _door(request).sessions.end(request.cookies.get(SESSION_COOKIE, ""))
+    """End the session: for every replica, and in the browser."""
+    try:
+        await _door(request).sessions.end(cookie_of(request, SESSION_COOKIE))
+    except Unavailable as error:
+        raise Unavailable(f"it is not known whether you are signed out; send the form again: {error}") from error
     response = RedirectResponse(SIGN_IN, status_code=303)
-    forget_session(response)
+    forget_session(response, request=request)
     return response
 
 

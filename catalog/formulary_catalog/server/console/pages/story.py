@@ -9,14 +9,14 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
 
+from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.stages import Stage, stage_of
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
+from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
 from formulary_catalog.domain.reading import StoryLine, StoryPassage, TraceAnswer
-from formulary_catalog.server.console.addresses import workflow_address
 from formulary_catalog.server.console.moments import instant
 from formulary_catalog.server.console.pictures.timeline import Moment
-from formulary_catalog.server.http.errors import CONSOLE_PATH
 
 _MOST_LINKS = 5
 """As many as candidates of a search are named in its passage."""
@@ -103,10 +103,10 @@ def _facts(lines: Sequence[StoryLine]) -> Iterator[Fact]:
 def _links(event: Mapping[str, Any]) -> Iterator[Link]:
     kind, payload = _kind(event), Recorded(event).inner("payload")
     result = payload.inner("result")
-    if kind == "search" and (search_id := payload.text("search_id")):
-        query = urlencode({"search_id": search_id})
-        yield Link("Why these, and why not another", f"{CONSOLE_PATH}/search?{query}")
-    if kind == "search":
+    if kind in ("search", TRIAL):
+        if search_id := payload.text("search_id"):
+            query = urlencode({"search_id": search_id})
+            yield Link("Why these, and why not another", f"{CONSOLE_PATH}/search?{query}")
         for candidate in result.each("candidates")[:_MOST_LINKS]:
             if version_id := candidate.text("version_id"):
                 yield Link(candidate.text("workflow") or version_id, workflow_address(version_id))

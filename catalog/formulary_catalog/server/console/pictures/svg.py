@@ -6,7 +6,7 @@ from html import escape
 
 from markupsafe import Markup
 
-from formulary_catalog.domain.workflows.visible import MARK, visible
+from formulary_catalog.domain.visible import MARK, visible
 
 FAINT = 'stroke="currentColor" stroke-opacity="0.35"'
 """Lines behind what matters. Presentation attributes, because the policy of the console allows no styles in place."""

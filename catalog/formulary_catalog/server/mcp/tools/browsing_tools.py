@@ -37,19 +37,23 @@ async def _list(call: Call[ListArguments]) -> WorkflowList:
 
 
 async def _related(call: Call[RelatedArguments]) -> RelatedAnswer:
-    return await call.services.relations.related(call.arguments.request, context=call.context, caller=call.caller)
+    page = await call.services.relations.related(call.arguments.request, context=call.context, caller=call.caller)
+    return RelatedAnswer(**page.model_dump(exclude={"next_cursor"}))  # a model asks for more, or for fewer relations
 
 
 async def _find(call: Call[NameArguments]) -> NamesAnswer:
-    return await call.services.browsing.find(call.arguments.request, context=call.context, caller=call.caller)
+    return await call.services.browsing.find(call.arguments.name, context=call.context, caller=call.caller)
 
 
 async def _impact(call: Call[ImpactArguments]) -> ImpactAnswer:
-    return await call.services.relations.impact(call.arguments.request, context=call.context, caller=call.caller)
+    return await call.services.relations.impact(call.arguments.workflow_id, context=call.context, caller=call.caller)
 
 
 async def _section(call: Call[SectionArguments]) -> SectionAnswer:
-    return await call.services.browsing.section(*call.arguments.request, context=call.context, caller=call.caller)
+    asked = call.arguments
+    return await call.services.browsing.section(
+        asked.workflow_id, asked.section, context=call.context, caller=call.caller
+    )
 
 
 async def _statistics(call: Call[NoArguments]) -> StatisticsAnswer:

@@ -2,7 +2,7 @@
 
 `server/mcp/server` calls a tool with the checked arguments of a call. A tool asks `search/service` and shortens the
 answer to its size. Models read the descriptions: every word of them is tested. The arguments are in
-`calls/catalog_arguments`.
+`server/calls/arguments/catalog`.
 """
 
 from collections.abc import Awaitable, Callable

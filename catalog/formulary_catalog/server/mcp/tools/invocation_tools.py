@@ -1,7 +1,12 @@
-"""The tools that run what was found: asking for a run, and following it."""
+"""The tools that run what was found: asking for a run, and following it.
+
+`tool_list` lists them in the toolset that runs workflows; `server.mcp.server` calls them. They pass a checked call to
+`runs.service` and shorten its answer. REST records refused calls under the same names.
+"""
 
 from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments
 from formulary_catalog.server.calls.failures import CALL_SECONDS
@@ -11,23 +16,34 @@ from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 WAITING_CALL_SECONDS = CALL_SECONDS + MAX_WAIT_MS / 1000 + 5
 """Deadline of a call that may wait for a run, beside all that any call may take."""
 _LEFT_OUT = "manifest is left out, being too large; {whole}"
+_FOLLOW = "follow it with {tool}, invocation_id {id}, after_revision {revision}, wait_ms 30000"
 _WHOLE = "GET /api/v1/invocations/{id} has the whole"
 
 
 async def _invoke(call: Call[RunArguments]) -> InvocationAnswer:
-    return await call.services.invocations.invoke(
+    answer = await call.services.invocations.invoke(
         InvocationRequest(**dict(call.arguments)), context=call.context, caller=call.caller, progress=call.progress
     )
+    return _with_next_step(answer)
 
 
 async def _status(call: Call[StatusArguments]) -> InvocationAnswer:
-    return await call.services.invocations.status(
+    answer = await call.services.invocations.status(
         call.arguments.invocation_id,
         caller=call.caller,
         wait_seconds=call.arguments.wait_ms / 1000,
         after_revision=call.arguments.after_revision,
         progress=call.progress,
     )
+    return _with_next_step(answer)
+
+
+def _with_next_step(answer: InvocationAnswer) -> InvocationAnswer:
+    """The answer with the way to follow a run that is not over; only models follow it with a tool."""
+    if Phase(answer.phase).is_final:
+        return answer
+    follow = _FOLLOW.format(tool=STATUS_TOOL.name, id=answer.invocation_id, revision=answer.revision)
+    return answer.model_copy(update={"notes": [*answer.notes, follow]})
 
 
 def _shrink(answer: Json) -> Json:

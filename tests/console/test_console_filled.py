@@ -1,0 +1,143 @@
+"""Pages that a fresh catalog does not show: filled lists, a contract that was tried, two versions, and failures."""
+
+from collections.abc import AsyncIterator
+from typing import Literal
+
+import asyncpg
+import pytest
+from playwright.async_api import Browser, Page
+
+from formulary_catalog.embedding import Embedder
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.workflows.writer import CatalogWriter
+from support.browser import DESKTOP, PHONE, Window
+from support.console import SHARED, Console
+from support.console_pages import findings, outline, overflow, seen_by
+from support.filling import fill
+from support.manifest import contract, text, workflow
+
+STALE, DUPLICATES = "/console/coverage/stale", "/console/coverage/duplicates"
+VERSIONS = f"/console/catalog/{SHARED}/tidy-carts?against=1.0.0"
+FILLED = {STALE: "Stale workflows", DUPLICATES: "Duplicates", VERSIONS: "Tidy the carts"}
+TRIED = "Rules: a contract that is tried"
+FAILURES = [
+    ("lead", "/console/no/such/page", 404, "Not found"),
+    ("lead", "/console/incidents/rr-unheard-of", 404, "Not found"),
+    ("nobody", "/console/catalog", 403, "This is not allowed"),
+    ("unknown", "/console/catalog", 503, "Not available now"),
+]
+Scheme = Literal["light", "dark"]
+each_look = pytest.mark.parametrize(
+    ("scheme", "size"), [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE), ("dark", PHONE)]
+)
+each_failure = pytest.mark.parametrize(("person", "path", "status", "heading"), FAILURES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def _filled(console: Console, embedder: Embedder) -> None:
+    said = {"title": "Tidy the carts", "what": "Removes carts that nobody came back for."}
+    documents = [
+        workflow("tidy-carts", **said),
+        workflow("tidy-carts", version="1.1.0", riskLevel="low", **said),
+        workflow("tidy-cart", **said),
+    ]
+    async with Database.opened(console.dsn, role=Role.WRITER, deadline=30) as writing:
+        await fill(CatalogWriter(writing), documents, namespace=SHARED, embedder=embedder)
+    owner = await asyncpg.connect(console.dsn)
+    try:
+        await owner.execute("update formulary.workflow_version set created_at = now() - interval '100 days'")
+    finally:
+        await owner.close()
+
+
+@pytest.fixture(scope="module")
+async def plain(console: Console, browser: Browser) -> AsyncIterator[Window]:
+    """A window without JavaScript."""
+    async with seen_by("lead", console=console, browser=browser, scripts=False) as opened:
+        yield opened
+
+
+async def has_no_barrier(opened: Window, *, heading: str) -> None:
+    """Look at the page that is open. A failure is an error for the console of a browser, and for nothing else."""
+    assert await opened.page.locator("h1").all_inner_texts() == [heading]
+    assert await overflow(opened.page) <= 0, "the page scrolls sideways"
+    assert await findings(opened.page) == []
+    assert (opened.seen.violations, opened.seen.dialogs, opened.seen.foreign) == ([], [], [])
+
+
+async def try_contract(opened: Window) -> Page:
+    """Paste a contract and have it tried, as a person does."""
+    page = await opened.open("/console/rules")
+    await page.locator("#manifest").fill(text(contract("tried")))
+    async with page.expect_event("load"):
+        await page.get_by_role("button", name="Check it").click()
+    return page
+
+
+@each_look
+@pytest.mark.parametrize("path", FILLED)
+async def test_a_filled_page_has_no_barrier(
+    console: Console, browser: Browser, path: str, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
+        page = await opened.open(path)
+        assert await page.locator("tbody tr").count() > 0
+        await has_no_barrier(opened, heading=FILLED[path])
+        assert opened.seen.errors == []
+
+
+@each_look
+async def test_what_a_contract_would_have_changed_has_no_barrier(
+    console: Console, browser: Browser, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    async with seen_by("lead", console=console, browser=browser, size=size, color_scheme=scheme) as opened:
+        page = await try_contract(opened)
+        assert await page.locator("tbody tr").count() > 0
+        await has_no_barrier(opened, heading=TRIED)
+        assert opened.seen.errors == []
+
+
+@each_look
+@each_failure
+async def test_a_failure_is_a_page_without_barriers(
+    console: Console,
+    browser: Browser,
+    *,
+    person: str,
+    path: str,
+    status: int,
+    heading: str,
+    scheme: Scheme,
+    size: tuple[int, int],
+) -> None:
+    async with seen_by(person, console=console, browser=browser, size=size, color_scheme=scheme) as opened:
+        answered = await opened.page.goto(f"{opened.seen.origin}{path}")
+        assert answered is not None
+        assert answered.status == status
+        await has_no_barrier(opened, heading=heading)
+
+
+@pytest.mark.parametrize("path", FILLED)
+async def test_a_filled_page_says_the_same_without_javascript(
+    console: Console, browser: Browser, plain: Window, path: str
+) -> None:
+    without = await outline(await plain.open(path))
+    async with seen_by("lead", console=console, browser=browser) as opened:
+        assert without == await outline(await opened.open(path))
+
+
+async def test_a_contract_is_tried_without_javascript(console: Console, browser: Browser, plain: Window) -> None:
+    without = await outline(await try_contract(plain))
+    async with seen_by("lead", console=console, browser=browser) as opened:
+        assert without == await outline(await try_contract(opened))
+
+
+@each_failure
+async def test_a_failure_says_the_same_without_javascript(
+    console: Console, browser: Browser, *, person: str, path: str, status: int, heading: str
+) -> None:
+    async with seen_by(person, console=console, browser=browser, scripts=False) as opened:
+        answered = await opened.page.goto(f"{opened.seen.origin}{path}")
+        assert answered is not None
+        assert answered.status == status
+        assert await opened.page.locator("h1").all_inner_texts() == [heading]

@@ -1,0 +1,128 @@
+"""The query grammar: signal type, severity, keywords, or natural language."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES, ParsedQuery, parse_query
+
+queries = st.text(max_size=60)
+in_any_case = st.sampled_from([str, str.lower, str.upper, str.capitalize])
+
+
+@given(
+    signal=st.sampled_from(CANONICAL_SIGNAL_TYPES),
+    severity=st.sampled_from(SEVERITIES),
+    in_case=in_any_case,
+    around=st.sampled_from(["{}", "{}:", "{},", "{}.", "({})", "[{}]:", '"{}"', "`{}`.", "{}!", "({}),"]),
+    rest=st.sampled_from(["", "memory grows", "exit code 137"]),
+    declared=st.booleans(),
+)
+def test_a_canonical_signal_and_a_severity_in_front_are_inferred_in_any_case(
+    signal: str, severity: str, in_case: Callable[[str], str], around: str, rest: str, declared: bool
+) -> None:
+    parsed = parse_query(f"  {around.format(in_case(signal))}\t{around.format(in_case(severity))} {rest}")
+    assert parsed.inferred(signal_declared=declared) == {"signal_type": signal, "severity": severity}
+
+
+@given(
+    signal=st.sampled_from([each for each in CANONICAL_SIGNAL_TYPES if each != "Evicted"]),
+    severity=st.sampled_from(SEVERITIES),
+    in_case=in_any_case,
+    colon=st.sampled_from(["", ":", ","]),
+    rest=st.sampled_from(["", "memory grows", "exit code 137"]),
+)
+def test_a_severity_after_what_looks_like_a_signal_is_not_ranked_by(
+    signal: str, severity: str, in_case: Callable[[str], str], colon: str, rest: str
+) -> None:
+    parsed = parse_query(f"  {in_case(signal)}{colon}\t{in_case(severity)}{colon} {rest}")
+    assert severity not in parsed.text.casefold().split()
+    assert parsed.text == parse_query(f"{signal}{colon} {rest}").text
+
+
+@pytest.mark.parametrize(("query", "severity"), [("disk low on space", "low"), ("memory high since noon", "high")])
+def test_a_severity_after_any_other_word_stays_in_the_text(query: str, severity: str) -> None:
+    parsed = parse_query(query)
+    assert severity in parsed.text.split()
+    assert parsed.inferred(signal_declared=False) == {}
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("Evicted high disk pressure", "Evicted disk pressure"),
+        ("CheckoutTooSlow critical: since noon", "CheckoutTooSlow since noon Checkout Too Slow"),
+        ("DiskFull critical since noon", "DiskFull since noon Disk Full"),
+        ("CheckoutTooSlow high since noon", "CheckoutTooSlow high since noon Checkout Too Slow"),
+        ("checkout critical since noon", "checkout critical since noon"),
+        ("CheckoutTooSlow noon critical", "CheckoutTooSlow noon critical Checkout Too Slow"),
+        ("CheckoutTooSlow", "CheckoutTooSlow Checkout Too Slow"),
+    ],
+)
+def test_a_severity_is_left_out_of_the_text_only_behind_a_name_of_which_it_is_no_adjective(
+    query: str, text: str
+) -> None:
+    assert parse_query(query).text == text
+
+
+@pytest.mark.parametrize("word", ["CheckoutTooSlow", "checkouttooslow", "Evicting", "disk", "the"])
+def test_another_first_word_is_a_signal_only_where_an_allowed_workflow_declares_it(word: str) -> None:
+    parsed = parse_query(f"{word}, HIGH: since noon")
+    assert parsed.inferred(signal_declared=False) == {}
+    assert parsed.inferred(signal_declared=True) == {"signal_type": word, "severity": "high"}
+
+
+@pytest.mark.parametrize("second", ["memory", "criticality", "p0"])
+def test_a_second_word_that_is_no_severity_stays_in_the_text(second: str) -> None:
+    parsed = parse_query(f"OOMKilled {second} critical")
+    assert parsed == ParsedQuery("OOMKilled", "", f"OOMKilled {second} critical OOM Killed")
+    assert parsed.inferred(signal_declared=False) == {"signal_type": "OOMKilled"}
+
+
+@given(query=queries.filter(lambda query: not any(severity in query.casefold() for severity in SEVERITIES)))
+def test_a_query_without_a_severity_keeps_every_word(query: str) -> None:
+    parsed = parse_query(query)
+    assert parsed.severity == ""
+    assert parsed.text.casefold().startswith(" ".join(query.split()).casefold())
+
+
+@given(signal=st.sampled_from(CANONICAL_SIGNAL_TYPES), in_case=in_any_case)
+def test_a_name_in_another_case_is_ranked_by_as_the_name(signal: str, in_case: Callable[[str], str]) -> None:
+    parsed = parse_query(f"the pod: {in_case(signal)}, since 3")
+    named = parse_query(f"the pod: {signal}, since 3")
+    assert parsed.inferred(signal_declared=False) == {}
+    assert parsed.text == (named.text if signal != "Evicted" else f"the pod: {in_case(signal)}, since 3")
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("kubehpamaxedout", "KubeHpaMaxedOut Kube Hpa Maxed Out"),
+        ("ImagePullBackoff", "ImagePullBackOff Image Pull Back Off"),
+        ("CRASH_LOOP_BACK_OFF", "CrashLoopBackOff Crash Loop Back Off"),
+        ("backoff, setup and cleanup of a statefulset", "backoff, setup and cleanup of a statefulset"),
+        ("notoomkilled oomkilleds", "notoomkilled oomkilleds"),
+    ],
+)
+def test_names_of_the_synonyms_are_restored_and_other_words_kept(query: str, text: str) -> None:
+    assert parse_query(query).text == text
+
+
+@given(query=queries)
+def test_the_word_that_may_name_a_signal_has_no_space_and_no_punctuation_around_it(query: str) -> None:
+    word = parse_query(query).signal
+    assert not word or word == word.strip()
+    assert not word.endswith((":", ",", ";", ".", "!", "?", ")"))
+    assert not word.startswith(("(", "[", '"'))
+    assert query.split()[:1] == [] or word.casefold() in query.split()[0].casefold()
+
+
+def test_the_bullet_of_a_list_names_no_signal() -> None:
+    parsed = parse_query("* OOMKilled critical")
+    assert (parsed.signal, parsed.inferred(signal_declared=True)) == ("", {})
+
+
+def test_an_empty_query_names_nothing() -> None:
+    assert parse_query(" \n") == parse_query("") == ParsedQuery("", "", "")

@@ -1,0 +1,96 @@
+"""When a workflow is warned of because its author says that it is not for what the query describes."""
+
+import math
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.search.caution import CAUTION_WEIGHT, Indications, caution, cautioned, indications
+from formulary_catalog.domain.search.fit import Part, Wanted
+from formulary_catalog.domain.search.terms import query_terms
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from support import manifest
+
+HEAP = "java.lang.OutOfMemoryError: Java heap space"
+MANY = "quorum lost, etcd defragment webhook istio kafka postgres vault"
+"""All its words tell something, and are about equally rare."""
+
+
+def warning(query: str, when_not_to_use: str, *, name: str = "x", what: str = "x", when_to_use: str = "x") -> str:
+    """What a workflow with these texts is warned of with."""
+    document: dict[str, Any] = manifest.workflow(name)
+    document["spec"]["description"] = {"what": what, "whenToUse": when_to_use, "whenNotToUse": when_not_to_use}
+    terms = query_terms(query)
+    return caution(
+        indications(RemediationWorkflow.model_validate(document)),
+        query=query,
+        terms=terms,
+        wanted=Wanted.of(terms, usable=[True] * len(terms)),
+    )
+
+
+def test_the_words_of_the_query_that_speak_against_it_are_named_as_they_were_written() -> None:
+    assert warning(HEAP, "Not for a java heap without space.") == "its when_not_to_use speaks of: Java heap space"
+
+
+def test_nothing_is_said_where_the_author_wrote_nothing_or_of_something_else() -> None:
+    assert warning(HEAP, "") == ""
+    assert warning(HEAP, "Not while the control plane is being upgraded.") == ""
+
+
+def test_one_word_is_not_enough_however_telling_it_is() -> None:
+    assert warning("kafka is down", "Not for kafka.") == ""
+    assert warning("kafka certificate expired", "Not for kafka.") == ""
+    assert warning("kafka certificate expired", "Not for kafka with an expired root.") != ""
+
+
+def test_it_takes_three_tenths_of_what_is_telling_in_the_query() -> None:
+    assert warning(MANY, "Not for quorum of istio.") == ""
+    assert warning(MANY, "Not for quorum of istio and vault.") != ""
+
+
+def test_three_tenths_to_the_bit_are_enough() -> None:
+    terms = query_terms("quorum istio kafka vault")[:4]
+    parts = tuple(Part(rarity, (number,)) for number, rarity in enumerate((3.0, 3.0, 7.0, 7.0)))
+    against = Indications(against=frozenset({"quorum", "istio"}), in_favour=frozenset())
+    said = caution(against, query="quorum istio kafka vault", terms=terms, wanted=Wanted(parts, 20.0))
+    assert said == "its when_not_to_use speaks of: quorum istio"
+
+
+def test_words_that_tell_nothing_do_not_count() -> None:
+    assert warning("quorum of the etcd members is lost", "Not if the one of them is.") == ""
+
+
+@pytest.mark.parametrize("text", ["name", "when_to_use", "what"])
+def test_what_speaks_for_it_as_much_as_against_it_is_no_warning(text: str) -> None:
+    against = "Not if the kafka consumers lag."
+    assert warning("kafka consumer lag", against, **{text: "kafka-lag"}) != ""
+    assert warning("kafka consumer lag", against, **{text: "kafka-consumer-lag"}) == ""
+
+
+def test_the_words_of_the_query_count_in_their_forms_and_in_pieces_and_not_their_synonyms() -> None:
+    assert warning("kafka consumer lags", "Not where a KafkaConsumer is idle.") != ""
+    assert warning("certificate expired", "Not to renew tls.") == ""
+
+
+def test_names_of_other_workflows_are_not_what_it_is_not_for() -> None:
+    assert warning(HEAP, "Then take java-heap-space instead.") == ""
+    assert warning(HEAP, "Then take formulary/fix-java-heap-space.") == ""
+    assert warning(HEAP, "Not for java-heap without space.") != ""
+
+
+def test_at_most_six_words_are_named() -> None:
+    assert (
+        warning(MANY, f"Not for {MANY}.") == "its when_not_to_use speaks of: quorum lost etcd defragment webhook istio"
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.999, 0.9, 0.5, 0.1, 0.01])
+def test_a_warning_takes_its_weight_from_the_log_odds(confidence: float) -> None:
+    left = cautioned(confidence)
+    lost = math.log(confidence / (1 - confidence)) - math.log(left / (1 - left))
+    assert lost == pytest.approx(CAUTION_WEIGHT, abs=0.05)
+
+
+def test_the_surest_and_the_least_sure_stay_a_share() -> None:
+    assert (cautioned(1.0), cautioned(0.0)) == (0.9993, 0.0)

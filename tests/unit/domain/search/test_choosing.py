@@ -1,0 +1,81 @@
+"""What an answer says where the words fit several workflows alike."""
+
+import math
+from typing import Any
+
+import pytest
+
+from formulary_catalog.domain.answers import WorkflowHit
+from formulary_catalog.domain.search.disambiguation import ALIKE, what_to_check
+from formulary_catalog.domain.search.results import workflow_hit
+from formulary_catalog.domain.stored import WorkflowOutcome
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from support import manifest
+
+Line = tuple[WorkflowHit, RemediationWorkflow]
+
+
+def _line(name: str, *, confidence: float = 0.8, behind: float = 0.0, **description: str) -> Line:
+    """A hit; `behind`: how far, in log odds, its confidence is below that of the first."""
+    document: dict[str, Any] = manifest.workflow(name)
+    document["spec"]["description"] |= description
+    workflow = RemediationWorkflow.model_validate(document)
+    hit = workflow_hit(
+        workflow,
+        namespace="formulary",
+        version_id="wf_ver_0",
+        ambiguous=False,
+        cosine=None,
+        confidence=_lowered(confidence, by=behind),
+        reasons=[],
+        caution="",
+        outcome=WorkflowOutcome(),
+    )
+    return hit, workflow
+
+
+def _lowered(confidence: float, *, by: float) -> float:
+    return 1 / (1 + math.exp(by - math.log(confidence / (1 - confidence))))
+
+
+def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> None:
+    (note,) = what_to_check(
+        [
+            _line("a", preconditions="An old revision exists.", whenNotToUse="The old one crashes too."),
+            _line("b", behind=ALIKE / 2, preconditions="The log names a missing key."),
+            _line("c", behind=2 * ALIKE, preconditions="Anything."),
+        ]
+    )
+    assert note == (
+        "the first 2 fit about equally; to choose, check a (when not: The old one crashes too.); "
+        "b (needs: The log names a missing key.)"
+    )
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        [],
+        [_line("a", preconditions="It.")],
+        [_line("a", preconditions="It."), _line("b", behind=2 * ALIKE, preconditions="It.")],
+        [_line("a"), _line("b")],
+        [_line("a", confidence=0.3, preconditions="It."), _line("b", confidence=0.3, preconditions="It.")],
+    ],
+    ids=["nothing", "one", "a clear first", "nothing written", "nothing fits"],
+)
+def test_nothing_is_said_where_there_is_nothing_to_choose_or_to_check(page: list[Line]) -> None:
+    assert what_to_check(page) == []
+
+
+@pytest.mark.parametrize("written", ["word " * 200, "wörter " * 200, "x" * 900, "💥" * 300, "容器内存不足" * 60])
+def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
+    (note,) = what_to_check([_line(name, preconditions=written) for name in "abcdef"])
+    assert "the first 6 fit" in note
+    assert [f"{name} (needs" in note for name in "abcdef"] == [True, True, True, False, False, False]
+    assert len(note.encode()) <= 300
+
+
+@pytest.mark.parametrize("longest", [63, 100, 253])
+def test_long_names_leave_no_room_for_texts_and_still_fit(longest: int) -> None:
+    notes = what_to_check([_line(name * longest, preconditions="word " * 200) for name in "abcdef"])
+    assert all(len(note.encode()) <= 300 for note in notes)
