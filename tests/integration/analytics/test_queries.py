@@ -39,6 +39,10 @@ def analytics(stage: Stage) -> AnalyticsService:
         ("VALUES (1, 'a'), (2, NULL)", [[1, "a"], [2, None]]),
         ("select 1 as x, 2 as x, true, null, 1.5::float8", [[1, 2, True, None, 1.5]]),
         ("select 1.10::numeric, 'NaN'::float8, date '2026-01-02', array[1,2], '{\"a\": 1}'::jsonb", None),
+        (
+            "select avg(x), sum(x::bigint), round(avg(x), 2), null::numeric, 'NaN'::numeric from (values (1), (2)) v (x)",
+            [[1.5, 3, 1.5, None, "nan"]],
+        ),
         ("select percentile_cont(0.95) within group (order by duration_ms) > 0 from insight.searches", [[True]]),
         ("select percentile_disc(array[0.5, 0.9]) within group (order by confidence) from insight.candidates", None),
         ("with busy as (select caller, count(*) as n from insight.searches group by 1) select max(n) from busy", [[1]]),
@@ -102,6 +106,7 @@ async def test_selects_of_every_kind_are_answered(
         ("select $1", "takes parameters"),
         ("select", "returns 0 columns; select 1 to 100"),
         ("select 1/0", "division by zero"),
+        ("select 10::numeric ^ 400", "out of range for type double precision"),
         ("select 'x'::int", "invalid input syntax for type integer"),
         ("select " + ", ".join(f"{n} as c{n}" for n in range(MAX_COLUMNS + 1)), "returns 101 columns"),
     ],

@@ -115,9 +115,12 @@ async def run_prepared(connection: Connection, sql: str, *, at_most: int) -> Row
 
 
 def _leaving(name: str, type_: asyncpg.Type) -> str:
-    """How a column leaves the database: short values as they are, arrays as JSON, all else as text."""
+    """How a column leaves the database: short values as they are, decimal numbers as floats, arrays as JSON, all else
+    as text."""
     if type_.schema == "pg_catalog" and type_.name in _NUMBERS:
         return name
+    if type_.schema == "pg_catalog" and type_.name == "numeric":
+        return f"{name}::float8"  # averages and sums are of this type, and read as numbers
     return f"left({f'to_json({name})' if type_.kind == 'array' else name}::text, {_CELL})"
 
 
@@ -256,9 +259,16 @@ def _refused(error: asyncpg.PostgresError, *, seconds: float) -> InvalidInput | 
     state = str(getattr(error, "sqlstate", ""))
     if state[:2] not in _OF_THE_STATEMENT:
         return None
-    said = visible(" ".join(str(error.args[0] if error.args else error).split()))[:_LONGEST_MESSAGE]
-    hint = visible(" ".join(str(getattr(error, "hint", None) or "").split()))[:_LONGEST_MESSAGE]
+    said = _shortened(str(error.args[0] if error.args else error))
+    hint = _shortened(str(getattr(error, "hint", None) or ""))
     return _refusal(f"is refused by PostgreSQL: {said}{f' ({hint})' if hint else ''}; correct it")
+
+
+def _shortened(message: str) -> str:
+    """One visible line. A long one, which quotes a long value, keeps its end: the rule that was broken stands there."""
+    line = visible(" ".join(message.split()))
+    half = _LONGEST_MESSAGE // 2
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]}…{line[-half:]}"
 
 
 def _quoted(text: str) -> str:
