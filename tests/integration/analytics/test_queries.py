@@ -40,7 +40,8 @@ def analytics(stage: Stage) -> AnalyticsService:
         ("select 1 as x, 2 as x, true, null, 1.5::float8", [[1, 2, True, None, 1.5]]),
         ("select 1.10::numeric, 'NaN'::float8, date '2026-01-02', array[1,2], '{\"a\": 1}'::jsonb", None),
         (
-            "select avg(x), sum(x::bigint), round(avg(x), 2), null::numeric, 'NaN'::numeric from (values (1), (2)) v (x)",
+            "select avg(x), sum(x::bigint), round(avg(x), 2), null::numeric, 'NaN'::numeric "
+            "from (values (1), (2)) v (x)",
             [[1.5, 3, 1.5, None, "nan"]],
         ),
         ("select percentile_cont(0.95) within group (order by duration_ms) > 0 from insight.searches", [[True]]),

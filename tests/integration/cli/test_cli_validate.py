@@ -101,7 +101,7 @@ async def test_a_file_without_a_document_is_invalid(tmp_path: Path, content: str
         (
             {"apiVersion": "formulary.dev/v1alpha1"},
             "kind: 'RemediationWorkflow' is no kind of formulary.dev; its kinds are GovernanceContract, "
-            "WorkflowInvocation, InvocationApproval",
+            "WorkflowInvocation, InvocationApproval, IncidentSource",
         ),
     ],
 )
@@ -111,6 +111,16 @@ async def test_a_misspelt_kind_is_invalid(tmp_path: Path, named: dict[str, str],
     assert done.code == 1
     assert f"         {problem}\n" in done.out
     assert done.out.endswith("0 valid, 1 invalid, 0 warnings\n")
+
+
+async def test_a_kind_of_ours_that_is_not_loaded_is_skipped(tmp_path: Path) -> None:
+    source = {"apiVersion": "formulary.dev/v1alpha1", "kind": "IncidentSource", "metadata": {"name": "shop-alerts"}}
+    (tmp_path / "a.yaml").write_text(text(workflow("a")))
+    (tmp_path / "source.yaml").write_text(text(source))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 0
+    assert "skipped: kind IncidentSource (formulary.dev/v1alpha1) is not checked" in done.out
+    assert "1 valid, 0 invalid, 1 skipped" in done.out
 
 
 async def test_all_problems_of_a_manifest_are_shown(tmp_path: Path) -> None:
