@@ -1,6 +1,5 @@
 """What the chart renders: compared with golden files, checked as Kubernetes and its pod security would."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from formulary_catalog.settings import Settings
 from formulary_operator.settings import OperatorSettings
 from support import charts
 from support.apischema import unknown_fields
+from support.golden import assert_golden
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parents[2]
@@ -26,10 +26,7 @@ _RANDOM = re.compile(r"^(\s+(?:[\w-]+-(?:password|uri)|input\.key): ).+$", re.MU
 @pytest.mark.parametrize("name", CI)
 def test_each_example_of_values_renders_as_before(name: str) -> None:
     rendered = _shown(charts.render(CI[name]))
-    golden = GOLDEN / f"{name}.yaml"
-    if os.environ.get("UPDATE_GOLDEN"):
-        golden.write_text(rendered)
-    assert rendered == golden.read_text(), f"changed on purpose? UPDATE_GOLDEN=1 writes {golden.name} anew"
+    assert_golden(rendered, GOLDEN / f"{name}.yaml")
 
 
 @pytest.mark.parametrize("name", CI)

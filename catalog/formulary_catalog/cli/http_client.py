@@ -70,8 +70,8 @@ class Remote:
             raise _error(response, url=self.url)
         try:
             if in_result:
-                return kind.model_validate(response.json()["result"])
-            return kind.model_validate_json(response.content)
+                return kind.model_validate(response.json()["result"], extra="ignore")
+            return kind.model_validate_json(response.content, extra="ignore")  # a newer server says more
         except (ValidationError, ValueError, LookupError, TypeError):
             raise Unavailable(
                 f"the server at {self.url} does not answer like this version of Formulary; check --url and the versions"

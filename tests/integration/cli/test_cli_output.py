@@ -15,6 +15,7 @@ from formulary_catalog.domain.answers import (
     WorkflowVersion,
 )
 from formulary_catalog.runtime.terminal import Page, plain
+from support.golden import assert_golden
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -148,20 +149,20 @@ def printed(monkeypatch: pytest.MonkeyPatch, *, columns: int) -> tuple[Page, io.
 def test_a_search_reads_well_at_usual_widths(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     page, stream = printed(monkeypatch, columns=columns)
     show_search(SEARCH, query="OOMKilled critical", page=page)
-    assert stream.getvalue() == (GOLDEN / f"search_{columns}.txt").read_text()
+    assert_golden(stream.getvalue(), GOLDEN / f"search_{columns}.txt")
     assert max(map(len, stream.getvalue().splitlines())) <= columns
 
 
 def test_details_show_everything_and_leave_commands_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     page, stream = printed(monkeypatch, columns=80)
     show_details(DETAILS, page=page)
-    assert stream.getvalue() == (GOLDEN / "show_80.txt").read_text()
+    assert_golden(stream.getvalue(), GOLDEN / "show_80.txt")
 
 
 def test_a_list_is_a_table_that_programs_can_read_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     page, stream = printed(monkeypatch, columns=40)
     show_list(LISTING, page=page)
-    assert stream.getvalue() == (GOLDEN / "list.txt").read_text()
+    assert_golden(stream.getvalue(), GOLDEN / "list.txt")
 
 
 def test_an_empty_answer_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

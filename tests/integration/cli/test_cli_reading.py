@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -342,16 +343,33 @@ async def test_no_server_is_said_with_the_way_out() -> None:
     assert_one_line(done, code=3, saying=f"no server at {closed}; start one with `formulary up`")
 
 
-async def test_something_that_is_not_formulary_is_told_apart() -> None:
+@asynccontextmanager
+async def answering(body: bytes) -> AsyncIterator[str]:
+    """The address of a server that is not ours and answers everything with this."""
+
     async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(100)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\nConnection: close\r\n\r\n<html>")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
         await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(page, "127.0.0.1", 0)
-    async with server:
-        address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with await asyncio.start_server(page, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_what_a_newer_server_says_besides_is_left_out(url: str) -> None:
+    async with httpx2.AsyncClient() as client:
+        answer = (await client.get(f"{url}/api/v1/workflows")).json()
+    for line in answer["workflows"]:
+        line["new_member"] = "new"
+    async with answering(json.dumps(answer | {"new_list": []}).encode()) as newer:
+        done = await formulary("list", "--url", newer)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (await formulary("list", "--url", url)).out
+
+
+async def test_something_that_is_not_formulary_is_told_apart() -> None:
+    async with answering(b"<html>") as address:
         done = await formulary("list", "--url", address)
         assert_one_line(done, code=3, saying="does not answer like this version of Formulary")
         found = await formulary("doctor", "--url", address)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.commands import formulary
+from support.golden import assert_golden
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
 
@@ -38,7 +39,7 @@ def manifests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_each_file_is_judged_with_field_and_reason(manifests: Path) -> None:
     done = await formulary("validate", "w")
-    assert done.out == (GOLDEN / "validate.txt").read_text()
+    assert_golden(done.out, GOLDEN / "validate.txt")
     assert (done.code, done.err) == (1, "")
 
 

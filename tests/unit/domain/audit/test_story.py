@@ -16,6 +16,7 @@ from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.runtime.terminal import Page
 from support import incident
+from support.golden import assert_golden
 from support.incident import call, candidate, recalled
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -51,7 +52,7 @@ def printed(told: Story, monkeypatch: pytest.MonkeyPatch, *, findings: tuple[Int
 
 
 def test_an_incident_is_told_from_the_first_search_to_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert printed(story(*incident.HAPPENED), monkeypatch) == (GOLDEN / "story_80.txt").read_text()
+    assert_golden(printed(story(*incident.HAPPENED), monkeypatch), GOLDEN / "story_80.txt")
 
 
 def test_a_broken_chain_is_said_before_the_story(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,27 @@
 """Fields of the spec in an annotation, where a cluster's schema drops them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.workflows.annotated import ANNOTATED
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 
+ROOT = Path(__file__).parents[4]
+OURS = ROOT / "crds" / "kubernaut.ai_remediationworkflows.yaml"
+UPSTREAM = ROOT / "tests" / "support" / "upstream_crds" / "remediationworkflows.yaml"
 STEPS = [{"name": "look", "command": "kubectl get pods"}, {"name": "restart", "description": "Restart it."}]
+
+
+def spec_schema(file: Path) -> Any:
+    """The schema of `spec` in a CRD."""
+    definition = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
 
 
 def annotated(text: object, **spec: Any) -> dict[str, Any]:
@@ -21,6 +33,11 @@ def annotated(text: object, **spec: Any) -> dict[str, Any]:
 
 def entry(document: dict[str, Any]) -> Any:
     return catalog_entry(document, source="test", default_namespace="shop")
+
+
+def test_every_field_that_the_schema_of_upstream_drops_may_be_annotated_but_for_suspend() -> None:
+    fields = [set(spec_schema(file)["properties"]) for file in (OURS, UPSTREAM)]
+    assert set(ANNOTATED) == fields[0] - fields[1] - {"suspend"}
 
 
 def test_annotated_fields_are_the_same_content_as_those_of_the_spec() -> None:
