@@ -12,6 +12,7 @@ from alembic.script import ScriptDirectory
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
 from formulary_catalog.store.database import migrate as migrations
 from formulary_catalog.store.database.connection import Database, Role
@@ -25,6 +26,7 @@ from formulary_catalog.store.database.migrate import (
 )
 from formulary_catalog.store.database.owner import owner_connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.search.filters import column_of
 from support.services import open_service
 
 PASSWORD = "s3cret"
@@ -75,6 +77,15 @@ async def test_an_empty_database_is_brought_to_the_newest_revision(empty_databas
     await _migrate(empty_database)
     assert await schema_revision(empty_database) == HEAD
     await require_current_schema(empty_database)
+
+
+async def test_the_covering_index_holds_every_label_that_a_search_may_filter_by(database: str) -> None:
+    connection = await asyncpg.connect(database)
+    columns = await connection.fetch(
+        "select attname from pg_attribute where attrelid = 'formulary.workflow_search_covering'::regclass"
+    )
+    await connection.close()
+    assert {column_of(name) for name in DIMENSIONS} <= {row["attname"] for row in columns}
 
 
 async def test_running_again_changes_nothing(database: str) -> None:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
 from formulary_catalog.domain.text import WordPlace
-from formulary_catalog.domain.workflows.labels import Constraints
+from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import enter
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -307,4 +308,17 @@ async def test_no_labels_are_too_long_to_be_stored_and_found(asking: Asking, *, 
     cosines = [0.5 if vectors else None for _ in documents]
     found = await asking.candidates(documents, cosines=cosines, words=["memory"])
     assert {evidence.name for evidence in found.evidence} == {f"w{size}" for size in LABELS_OF_EVERY_SIZE}
+    assert found.total == len(documents)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+async def test_no_label_of_any_dimension_is_too_long_to_be_stored_and_found(asking: Asking, dimension: str) -> None:
+    """Each counts in what decides whether a row fits into the covering index."""
+    documents = []
+    for size in LABELS_OF_EVERY_SIZE:
+        document = manifest.workflow(f"w{size}")
+        words = [format(hash((size, number)) & 0xFFFFFFFFFFFF, "x") for number in range(size)]
+        document["spec"]["labels"][to_camel(dimension)] = ["a", *words]
+        documents.append(document)
+    found = await asking.candidates(documents, cosines=[0.5] * len(documents), words=["memory"])
     assert found.total == len(documents)

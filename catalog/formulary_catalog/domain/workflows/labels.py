@@ -88,7 +88,8 @@ LABEL_DIMENSIONS = (
     ),
 )
 """All label dimensions, in the order in which answers list them. Parameters of tools, weights and columns derive from
-it. A new one also needs its field in `manifest.Labels`, and a migration that adds its column of texts."""
+it. A new one also needs its field in `manifest.Labels`, and a migration that adds its column of texts to the table and
+to its covering index."""
 DIMENSIONS = tuple(dimension.name for dimension in LABEL_DIMENSIONS)
 """Their names. On the wire they are spelled `signal-type` and so on."""
 EXCLUDING_WHEN_ABSENT = frozenset(each.name for each in LABEL_DIMENSIONS if each.excludes_when_absent)
