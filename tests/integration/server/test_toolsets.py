@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
+import jsonschema
 import pytest
 from mcp_types import INVALID_PARAMS
 
@@ -19,6 +20,11 @@ from support.manifest import text, workflow
 from support.serving import catalog, serving
 from support.wire import Wire
 
+PLAIN_TYPES = {"string", "integer", "number", "boolean"}
+NESTED = {"context", "proposed_actions", "contract", "actions", "gate_report", "enforce_result", "input"}
+"""Parameters that cannot be flat: what they describe is not."""
+READING = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+WRITING = {"record_workflow_selection", "invoke_workflow"}
 MOST_TOOLS = 11
 MOST_BYTES = 14_000
 FIRST = ["search_workflow_catalog", "get_workflow_details", "record_workflow_selection"]
@@ -65,6 +71,27 @@ async def test_a_client_chooses_among_what_is_offered(service: CatalogService) -
             assert [tool["name"] for tool in await listed(url, ",".join(chosen))] == wanted
             assert [tool["name"] for tool in await listed(url)] == [tool.name for tool in tools_of(LISTED_TOOLSETS)]
         assert await listed(url, "") == await listed(url)
+
+
+async def test_schemas_of_all_tools_are_closed_valid_and_flat_where_they_can_be(service: CatalogService) -> None:
+    async with serving(service) as url:
+        tools = await listed(url, ",".join(Toolset))
+    for tool in tools:
+        jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
+        jsonschema.Draft202012Validator.check_schema(tool["outputSchema"])
+        assert tool["inputSchema"]["additionalProperties"] is False
+        parameters = tool["inputSchema"]["properties"]
+        flat = [schema for name, schema in parameters.items() if name not in NESTED]
+        assert {schema["type"] for schema in flat} <= PLAIN_TYPES
+        assert all(schema["examples"] for schema in parameters.values())
+        assert "$ref" not in json.dumps(tool)
+
+
+async def test_all_tools_but_two_are_said_to_change_nothing(service: CatalogService) -> None:
+    async with serving(service) as url:
+        hints = {tool["name"]: tool["annotations"] for tool in await listed(url, ",".join(Toolset))}
+    reading = {name for name, hint in hints.items() if READING.items() <= hint.items()}
+    assert reading == hints.keys() - WRITING
 
 
 @pytest.mark.parametrize("mode", ERAS)
