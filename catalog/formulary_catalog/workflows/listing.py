@@ -143,12 +143,14 @@ class Listing:
         ]
         more = len(rows) > request.limit and bool(places)
         unrunnable = [line.workflow_id for line in workflows if not line.invocable and request.status == _ACTIVE]
+        unknown = await self._unknown_values(request, workflows=workflows, scope=scope)
         answer = WorkflowList(
             workflows=workflows,
             total=total,
             total_results=total,
             notes=[
-                *await self._unknown_values(request, workflows=workflows, scope=scope),
+                *unknown,
+                *([] if total or unknown else _on_emptiness(request, scope=scope)),
                 *not_invocable_notes(unrunnable),
                 *(await self._refused(request, scope=scope) if request.status == INVALID else []),
             ],
@@ -190,6 +192,17 @@ def question_of(request: ListingRequest, *, constraints: Constraints) -> Listing
         risk_level=request.risk_level,
         words=request.words,
     )
+
+
+def _on_emptiness(request: ListingRequest, *, scope: CallScope) -> list[str]:
+    """Why nothing that is served is listed, where no single filter is the reason."""
+    if request.status != _ACTIVE:
+        return []
+    if any({**request.question, "status": ""}.values()):
+        return ["nothing that is allowed here has all of these values; leave out a filter"]
+    if scope.context is not None:
+        return ["the incident's constraints allow no workflow that you may see; call a person"]
+    return ["the catalog holds no workflow that you may see; load some first"]
 
 
 def _check_status(status: str, *, scope: CallScope, browsing: bool) -> None:

@@ -89,6 +89,40 @@ async def test_a_listing_is_narrowed_by_each_filter(service: CatalogService) -> 
     assert len(await names(service, risk_level="unknown", namespace="formulary")) == 4
 
 
+@pytest.mark.parametrize(
+    ("filled", "incident", "asked", "note"),
+    [
+        (False, "", {}, "the catalog holds no workflow that you may see; load some first"),
+        (True, "rr-staging", {}, "the incident's constraints allow no workflow that you may see; call a person"),
+        (
+            True,
+            "",
+            {"action_type": "AddNode", "risk_level": "medium"},
+            "nothing that is allowed here has all of these values; leave out a filter",
+        ),
+    ],
+)
+async def test_an_empty_listing_says_why_and_what_to_do(
+    database: str,
+    workflows: CatalogWriter,
+    contexts: ContextWriter,
+    filled: bool,
+    incident: str,
+    asked: dict[str, Any],
+    note: str,
+) -> None:
+    await fill(workflows, DOCUMENTS if filled else [])
+    await contexts.save(
+        RequestContext(namespace="shop", name="staging", remediation_id="rr-staging", environment="nowhere")
+    )
+    service = await open_service(database)
+    page = await Listing(service.parts).page(
+        listing(**asked), context=ContextReference(remediation_id=incident), caller=CALLER
+    )
+    await service.close()
+    assert (page.workflows, page.notes) == ([], [note])
+
+
 async def test_pages_follow_each_other_and_a_cursor_belongs_to_its_question(service: CatalogService) -> None:
     whole = await names(service)
     seen: list[str] = []
