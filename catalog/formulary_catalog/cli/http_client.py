@@ -69,9 +69,10 @@ class Remote:
         if response.status_code != 200:
             raise _error(response, url=self.url)
         try:
+            # A newer server says more.
             if in_result:
                 return kind.model_validate(response.json()["result"], extra="ignore")
-            return kind.model_validate_json(response.content, extra="ignore")  # a newer server says more
+            return kind.model_validate_json(response.content, extra="ignore")
         except (ValidationError, ValueError, LookupError, TypeError):
             raise Unavailable(
                 f"the server at {self.url} does not answer like this version of Formulary; check --url and the versions"

@@ -24,7 +24,7 @@ _ALIKE_VALUES = 0.7
 _MOST_VALUES = 3
 _ALIKE_PARTS = 0.7
 """The same for what stands between hyphens, dots and slashes, which is short as well."""
-_BETWEEN_PARTS = re.compile("[-./]+")
+_BETWEEN_PARTS = re.compile("[-./_]+")
 
 
 class NearestNames:

@@ -46,9 +46,9 @@ class Visibility:
     ) -> CallScope:
         """The scope of a call, whose incident goes into `record`.
 
-        `browsing`: a person looks through the catalog, who needs no incident and without one sees each namespace in
-        which they may list workflows. All others see the shared namespace and those of the incident, each if they may
-        list workflows there; everything if they may list them everywhere.
+        `browsing`: a person looks through the catalog. A person needs no incident, and without one sees each namespace
+        in which they may list workflows. Under an incident, and for agents always, it is the shared namespace and those
+        of the incident, each if the caller may list workflows there; everything if it may list them everywhere.
 
         Raises:
             ContextError: the incident is required and missing, unknown or contradictory.

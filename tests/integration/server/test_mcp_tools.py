@@ -319,8 +319,11 @@ async def test_where_an_incident_is_required_only_calls_need_one(
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_an_unknown_tool_is_a_protocol_error_with_the_nearest_name(url: str, mode: str) -> None:
-    error = await protocol_error(url, lambda client: client.call_tool("search_workflow_catalogue", {}), mode=mode)
+@pytest.mark.parametrize("misspelt", ["search_workflow_catalogue", "serch"])
+async def test_an_unknown_tool_is_a_protocol_error_with_the_nearest_listed_name(
+    url: str, mode: str, misspelt: str
+) -> None:
+    error = await protocol_error(url, lambda client: client.call_tool(misspelt, {}), mode=mode)
 
     assert error.code == -32602
     assert "did you mean 'search_workflow_catalog'" in error.message

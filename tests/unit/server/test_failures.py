@@ -1,4 +1,4 @@
-"""What a failed call is told about trying again."""
+"""What the answer to a failed call says about trying again."""
 
 import pytest
 

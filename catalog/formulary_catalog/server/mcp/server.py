@@ -5,7 +5,6 @@ answer any call.
 """
 
 import asyncio
-import difflib
 import time
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import Any
@@ -205,7 +204,10 @@ def _progress(ctx: RequestContext) -> Progress:
 
 
 def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool[Any]]) -> MCPError:
-    nearest = difflib.get_close_matches(name[:64], known, n=1)
+    from formulary_catalog.search.names import nearest_names  # slow, as it needs the store
+
+    names = [tool.name for tool in listed]
+    nearest = nearest_names(name[:64], names) or nearest_names(name[:64], list(known))
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    data = {"tools": [tool.name for tool in listed], "retry": False}
+    data = {"tools": names, "retry": False}
     return MCPError(code=INVALID_PARAMS, message=f"unknown tool {name[:64]!r}{hint}", data=data)

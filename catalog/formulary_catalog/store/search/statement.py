@@ -160,9 +160,9 @@ class CandidateReader:
         evidence = await reading(found)
         if question.rare and question.vectors and head["total"] > ALL:
             holders = await self._holders(connection, question, evidence=evidence, stems=stems, namespaces=namespaces)
-            if holders:
-                found |= {row["version_id"]: row for row in holders if row["version_id"] not in found}
-                evidence = await reading(found)
+            if more := {row["version_id"]: row for row in holders if row["version_id"] not in found}:
+                found |= more
+                evidence += await reading(more)
         candidates = Candidates(
             evidence=evidence,
             whole=len(evidence) == len(found),
