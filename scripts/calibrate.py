@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import minimize  # type: ignore[import-untyped]  # it ships no types
 
+from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.search import confidence, label_weights
 from formulary_catalog.domain.search import fit as fitting
 from formulary_catalog.domain.search.candidates import CandidateEvidence
@@ -29,8 +30,8 @@ from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
-from quality_judgements import BEST, CATALOGS, JudgedCatalog, Judgement, read_entries, read_judgements
-from quality_variants import Variant, asks
+from quality_judgements import BEST, CATALOGS, NAMESPACE, JudgedCatalog, Judgement, read_entries, read_judgements
+from quality_variants import Variant, asks, with_owners
 from support.databases import migrated_database
 from support.serving import load
 
@@ -62,7 +63,9 @@ class Asked:
 
 async def ask(catalog: JudgedCatalog, *, embedder: Embedder, postgres: EmbeddedPostgres) -> list[Asked]:
     """Every query of a catalog to tune on, under all constraints."""
-    labels = {entry.name: entry.labels for entry in read_entries(catalog.workflows)}
+    owned = with_owners(read_entries(catalog.workflows))
+    entries = [catalog_entry(each, source="judged", default_namespace=NAMESPACE) for each in owned]
+    labels = {entry.name: entry.labels for entry in entries}
     judgements = [each for each in read_judgements(catalog.judgements) if each.part == "tune"]
     async with migrated_database(postgres) as dsn:
         await load([catalog.workflows], dsn=dsn, embedder=embedder)
@@ -78,7 +81,11 @@ async def ask(catalog: JudgedCatalog, *, embedder: Embedder, postgres: EmbeddedP
 async def _under_all_constraints(
     judgement: Judgement, *, labels: Mapping[str, WorkflowLabels], embedder: Embedder, reader: CandidateReader
 ) -> list[Asked]:
-    """A query under each of the constraints that leave some workflow allowed."""
+    """A query under each of the constraints that leave some workflow allowed.
+
+    The evidence of a text is the same under all of them, so it is read once. Half of the `labels` declare the team
+    of the incidents.
+    """
     plain = plan_search(asks(judgement, Variant.PLAIN).request, context=None, strict_keys=frozenset())
     vector = embedder.embed_query(plain.parsed.text)
     question = CandidateQuery(
@@ -90,7 +97,7 @@ async def _under_all_constraints(
     wanted = Wanted.of(plain.terms, usable=found.usable)
     nearest = nearest_known(vector, model_id=embedder.model_id)
     asked = []
-    for variant in (Variant.PLAIN, Variant.FILTERED, Variant.EXCLUDED):
+    for variant in Variant:
         if variant is Variant.EXCLUDED and not judgement.has_answer:
             continue
         each = asks(judgement, variant)
