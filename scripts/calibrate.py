@@ -37,10 +37,11 @@ from support.serving import load
 
 WEIGHTS = ("meaning", "words", "signal", "severity")
 NOTHING_WEIGHT = 1.5
-EXCLUDED_WEIGHT = 0.4
+EXCLUDED_WEIGHT = 0.6
 """What a query counts for the confidence that nothing answers, and one whose right answers are excluded. Of 100
 searches under constraints, fewer ask for what is excluded than for what is there. A remedy that does not fit does more
-harm than a right one that is doubted: with 1.0 a fifth of the queries that nothing answers would get 0.5 or more."""
+harm than a right one that is doubted: with 1.0 a fifth of the queries that nothing answers would get 0.5 or more. The
+second belongs to how many other `Variant`s a query is asked under: each that is added takes from its share."""
 RIDGE = 3e-4
 _Floats = npt.NDArray[np.float64]
 

@@ -1,22 +1,18 @@
 """The page of benchmarks shows results, each with when, of what and on how busy a machine it was measured."""
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from support.scripts import script
+
 
 @pytest.fixture
 def benchmarks(tmp_path: Path) -> ModuleType:
     """The script as a module that reads and writes in a directory of its own."""
-    path = Path(__file__).parents[3] / "scripts" / "benchmarks.py"
-    spec = importlib.util.spec_from_file_location("benchmarks", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("benchmarks")
     for name, place in (("RESULTS", ""), ("PICTURES", "pictures"), ("PAGE", "page.md")):
         setattr(module, name, tmp_path / place)
     return module

@@ -1,6 +1,5 @@
 """Fitting the weights and the confidence: the numbers, on answers whose probabilities are known."""
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 from formulary_catalog.domain.search.fit import Wanted
 from quality_judgements import Judgement
 from quality_variants import Variant
+from support.scripts import script
 
 WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])
 
@@ -18,13 +18,7 @@ WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])
 @pytest.fixture(scope="module")
 def calibrate() -> ModuleType:
     """The script as a module."""
-    path = Path(__file__).parents[3] / "scripts" / "calibrate.py"
-    spec = importlib.util.spec_from_file_location("calibrate", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("calibrate")
 
 
 def _asked(calibrate: ModuleType, count: int, *, variant: Variant, chance: float = 1.0) -> list[Any]:

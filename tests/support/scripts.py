@@ -1,0 +1,17 @@
+"""The programs of `scripts/` as modules, for tests of what they compute."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def script(name: str) -> ModuleType:
+    """A program as a module of its own: what a test sets in it, no other test sees."""
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
