@@ -25,6 +25,8 @@ from support.services import open_service
 
 pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
+# Tests start some hundred processes: each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (
