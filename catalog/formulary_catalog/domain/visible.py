@@ -86,8 +86,9 @@ def first_hidden(value: Any, *, field: str) -> Hidden | None:
 
 def _hidden(value: Any, *, field: str) -> Iterator[Hidden]:
     if isinstance(value, str):
-        changed = (at for at, (one, other) in enumerate(zip(value, visible(value), strict=True)) if one != other)
-        if (at := next(changed, None)) is not None:
+        shown = visible(value)
+        if shown != value:
+            at = next(at for at, (one, other) in enumerate(zip(value, shown, strict=True)) if one != other)
             yield Hidden(field=field, character=value[at], position=at + 1)
     elif isinstance(value, Mapping):
         for name, member in value.items():

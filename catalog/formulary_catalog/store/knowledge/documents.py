@@ -72,9 +72,10 @@ async def save_documents(
             " ".join(sorted(each.workflows)),
             " ".join(sorted(each.mentions)),
             each.text_hash,
-            *(each.lexical_texts.get(place, "") for place in WEIGHTS),
+            *(texts.get(place, "") for place in WEIGHTS),
         )
         for position, each in enumerate(documents)
+        for texts in [each.lexical_texts]
     ]
     first = documents[0]
     columns = [list(column) for column in zip(*rows, strict=True)]
