@@ -41,8 +41,9 @@ from support.serving import serving
 CASES = cases()
 SOME = CASES[::3]
 """Of every kind, where the kind matters and the words do not."""
-MANY = 2000
-SHARED = {"nobody": "nothing", "fifty-one": "small", "two-thousand": "large"}
+MANY = 1200
+"""So many that most cases allow more than are ranked in full."""
+SHARED = {"nobody": "nothing", "fifty-one": "small", "twelve-hundred": "large"}
 """The shared namespace by how many other workflows are in it."""
 MODES = {"hybrid": "hybrid", "own-embedding": "hybrid", "lexical": "lexical", "labels-only": "labels-only"}
 """How the caller asks, and the mode in which that is answered."""
