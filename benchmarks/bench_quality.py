@@ -8,7 +8,7 @@ import argparse
 import asyncio
 import json
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,9 +50,14 @@ _CALLER = Caller(name="bench", access=EVERYTHING)
 
 
 async def measure(
-    judgements: Sequence[Judgement], *, manifests: Path, embedder: Embedder, postgres: EmbeddedPostgres
+    judgements: Sequence[Judgement],
+    *,
+    manifests: Path,
+    embedder: Embedder,
+    postgres: EmbeddedPostgres,
+    under: Collection[Variant] = tuple(Variant),
 ) -> list[Answered]:
-    """Ask every system every query under all constraints; under an incident, half of the workflows are its team's."""
+    """Ask every system every query under these constraints; under an incident, half of the workflows are its team's."""
     with tempfile.TemporaryDirectory(prefix="formulary-team-") as directory:
         owned = Path(directory) / "owned.yaml"
         owned.write_text(yaml.safe_dump_all(with_owners(read_entries(manifests))), encoding="utf-8")
@@ -61,10 +66,12 @@ async def measure(
             asked = [
                 asks(judgement, variant)
                 for variant in variants
+                if variant in under
                 for judgement in judgements
                 if judgement.has_answer or variant is not Variant.EXCLUDED
             ]
-            answers += await _measure(asked, manifests=root, embedder=embedder, postgres=postgres)
+            if asked:
+                answers += await _measure(asked, manifests=root, embedder=embedder, postgres=postgres)
         return answers
 
 

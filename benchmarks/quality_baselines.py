@@ -4,6 +4,7 @@ The texts and the splitting of words are those that did best in earlier measurem
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import asyncpg
@@ -33,7 +34,7 @@ class Baselines:
     ) -> None:
         self._place = {name: place for place, name in enumerate(names)}
         self._vectors = vectors
-        self._embedder = embedder
+        self._embed = cache(embedder.embed_query)  # a query comes again under other constraints
         self._connection = connection
 
     @classmethod
@@ -52,7 +53,7 @@ class Baselines:
     async def rank(self, query: str, *, among: Sequence[str]) -> Mapping[str, list[str]]:
         """The candidates in the order of each baseline. The query comes without what became a label's value."""
         text = with_split_words(query)
-        vector = self._embedder.embed_query(text)
+        vector = self._embed(text)
         names = sorted(among)
         places = [self._place[name] for name in names]
         cosines = (self._vectors[places] @ vector).astype(np.float64)
