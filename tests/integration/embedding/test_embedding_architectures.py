@@ -238,56 +238,70 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from formulary_catalog.embedding import load_embedder
 
-model, texts, result = sys.argv[1:]
-embedder = load_embedder(model, backend="sentence-transformers")
+texts, results, *models = sys.argv[1:]
 texts = json.loads(open(texts).read())
-with ThreadPoolExecutor(4) as pool:
-    queries = list(pool.map(embedder.embed_query, texts))
-np.savez(result, documents=embedder.embed_documents(texts), queries=queries, none=embedder.embed_documents([]))
-print(embedder.model_id)
+for number, model in enumerate(models):
+    embedder = load_embedder(model, backend="sentence-transformers")
+    with ThreadPoolExecutor(4) as pool:
+        queries = list(pool.map(embedder.embed_query, texts))
+    none = embedder.embed_documents([])
+    np.savez(f"{results}/{number}", documents=embedder.embed_documents(texts), queries=queries, none=none)
+    print(embedder.model_id)
 """
+ASKED = ("OOMKilled critical", "on fire \ud83d\udd25", "lone \ud83d surrogate", *TEXTS)
 
 
-def reference_backend(model: Path | str, tmp_path: Path, *, texts: tuple[str, ...]) -> "np.lib.npyio.NpzFile":
-    """The vectors of the second backend, computed in a process of its own."""
-    asked, result = tmp_path / "texts.json", tmp_path / "vectors.npz"
-    asked.write_text(json.dumps(texts))
-    command = [sys.executable, "-c", _REFERENCE_BACKEND, str(model), str(asked), str(result)]
+@pytest.fixture(scope="module")
+def prompted(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with a prompt that it asks to be put before texts."""
+    model = tmp_path_factory.mktemp("prompted") / "model"
+    shutil.copytree(models / "mean", model)
+    prompts = {"prompts": {"query": "find a remedy for this: "}, "default_prompt_name": "query"}
+    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+    return model
+
+
+@pytest.fixture(scope="module")
+def second_backend(
+    roberta: ModelSource, prompted: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, "np.lib.npyio.NpzFile"]:
+    """What the second backend makes of `ASKED`, by model; in a process of its own, which imports torch once for all."""
+    models = [str(roberta.path), str(published_model()), BUNDLED, str(prompted)]
+    results = tmp_path_factory.mktemp("results")
+    asked = results / "texts.json"
+    asked.write_text(json.dumps(ASKED))
+    command = [sys.executable, "-c", _REFERENCE_BACKEND, str(asked), str(results), *models]
     child = subprocess.run(
         command, env=os.environ | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=240
     )
     assert child.returncode == 0, child.stderr
-    assert child.stdout.strip() == locate(str(model)).id
-    found: np.lib.npyio.NpzFile = np.load(result)
-    return found
+    assert child.stdout.split() == [locate(model).id for model in models]
+    return {model: np.load(results / f"{number}.npz") for number, model in enumerate(models)}
 
 
 def test_the_backend_sentence_transformers_serves_a_model_outside_the_family(
-    roberta: ModelSource, tmp_path: Path
+    roberta: ModelSource, second_backend: dict[str, "np.lib.npyio.NpzFile"]
 ) -> None:
-    vectors = reference_backend(roberta.path, tmp_path, texts=TEXTS)
+    vectors = second_backend[str(roberta.path)]
     for kind in ("documents", "queries"):
         assert vectors[kind].dtype == np.float32
-        assert np.sum(vectors[kind] * expected(roberta.path), axis=1).min() >= 0.999999
+        assert np.sum(vectors[kind][-len(TEXTS) :] * expected(roberta.path), axis=1).min() >= 0.999999
     assert vectors["none"].shape == (0, 384)
 
 
 @pytest.mark.parametrize(("model", "served"), [(BASE, str(published_model())), (BUNDLED, BUNDLED)])
-def test_both_backends_give_a_bundled_model_the_same_vectors(tmp_path: Path, model: str, served: str) -> None:
-    texts = ("OOMKilled critical", "on fire \ud83d\udd25", "lone \ud83d surrogate", *TEXTS)
-    reference = reference_backend(served, tmp_path, texts=texts)
-    own = load_local(locate(model), precision="f32").embed_documents(texts)
-    assert np.sum(own * reference["documents"], axis=1).min() >= 0.999999
+def test_both_backends_give_a_bundled_model_the_same_vectors(
+    second_backend: dict[str, "np.lib.npyio.NpzFile"], model: str, served: str
+) -> None:
+    own = load_local(locate(model), precision="f32").embed_documents(ASKED)
+    assert np.sum(own * second_backend[served]["documents"], axis=1).min() >= 0.999999
 
 
-def test_no_backend_adds_the_default_prompt_of_a_model(models: Path, tmp_path: Path) -> None:
-    model = tmp_path / "prompted"
-    shutil.copytree(models / "mean", model)
-    prompts = {"prompts": {"query": "find a remedy for this: "}, "default_prompt_name": "query"}
-    (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
-    reference = reference_backend(model, tmp_path, texts=TEXTS)
-    own = load_local(locate(str(model)), precision="f32").embed_documents(TEXTS)
-    assert np.sum(own * reference["documents"], axis=1).min() >= 0.99999
+def test_no_backend_adds_the_default_prompt_of_a_model(
+    prompted: Path, second_backend: dict[str, "np.lib.npyio.NpzFile"]
+) -> None:
+    own = load_local(locate(str(prompted)), precision="f32").embed_documents(ASKED)
+    assert np.sum(own * second_backend[str(prompted)]["documents"], axis=1).min() >= 0.99999
 
 
 def test_a_backend_that_is_not_installed_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
