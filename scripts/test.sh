@@ -6,6 +6,8 @@
 # start at the very end.
 set -euo pipefail
 
+unset PYTHONDONTWRITEBYTECODE # else each half compiles all tests anew
+
 pytest=(.venv/bin/pytest --maxfail=10 --durations=15)
 printed=$(mktemp)
 FAULTS_FILE=$(mktemp)
