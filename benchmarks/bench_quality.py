@@ -18,7 +18,7 @@ import asyncpg
 import yaml
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.metrics import Metrics

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics

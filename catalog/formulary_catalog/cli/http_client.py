@@ -9,7 +9,7 @@ import httpx2
 from pydantic import ValidationError
 
 from formulary_catalog.cli.options import DEFAULT_URL, settings_of
-from formulary_catalog.domain.answers import Answer, InvocationAnswer
+from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
 from formulary_catalog.errors import (
     FormularyError,
     InvalidInput,

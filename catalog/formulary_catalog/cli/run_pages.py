@@ -5,7 +5,7 @@ import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.audit.wording import spell_duration
 from formulary_catalog.domain.console_address import waiting_link
 from formulary_catalog.runtime.terminal import Page, counted

@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.browsing import PendingApproval
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import FileName
-from formulary_catalog.domain.browsing import PendingApproval
 
 _STATE_DIGITS = 12
 _NEXT = "Give it as cursor for the page after this one; empty on the last."

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.governance.actions import EnforceResult
 from formulary_catalog.domain.governance.gate import GateReport
 from formulary_catalog.domain.governance.verdict import Verdict

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 
 MAX_PREVIEW = 150
 ALL_COLLECTIONS = "all"

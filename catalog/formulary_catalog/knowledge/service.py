@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.knowledge.documents import Collection
 from formulary_catalog.domain.knowledge.ranking import RankedDocument, rank_documents
 from formulary_catalog.domain.search.query import parse_query

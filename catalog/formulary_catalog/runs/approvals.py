@@ -8,7 +8,7 @@ from collections.abc import Collection
 from datetime import timedelta
 
 from formulary_catalog.domain.access import READ_INVOCATIONS, Caller
-from formulary_catalog.domain.browsing import PendingApproval, PendingApprovals
+from formulary_catalog.domain.answers.browsing import PendingApproval, PendingApprovals
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.admission_decision import APPROVAL_HOURS
 from formulary_catalog.domain.runs.run import Invocation

@@ -7,7 +7,7 @@ The server itself starts nothing and needs no rights on Jobs.
 from collections.abc import Iterable
 
 from formulary_catalog.domain.access import APPROVE, READ_INVOCATIONS, Caller, Right
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.console_address import incident_link, waiting_link
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import invocation_answer, taken_for_running

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.embedding.endpoint import is_remote
 from formulary_catalog.embedding.finding import source_to_keep

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import WorkflowDetails, WorkflowVersion
+from formulary_catalog.domain.answers.catalog import WorkflowDetails, WorkflowVersion
 from formulary_catalog.domain.incidents import constraints_of
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from cachetools import TTLCache
 
-from formulary_catalog.domain.answers import SearchMode, WorkflowHit
+from formulary_catalog.domain.answers.catalog import SearchMode, WorkflowHit
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest

@@ -16,8 +16,8 @@ import structlog
 from opentelemetry import trace
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answer_size import within
-from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowHit
+from formulary_catalog.domain.answers.answer_size import within
+from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, WorkflowHit
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import caution, cautioned

@@ -1,7 +1,7 @@
 """The read side of the catalog, for every edge: search, details, listing, selection.
 
 MCP, REST and the command line call it. Each method records one event, resolves the incident and the caller's rights,
-and returns an answer of `domain/answers`. `search/pipeline` does the searching.
+and returns an answer of `domain/answers/catalog`. `search/pipeline` does the searching.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import (
+from formulary_catalog.domain.answers.catalog import (
     SearchAnswer,
     SelectionReceipt,
     WorkflowDetails,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.browsing import (
     NamedWorkflow,
     NamesAnswer,
     QueryCount,

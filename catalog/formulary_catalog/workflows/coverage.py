@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cachetools import TTLCache
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of

@@ -5,8 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import WorkflowList, WorkflowSummary
-from formulary_catalog.domain.browsing import FacetedList, FacetsAnswer, FacetValue
+from formulary_catalog.domain.answers.browsing import FacetedList, FacetsAnswer, FacetValue
+from formulary_catalog.domain.answers.catalog import WorkflowList, WorkflowSummary
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.search.results import not_invocable_notes, workflow_summary

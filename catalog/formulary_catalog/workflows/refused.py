@@ -7,7 +7,7 @@ see them, as there is nothing in them that could be run.
 from collections.abc import Sequence
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.browsing import RefusedLine, RefusedList
+from formulary_catalog.domain.answers.browsing import RefusedLine, RefusedList
 from formulary_catalog.domain.cursor import Place, cursor, place_of
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference

@@ -7,7 +7,7 @@ no way leads through it: every statement has the rules of a search (`store/searc
 from datetime import UTC, datetime, timedelta
 
 from formulary_catalog.domain.access import READ_CONTRACTS, READ_INVOCATIONS, USE_CONTEXTS, Caller
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.browsing import (
     ImpactAnswer,
     NamingRule,
     RelatedEntity,

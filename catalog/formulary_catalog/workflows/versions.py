@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.browsing import DifferenceRow, VersionDifference
+from formulary_catalog.domain.answers.browsing import DifferenceRow, VersionDifference
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.stored import HistoryLine
 from formulary_catalog.domain.workflows.difference import MAX_LINES, Row, manifest_lines, side_by_side

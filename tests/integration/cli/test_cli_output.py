@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.cli.catalog.rendering import show_details, show_list, show_search
-from formulary_catalog.domain.answers import (
+from formulary_catalog.domain.answers.catalog import (
     SearchAnswer,
     WorkflowDetails,
     WorkflowHit,

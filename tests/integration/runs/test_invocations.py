@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.search.request import ContextReference, search_request

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.browsing import PendingApprovals
+from formulary_catalog.domain.answers.browsing import PendingApprovals
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ApprovalsRequest
 from formulary_catalog.runs.approvals import WaitingRuns

@@ -11,7 +11,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation_answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotFound
-from formulary_catalog.search.explaining import Explaining
+from formulary_catalog.search.explanation.service import Explaining
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import WorkflowHit
+from formulary_catalog.domain.answers.catalog import WorkflowHit
 from formulary_catalog.domain.search.request import SearchRequest, search_request
 from formulary_catalog.domain.search.synonyms import synonyms
 from formulary_catalog.domain.text import with_split_words, words

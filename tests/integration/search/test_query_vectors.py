@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer, SearchMode
+from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics

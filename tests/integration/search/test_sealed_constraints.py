@@ -16,7 +16,7 @@ from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, Unavailable
-from formulary_catalog.search.explaining import Explaining
+from formulary_catalog.search.explanation.service import Explaining
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader

@@ -3,7 +3,7 @@
 from typing import Any
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService

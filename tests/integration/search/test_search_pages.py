@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.candidates import IndexedText
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.domain.text import WordPlace

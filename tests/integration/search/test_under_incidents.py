@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService

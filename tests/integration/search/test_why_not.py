@@ -17,7 +17,7 @@ from formulary_catalog.domain.search.request import (
 )
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
-from formulary_catalog.search.explaining import Explaining
+from formulary_catalog.search.explanation.service import Explaining
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter

@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter

@@ -8,8 +8,8 @@ import pytest
 from structlog.contextvars import merge_contextvars
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, SHORTENED
-from formulary_catalog.domain.answers import WorkflowHit, WorkflowSummary
+from formulary_catalog.domain.answers.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, SHORTENED
+from formulary_catalog.domain.answers.catalog import WorkflowHit, WorkflowSummary
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.server.calls.incident import META_KEY

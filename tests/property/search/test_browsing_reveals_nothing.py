@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.analytics.answers import QueryAnswer, TableStatistics
 from formulary_catalog.domain.analytics.statement import TABLES
-from formulary_catalog.domain.answers import Answer, InvocationAnswer
+from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.runs.run import NewInvocation

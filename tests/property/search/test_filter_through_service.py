@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import SearchAnswer
+from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation_answers import Explanation
@@ -23,7 +23,7 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
-from formulary_catalog.search.explaining import Explaining
+from formulary_catalog.search.explanation.service import Explaining
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role

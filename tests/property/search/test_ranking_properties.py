@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers import SearchAnswer, SearchMode
+from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.fit import Wanted

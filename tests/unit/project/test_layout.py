@@ -15,7 +15,7 @@ THIS = Path(__file__)
 ROOT = THIS.parents[3]
 PACKAGES = (ROOT / "catalog" / "formulary_catalog", ROOT / "operator" / "formulary_operator")
 MIGRATIONS = PACKAGES[0] / "store" / "migrations" / "versions"
-WIDEST_FOLDER = 16
+WIDEST_FOLDER = 15
 SHORTEST, LONGEST = 40, 400
 SHORTER = {
     "formulary_catalog/cli/audit/commands.py": "the group alone: its commands have a module each",

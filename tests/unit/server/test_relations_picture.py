@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from formulary_catalog.domain.browsing import RelatedEntity
+from formulary_catalog.domain.answers.browsing import RelatedEntity
 from formulary_catalog.domain.workflows.relations import RELATIONS
 from formulary_catalog.server.console.pictures.relations import MAX_SHOWN, relations_picture
 

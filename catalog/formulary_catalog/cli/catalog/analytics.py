@@ -14,7 +14,7 @@ from formulary_catalog.cli.wording import notes_as_typed
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.analytics_source import Analytics
     from formulary_catalog.domain.analytics.answers import Cell, QueryAnswer
-    from formulary_catalog.domain.answers import Answer
+    from formulary_catalog.domain.answers.catalog import Answer
 
 _STATISTICS = ("name", "count", "nulls", "min", "max", "mean", "stddev", "p50", "p95")
 _COLUMNS = ("column", "type", "description")

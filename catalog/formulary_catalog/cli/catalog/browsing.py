@@ -10,8 +10,8 @@ from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.cli.catalog.catalogs import Catalog
-    from formulary_catalog.domain.answers import WorkflowList
-    from formulary_catalog.domain.browsing import RefusedList
+    from formulary_catalog.domain.answers.browsing import RefusedList
+    from formulary_catalog.domain.answers.catalog import WorkflowList
 
 _PAGE = 100
 
@@ -101,7 +101,7 @@ async def listed(
     catalog: "Catalog", filters: dict[str, Any], *, limit: int | None, remediation_id: str
 ) -> "WorkflowList":
     """The pages of a listing as one."""
-    from formulary_catalog.domain.answers import WorkflowList
+    from formulary_catalog.domain.answers.catalog import WorkflowList
     from formulary_catalog.server.calls.arguments.browsing import ListArguments
 
     pages: list[WorkflowList] = []
@@ -121,7 +121,7 @@ async def listed(
 
 async def refused_objects(catalog: "Catalog", *, namespace: str, limit: int | None) -> "RefusedList":
     """The pages of what is refused as one."""
-    from formulary_catalog.domain.browsing import RefusedList
+    from formulary_catalog.domain.answers.browsing import RefusedList
     from formulary_catalog.server.calls.arguments.browsing import RefusedArguments
 
     pages: list[RefusedList] = []

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.browsing import (
     ImpactAnswer,
     NamesAnswer,
     RefusedList,

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from formulary_catalog.cli.http_client import Remote, connected, incident_headers
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails, WorkflowList
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.browsing import (
     ImpactAnswer,
     NamesAnswer,
     RefusedList,
@@ -16,6 +15,13 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
     VersionDifference,
+)
+from formulary_catalog.domain.answers.catalog import (
+    Answer,
+    SearchAnswer,
+    SelectionReceipt,
+    WorkflowDetails,
+    WorkflowList,
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer

@@ -5,8 +5,14 @@ from typing import Any
 
 from formulary_catalog.cli.run_pages import RISK_STYLES
 from formulary_catalog.cli.wording import notes_as_typed
-from formulary_catalog.domain.answers import SearchAnswer, SearchMode, WorkflowDetails, WorkflowHit, WorkflowList
-from formulary_catalog.domain.browsing import SectionAnswer
+from formulary_catalog.domain.answers.browsing import SectionAnswer
+from formulary_catalog.domain.answers.catalog import (
+    SearchAnswer,
+    SearchMode,
+    WorkflowDetails,
+    WorkflowHit,
+    WorkflowList,
+)
 from formulary_catalog.runtime.terminal import Page, counted
 
 _BAR = 10

@@ -12,7 +12,7 @@ from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from formulary_catalog.domain.answers import SelectionReceipt
+    from formulary_catalog.domain.answers.catalog import SelectionReceipt
     from formulary_catalog.loading.documents import Document, Rejection
 
 _NAMESPACE = "formulary"  # only distinguishes names here

@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import Field
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.visible import visible
 
 Cell = bool | int | float | str | None

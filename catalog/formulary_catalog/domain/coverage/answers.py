@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 
 State = Literal["covered", "weak", "none"]
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.visible import visible

@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT, WORDS_WEIGHT, Wanted
 from formulary_catalog.domain.search.scoring import rank

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 
 

@@ -1,11 +1,11 @@
 """The answers of `explain`: why a workflow is in a search's answer, or why not, and what a recorded search found.
 
-`search/explaining` makes them; REST, the console and the command line present them.
+`search/explanation/service` makes them; REST, the console and the command line present them.
 """
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer, SearchMode
+from formulary_catalog.domain.answers.catalog import Answer, SearchMode
 from formulary_catalog.domain.workflows.exclusion import RULES
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from formulary_catalog.domain.answers import (
+from formulary_catalog.domain.answers.catalog import (
     MAX_HIT_DESCRIPTION,
     WorkflowDetails,
     WorkflowHit,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
 from formulary_catalog.domain.search.fit import Wanted, fits

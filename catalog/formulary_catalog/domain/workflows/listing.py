@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answer_size import SHORTENED, Cut, cut_lines
-from formulary_catalog.domain.answers import WorkflowList, WorkflowSummary
+from formulary_catalog.domain.answers.answer_size import SHORTENED, Cut, cut_lines
+from formulary_catalog.domain.answers.catalog import WorkflowList, WorkflowSummary
 
 _CUTS = (
     Cut(member="version_id"),

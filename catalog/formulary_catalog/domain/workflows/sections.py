@@ -6,7 +6,7 @@ The edges read sections by it, skills and documents write their steps with it.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from formulary_catalog.domain.answers import WorkflowDetails
+from formulary_catalog.domain.answers.catalog import WorkflowDetails
 from formulary_catalog.domain.text import one_line
 
 _TEXTS = ("description", "when_to_use", "when_not_to_use", "preconditions")

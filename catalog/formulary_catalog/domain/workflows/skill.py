@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 import yaml
 
-from formulary_catalog.domain.answers import WorkflowDetails
+from formulary_catalog.domain.answers.catalog import WorkflowDetails
 from formulary_catalog.domain.text import cut_short, one_line
 from formulary_catalog.domain.workflows.sections import written_steps
 

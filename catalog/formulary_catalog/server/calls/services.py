@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from formulary_catalog.runs.approvals import WaitingRuns
     from formulary_catalog.runs.reading import RunReading
     from formulary_catalog.runs.service import InvocationService
-    from formulary_catalog.search.explaining import Explaining
+    from formulary_catalog.search.explanation.service import Explaining
     from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.search.service import CatalogService
     from formulary_catalog.workflows.browsing import Browsing
@@ -81,7 +81,7 @@ class Services:
         from formulary_catalog.runs.approvals import WaitingRuns
         from formulary_catalog.runs.reading import RunReading
         from formulary_catalog.runs.service import InvocationService
-        from formulary_catalog.search.explaining import Explaining
+        from formulary_catalog.search.explanation.service import Explaining
         from formulary_catalog.workflows.browsing import Browsing
         from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing

@@ -12,7 +12,7 @@ from fastapi import Request
 from pydantic import Field
 
 from formulary_catalog import __version__
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics

@@ -6,7 +6,7 @@ from urllib.parse import unquote
 from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, ReadResourceResult, Resource, ResourceTemplate, TextResourceContents
 
-from formulary_catalog.domain.answers import WorkflowSummary
+from formulary_catalog.domain.answers.catalog import WorkflowSummary
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.server.calls.failures import failure_of

@@ -5,7 +5,7 @@ Nothing is referenced, nothing has a title, and objects are not described: their
 
 from typing import Any
 
-from formulary_catalog.domain.answers import Answer
+from formulary_catalog.domain.answers.catalog import Answer
 
 
 def output_schema(answer: type[Answer]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.domain.text import cut_short
 
 _MAX_NAMED_TEXTS = 8

@@ -7,8 +7,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.domain.answers import WorkflowList
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.browsing import (
     FacetsAnswer,
     ImpactAnswer,
     NamesAnswer,
@@ -18,6 +17,7 @@ from formulary_catalog.domain.browsing import (
     StatisticsAnswer,
     VersionDifference,
 )
+from formulary_catalog.domain.answers.catalog import WorkflowList
 from formulary_catalog.server.calls.arguments.browsing import (
     DifferenceArguments,
     FacetsArguments,

@@ -15,7 +15,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.datastructures import QueryParams
 
-from formulary_catalog.domain.answers import Answer, SearchAnswer
+from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.calls.arguments.base import Arguments

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import structlog
 from fastapi import APIRouter, Path, Request, Response
 
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.report import taken_for_running
 from formulary_catalog.runs.request import InvocationRequest

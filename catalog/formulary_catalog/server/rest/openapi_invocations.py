@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.server.calls.arguments.input_schema import Schema
 from formulary_catalog.server.calls.arguments.run import (
     INPUT_EXAMPLE,

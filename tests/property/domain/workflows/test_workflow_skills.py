@@ -8,7 +8,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.answers import WorkflowDetails
+from formulary_catalog.domain.answers.catalog import WorkflowDetails
 from formulary_catalog.domain.workflows.skill import GUIDE, Skill, skill_name, workflow_of_skill, workflow_skill
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

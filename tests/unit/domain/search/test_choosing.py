@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.answers import WorkflowHit
+from formulary_catalog.domain.answers.catalog import WorkflowHit
 from formulary_catalog.domain.search.disambiguation import ALIKE, what_to_check
 from formulary_catalog.domain.search.results import workflow_hit
 from formulary_catalog.domain.stored import WorkflowOutcome

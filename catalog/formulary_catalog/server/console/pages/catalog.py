@@ -8,8 +8,14 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from formulary_catalog.domain.answers import WorkflowDetails, WorkflowList, WorkflowSummary
-from formulary_catalog.domain.browsing import FacetValue, ImpactAnswer, RefusedList, RelatedEntity, VersionDifference
+from formulary_catalog.domain.answers.browsing import (
+    FacetValue,
+    ImpactAnswer,
+    RefusedList,
+    RelatedEntity,
+    VersionDifference,
+)
+from formulary_catalog.domain.answers.catalog import WorkflowDetails, WorkflowList, WorkflowSummary
 from formulary_catalog.domain.console_address import CONSOLE_PATH, workflow_address
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.server.calls.readiness import ReadinessReport, Status
 from formulary_catalog.server.console.route import ConsoleRoute

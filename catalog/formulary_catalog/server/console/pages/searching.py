@@ -11,8 +11,8 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answer_size import AnswerSize, allowance, size_of
-from formulary_catalog.domain.answers import SearchAnswer, SearchMode
+from formulary_catalog.domain.answers.answer_size import AnswerSize, allowance, size_of
+from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from formulary_catalog.domain.browsing import RelatedEntity
+from formulary_catalog.domain.answers.browsing import RelatedEntity
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.relations import Direction, Relation
 from formulary_catalog.server.console.pictures.svg import cut

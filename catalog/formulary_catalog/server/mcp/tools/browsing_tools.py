@@ -3,9 +3,8 @@
 `list_workflows` and `related_workflows` are in the toolset `search`, the others in `catalog` and `approvals`.
 """
 
-from formulary_catalog.domain.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, allowance
-from formulary_catalog.domain.answers import WorkflowList
-from formulary_catalog.domain.browsing import (
+from formulary_catalog.domain.answers.answer_size import DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, allowance
+from formulary_catalog.domain.answers.browsing import (
     ImpactAnswer,
     NamesAnswer,
     PendingApprovals,
@@ -13,6 +12,7 @@ from formulary_catalog.domain.browsing import (
     SectionAnswer,
     StatisticsAnswer,
 )
+from formulary_catalog.domain.answers.catalog import WorkflowList
 from formulary_catalog.domain.workflows.requests import DEFAULT_LIMIT
 from formulary_catalog.server.calls.arguments.browsing import (
     ApprovalsArguments,

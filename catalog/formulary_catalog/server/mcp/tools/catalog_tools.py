@@ -12,8 +12,8 @@ from typing import Generic, TypeVar
 from mcp_types import Tool, ToolAnnotations
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answer_size import allowance
-from formulary_catalog.domain.answers import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
+from formulary_catalog.domain.answers.answer_size import allowance
+from formulary_catalog.domain.answers.catalog import Answer, SearchAnswer, SelectionReceipt, WorkflowDetails
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.runs.waiting import Progress, no_progress
 from formulary_catalog.server.calls.arguments.base import Arguments

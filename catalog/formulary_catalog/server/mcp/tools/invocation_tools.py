@@ -4,8 +4,8 @@
 `runs.service` and shorten its answer. REST records refused calls under the same names.
 """
 
-from formulary_catalog.domain.answer_size import MAX_ANSWER_BYTES
-from formulary_catalog.domain.answers import InvocationAnswer
+from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
+from formulary_catalog.domain.answers.catalog import InvocationAnswer
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.runs.request import MAX_WAIT_MS, InvocationRequest
 from formulary_catalog.server.calls.arguments.run import RunArguments, StatusArguments

@@ -1,6 +1,6 @@
 """The knowledge tools: what a model reads about them, and what each does. They are the toolset `knowledge`."""
 
-from formulary_catalog.domain.answer_size import allowance
+from formulary_catalog.domain.answers.answer_size import allowance
 from formulary_catalog.knowledge.answers import (
     CollectionsAnswer,
     DocumentAnswer,

@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.answer_size import ASKED_BYTES, DEFAULT_SEARCH_BYTES, MAX_ANSWER_BYTES, SHORTENED, within
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowDetails, WorkflowHit
+from formulary_catalog.domain.answers.answer_size import (
+    ASKED_BYTES,
+    DEFAULT_SEARCH_BYTES,
+    MAX_ANSWER_BYTES,
+    SHORTENED,
+    within,
+)
+from formulary_catalog.domain.answers.catalog import SearchAnswer, WorkflowDetails, WorkflowHit
 from formulary_catalog.server.mcp.schemas import output_schema
 from formulary_catalog.server.mcp.size import fit, size
 

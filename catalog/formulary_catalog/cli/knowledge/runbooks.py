@@ -63,7 +63,7 @@ def load(
       formulary runbooks load ./team/runbooks --name team-runbooks
       formulary runbooks load ./runbooks --database-url postgresql://writer@db/formulary
     """
-    from formulary_catalog.cli.catalog.runbook_pages import show_loaded
+    from formulary_catalog.cli.knowledge.runbook_pages import show_loaded
     from formulary_catalog.domain.text import one_line
     from formulary_catalog.runtime.terminal import Page
 
@@ -92,7 +92,7 @@ def list_(*, database_url: str | None, data_dir: Path | None, as_json: bool) -> 
       formulary runbooks list
       formulary runbooks list --database-url postgresql://writer@db/formulary --json
     """
-    from formulary_catalog.cli.catalog.runbook_pages import show_sources
+    from formulary_catalog.cli.knowledge.runbook_pages import show_sources
     from formulary_catalog.runtime.terminal import Page
 
     sources = asyncio.run(_list(settings_of(database_url=database_url, data_dir=data_dir)))
@@ -115,7 +115,7 @@ def remove(*, name: str, database_url: str | None, data_dir: Path | None, as_jso
       formulary runbooks remove team-runbooks
       formulary runbooks remove runbooks --database-url postgresql://writer@db/formulary
     """
-    from formulary_catalog.cli.catalog.runbook_pages import show_removed
+    from formulary_catalog.cli.knowledge.runbook_pages import show_removed
     from formulary_catalog.runtime.terminal import Page
 
     gone = asyncio.run(_remove(settings_of(database_url=database_url, data_dir=data_dir), name))

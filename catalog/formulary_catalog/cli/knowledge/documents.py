@@ -35,7 +35,7 @@ def search(*, query: tuple[str, ...], collection: str, top_k: int, target: Catal
       formulary docs search "certificate of the ingress expired" --collection runbooks
       formulary docs search OOMKilled --top-k 10 --json
     """
-    from formulary_catalog.cli.catalog.document_pages import show_documents
+    from formulary_catalog.cli.knowledge.document_pages import show_documents
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.server.calls.arguments.knowledge import DocumentSearchArguments
 
@@ -68,7 +68,7 @@ def similar(*, doc_id: str, text: str, top_k: int, target: CatalogTarget, as_jso
       formulary docs similar wf_ver_0123456789abcdef0123#steps
       formulary docs similar --text "Restart CoreDNS when lookups time out"
     """
-    from formulary_catalog.cli.catalog.document_pages import show_similar
+    from formulary_catalog.cli.knowledge.document_pages import show_similar
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.server.calls.arguments.knowledge import SimilarArguments
 
@@ -101,7 +101,7 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
       formulary docs get wf_ver_0123456789abcdef0123#steps
       formulary docs get "workflow://formulary/oom-raise-memory-limit@1.0.0#steps"
     """
-    from formulary_catalog.cli.catalog.document_pages import show_document
+    from formulary_catalog.cli.knowledge.document_pages import show_document
     from formulary_catalog.runtime.terminal import Page
     from formulary_catalog.server.calls.arguments.knowledge import DocumentArguments
 
@@ -125,7 +125,7 @@ def collections(*, target: CatalogTarget, as_json: bool) -> None:
     Example:
       formulary docs collections
     """
-    from formulary_catalog.cli.catalog.document_pages import show_collections
+    from formulary_catalog.cli.knowledge.document_pages import show_collections
     from formulary_catalog.runtime.terminal import Page
 
     answer = target.ask(lambda catalog: catalog.collections(remediation_id=target.remediation_id))

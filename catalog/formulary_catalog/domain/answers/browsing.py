@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from formulary_catalog.domain.answers import Answer, WorkflowList
+from formulary_catalog.domain.answers.catalog import Answer, WorkflowList
 
 
 class RelatedEntity(Answer):

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answers import SearchAnswer, WorkflowHit
+from formulary_catalog.domain.answers.catalog import SearchAnswer, WorkflowHit
 from formulary_catalog.domain.text import cut_at_word
 
 DEFAULT_SEARCH_BYTES = 4090

@@ -1,8 +1,8 @@
 """Why a workflow is in the answer to a search, and why not: for a new search, or one that the trail recorded.
 
-REST, the console and the command line call it. It plans and ranks as `search/pipeline` does and asks the pure rules of
-`domain/workflows/exclusion` for their words; `explanations` makes the answer. A recorded search is done again under the
-constraints that were sealed with it. A workflow that the caller may not see is not found, whatever excludes it.
+REST, the console and the command line call it. It plans and ranks as `search/pipeline` does, and asks
+`domain/workflows/exclusion` for the rules' words; `ranking` beside it makes the answer. A recorded search is repeated
+under its sealed constraints. A workflow that the caller may not see is not found, whatever excludes it.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, 
 from formulary_catalog.domain.workflows.identity import WorkflowReference, parse_reference
 from formulary_catalog.errors import InvalidInput, UnknownWorkflow
 from formulary_catalog.search.audit import Record
-from formulary_catalog.search.explanations import Ranking, Subject, explanation
+from formulary_catalog.search.explanation.ranking import Ranking, Subject, explanation
+from formulary_catalog.search.explanation.recorded import RecordedSearch, RecordedSearches, recorded_answer
 from formulary_catalog.search.manifests import ParsedWorkflow
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Hit, Searcher
 from formulary_catalog.search.planning import plan_search
-from formulary_catalog.search.recorded import RecordedSearch, RecordedSearches, recorded_answer
 from formulary_catalog.search.visibility import CallScope
 
 _NO_INCIDENT = ContextReference()

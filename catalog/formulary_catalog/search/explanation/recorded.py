@@ -1,7 +1,6 @@
 """A search as the trail recorded it, with the incident that was sealed beside it: to be explained, or done again.
 
-`search/explaining` and `explanations` call it. A search that the caller may not read is answered as one that does not
-exist.
+`service` and `ranking` beside it call it. A search that the caller may not read is answered as one that does not exist.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
 """From a ranking to its explanations: the place of a workflow, its evidence, and what would have made it the first.
 
-`search/explaining` reads what is needed and calls this last. Nothing here asks the database.
+`service` beside it reads what is needed and calls this last. Nothing here asks the database.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from formulary_catalog.domain.answers import SearchMode
+from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.explanation import RankingBasis, changes_to_be_first, evidence_of
 from formulary_catalog.domain.search.explanation_answers import (
@@ -21,10 +21,10 @@ from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
 from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.search.explanation.recorded import RecordedSearch
 from formulary_catalog.search.manifests import ParsedWorkflow
 from formulary_catalog.search.pipeline import Hit, Ranked
 from formulary_catalog.search.planning import SearchPlan
-from formulary_catalog.search.recorded import RecordedSearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

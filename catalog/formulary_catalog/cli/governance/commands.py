@@ -269,8 +269,8 @@ def rehearse_command(*, file: Path, since: str, namespace: str, limit: int, url:
       formulary governance rehearse rules.yaml
       formulary governance rehearse rules.yaml --since 7d --url https://formulary.example --json
     """
+    from formulary_catalog.cli.governance.rehearsal_page import show_rehearsal
     from formulary_catalog.cli.http_client import ask_server
-    from formulary_catalog.cli.rehearsal_page import show_rehearsal
     from formulary_catalog.domain.governance.answers import RehearsalAnswer
     from formulary_catalog.loading.given_contract import MAX_CHARACTERS
     from formulary_catalog.runtime.terminal import Page

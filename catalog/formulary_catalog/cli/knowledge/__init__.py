@@ -1,0 +1,1 @@
+"""Commands about documents: sections of workflows, runbooks and what else agents may read."""
