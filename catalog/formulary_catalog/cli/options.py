@@ -117,6 +117,21 @@ def label_option(command: _F) -> _F:
     )(command)
 
 
+def narrowing_options(command: _F) -> _F:
+    """`--action`, `--namespace` and `--keyword`: what a search is narrowed to besides labels."""
+    command = click.option(
+        "--keyword",
+        "keywords",
+        multiple=True,
+        metavar="WORD",
+        help="Only workflows with this word; repeat for any of several.",
+    )(command)
+    command = click.option("--namespace", default="", metavar="NAME", help="Only workflows of this namespace.")(command)
+    return click.option(
+        "--action", "action_type", default="", metavar="ACTION", help="Only workflows with this action type."
+    )(command)
+
+
 def label_arguments(labels: tuple[str, ...]) -> dict[str, list[str]]:
     """The values of each label dimension, as the argument of a search that has them.
 

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 
 from cachetools import TTLCache
 
-from formulary_catalog.domain.answers.catalog import SearchMode, WorkflowHit
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode, WorkflowHit
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
-from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE, Scored
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
+from formulary_catalog.domain.search.scoring import Scored
 from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_suggested, wire_name
 from formulary_catalog.search.planning import SearchPlan
@@ -39,7 +39,10 @@ def search_notes(
     `unfamiliar`: the given dimensions whose values no workflow declares that the caller may see under its incident.
     `order`: all candidates; `hits`: the page, with what is below `min_confidence`.
     """
-    on_hits = [*_on_confidence(request, hits=hits), *_on_the_rest(candidates, order=order, request=request, hits=hits)]
+    on_hits = [
+        *_on_confidence(request, hits=hits),
+        *_on_the_rest(candidates, plan=plan, order=order, request=request, hits=hits),
+    ]
     return [
         *_on_hidden(request),
         *(_unfamiliar(dimension, request=request) for dimension in unfamiliar),
@@ -75,7 +78,7 @@ def _on_ranking(candidates: Candidates, *, request: SearchRequest, mode: SearchM
 
 
 def _on_emptiness(plan: SearchPlan) -> Iterator[str]:
-    if plan.constraints == Constraints(strict_keys=plan.constraints.strict_keys) and not plan.narrowing:
+    if _is_unconstrained(plan):
         yield "the catalog holds no workflow that you may see; load some before searching"
         return
     yield (
@@ -85,22 +88,40 @@ def _on_emptiness(plan: SearchPlan) -> Iterator[str]:
 
 
 def _on_the_rest(
-    candidates: Candidates, *, order: Sequence[Scored], request: SearchRequest, hits: Sequence[WorkflowHit]
+    candidates: Candidates,
+    *,
+    plan: SearchPlan,
+    order: Sequence[Scored],
+    request: SearchRequest,
+    hits: Sequence[WorkflowHit],
 ) -> Iterator[str]:
     """What a default page leaves out because it fits nothing; not counted where not all allowed ones were ranked."""
     unfit = sum(scored.fits_nothing for scored in order)
     if request.top_k is not None or not unfit:
         return
     if not hits:
-        yield (
-            f"nothing that is allowed here fits this query, of {candidates.total} workflows; describe the symptom in "
-            "other English words, or call a person"
-        )
+        yield _on_nothing(candidates.total, plan=plan)
         return
     if len(order) < candidates.total:
         unfit = candidates.total - len(hits) if len(hits) < DEFAULT_TOP_K else 0
     if unfit:
-        yield f"{unfit} allowed workflows fit nothing in the query and are left out; top_k shows them"
+        shows = "shows them" if unfit + len(hits) <= MAX_TOP_K else f"shows up to {MAX_TOP_K} workflows"
+        yield f"{unfit} allowed workflows fit nothing in the query and are left out; top_k {shows}"
+
+
+def _on_nothing(allowed: int, *, plan: SearchPlan) -> str:
+    """Under constraints that leave little, other words of the query do not help."""
+    fits = f"nothing that is allowed here fits this query, of {allowed} workflow{'s' if allowed > 1 else ''}"
+    if _is_unconstrained(plan):
+        return f"{fits}; describe the symptom in other English words, or call a person"
+    return (
+        f"{fits}: labels or the incident may exclude what does; drop label arguments, describe the symptom in other "
+        "English words, or call a person"
+    )
+
+
+def _is_unconstrained(plan: SearchPlan) -> bool:
+    return plan.constraints == Constraints(strict_keys=plan.constraints.strict_keys) and not plan.narrowing
 
 
 def _on_confidence(request: SearchRequest, *, hits: Sequence[WorkflowHit]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The read side of the catalog, for every edge: search, details, listing, selection.
+"""The read side of the catalog, for every edge: search, details, selection.
 
 MCP, REST and the command line call it. Each method records one event, resolves the incident and the caller's rights,
 and returns an answer of `domain/answers/catalog`. `search/pipeline` does the searching.

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from cachetools import TTLCache
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.answers.catalog import SearchMode
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSignal, WeakQuery
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
@@ -24,7 +24,6 @@ from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name,
 from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
 from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
-from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import fold

@@ -109,6 +109,24 @@ async def test_json_is_exactly_the_answer_of_rest(url: str) -> None:
     assert (await formulary("list", "--json", "--url", url)).out == listing.text + "\n"
 
 
+async def test_a_search_and_its_explanation_are_narrowed_as_by_an_agent(url: str, dsn: str) -> None:
+    narrowed = [
+        "--action",
+        "scaleoutreplicas",
+        "--namespace",
+        "formulary",
+        "--keyword",
+        "replicas",
+        "--keyword",
+        "traffic",
+    ]
+    for place in (["--url", url], ["--database-url", dsn]):
+        found = await formulary("search", "OOMKilled", *narrowed, "--json", *place)
+        assert {hit["action_type"] for hit in json.loads(found.out)["workflows"]} == {"ScaleOutReplicas"}
+        excluded = await formulary("explain", "oom-raise-memory-limit", "OOMKilled", *narrowed, "--json", *place)
+        assert (excluded.code, json.loads(excluded.out)["allowed"]) == (1, False)
+
+
 async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
     served = await formulary("search", "pods are evicted", "--json", FORMULARY_URL=url)
     stored = await formulary("search", "pods are evicted", "--json", "--database-url", dsn, FORMULARY_URL=url)

@@ -8,6 +8,7 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import WorkflowHit
+from formulary_catalog.domain.search.query import parse_query
 from formulary_catalog.domain.search.request import SearchRequest, search_request
 from formulary_catalog.domain.search.synonyms import synonyms
 from formulary_catalog.domain.text import with_split_words, words
@@ -91,8 +92,9 @@ def _check_label(label: str, *, said: str, spec: WorkflowSpec, request: SearchRe
     dimension = name.replace("-", "_")
     declared = getattr(spec.labels, dimension)
     if said == "declared for":
-        # What no label asks for is implied by the first words of the query.
-        asked = {fold(value) for value in request.labels.get(dimension, words(request.query)[:2])}
+        # What no label asks for is implied by the query: by its first words, or by the alert that it holds.
+        parsed = parse_query(request.query)
+        asked = {fold(value) for value in request.labels.get(dimension, (parsed.signal, parsed.severity))}
         assert values == "/".join(value for value in declared if fold(value) in asked)
     elif said == "any":
         assert WILDCARD in declared

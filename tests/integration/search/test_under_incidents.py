@@ -428,9 +428,24 @@ async def test_some_that_fit_nothing_are_counted_in_a_note(served: Served) -> No
 
 
 @pytest.mark.parametrize("incident", ["", PAYMENTS])
-@pytest.mark.parametrize("query", ["pod", "node", "memory"])
+@pytest.mark.parametrize("query", ["pod", "node", "memory", "failed pods in billing", "my node has a problem"])
 async def test_a_vague_query_is_not_a_wrong_one(served: Served, query: str, incident: str) -> None:
     assert len((await served.ask(query, incident=incident)).workflows) == 10
+
+
+@pytest.mark.parametrize("query", ["it is broken", "pod broken", "pods are weird", "something is wrong with the node"])
+async def test_nothing_is_believed_of_a_query_that_says_only_that_something_is_wrong(
+    served: Served, query: str
+) -> None:
+    for incident in ("", PAYMENTS):
+        answer = await served.ask(query, incident=incident)
+        assert all(hit.confidence < 0.5 for hit in answer.workflows)
+
+
+async def test_the_event_of_a_container_that_crashes_is_not_taken_for_one_of_its_node(served: Served) -> None:
+    answer = await served.ask("Warning  BackOff  2m (x7 over 5m)  kubelet  Back-off restarting failed container")
+    assert answer.workflows[0].workflow_id.startswith("crashloop-")
+    assert all(hit.confidence < 0.5 for hit in answer.workflows if not hit.workflow_id.startswith("crashloop-"))
 
 
 @pytest.fixture(scope="module")

@@ -210,15 +210,8 @@ class ServedCatalog:
         self._server = server
 
     async def search(self, request: SearchRequest) -> SearchAnswer:
-        body: dict[str, Any] = {
-            "query": request.query,
-            "min_confidence": request.min_confidence,
-            "exclude_keywords": list(request.exclude_keywords),
-        }
-        if request.top_k is not None:
-            body["top_k"] = request.top_k
-        body |= {f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()}
         headers = incident_headers(request.context.remediation_id)
+        body = _search_arguments(request)
         return await self._server.answer(SearchAnswer, "POST", "/workflows/search", json=body, headers=headers)
 
     async def details(self, workflow_id: str, *, version: str, remediation_id: str) -> WorkflowDetails:
@@ -286,11 +279,7 @@ class ServedCatalog:
         return await self._read(CollectionsAnswer, "/collections", remediation_id=remediation_id)
 
     async def explain(self, workflow_id: str, request: SearchRequest) -> Explanation:
-        asked: dict[str, Any] = {"query": request.query, "min_confidence": request.min_confidence}
-        asked |= {f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()}
-        asked |= {"exclude_keywords": list(request.exclude_keywords)} if request.exclude_keywords else {}
-        asked |= {"top_k": request.top_k} if request.top_k is not None else {}
-        remediation_id = request.context.remediation_id
+        remediation_id, asked = request.context.remediation_id, _search_arguments(request)
         return await self._read(Explanation, "/explain", remediation_id=remediation_id, workflow=workflow_id, **asked)
 
     async def explain_recorded(self, workflow_id: str, search_id: str) -> Explanation:
@@ -321,6 +310,22 @@ class ServedCatalog:
 def _asked(remediation_id: str) -> dict[str, Any]:
     """How a person asks."""
     return {"context": ContextReference(remediation_id=remediation_id), "caller": _CALLER, "browsing": True}
+
+
+def _search_arguments(request: SearchRequest) -> dict[str, Any]:
+    """The arguments of a search, as the REST side takes them."""
+    narrowing = request.narrowing
+    asked = {
+        "query": request.query,
+        "min_confidence": request.min_confidence,
+        "top_k": request.top_k,
+        "exclude_keywords": list(request.exclude_keywords),
+        "action_type": narrowing.action_type,
+        "namespace": narrowing.namespace,
+        "keywords": list(narrowing.keywords),
+        **{f"label.{wire_name(dimension)}": list(values) for dimension, values in request.labels.items()},
+    }
+    return {name: value for name, value in asked.items() if value not in (None, "", [])}
 
 
 def _quoted(workflow_id: str) -> str:

@@ -2,7 +2,7 @@
 
 import click
 
-from formulary_catalog.cli.options import json_option, label_arguments, label_option, settings_of
+from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options, settings_of
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput
 
@@ -12,6 +12,7 @@ from formulary_catalog.errors import InvalidInput
 @click.argument("query", nargs=-1)
 @click.option("--search-id", default="", metavar="ID", help="Recorded search to explain, instead of a query.")
 @label_option
+@narrowing_options
 @click.option(
     "--exclude",
     "exclude_keywords",
@@ -28,6 +29,9 @@ def explain_command(
     query: tuple[str, ...],
     search_id: str,
     labels: tuple[str, ...],
+    action_type: str,
+    namespace: str,
+    keywords: tuple[str, ...],
     exclude_keywords: tuple[str, ...],
     top_k: int | None,
     target: CatalogTarget,
@@ -59,10 +63,11 @@ def explain_command(
     if bool(query) == bool(search_id):
         raise InvalidInput("give either QUERY or --search-id", field="query")
     if search_id:
-        if labels or exclude_keywords or top_k is not None or target.remediation_id:
+        narrowed = action_type or namespace or keywords or exclude_keywords
+        if labels or narrowed or top_k is not None or target.remediation_id:
             raise InvalidInput(
-                "--search-id names a search with its labels and its incident; leave out --label, --exclude, --top-k "
-                "and --remediation-id",
+                "--search-id names a search with its labels and its incident; leave out --label, --action, "
+                "--namespace, --keyword, --exclude, --top-k and --remediation-id",
                 field="search_id",
             )
         if not workflow:
@@ -80,6 +85,9 @@ def explain_command(
                 "query": " ".join(query),
                 "exclude_keywords": list(exclude_keywords),
                 "top_k": top_k,
+                "action_type": action_type,
+                "namespace": namespace,
+                "keywords": list(keywords),
                 **label_arguments(labels),
             }
         )

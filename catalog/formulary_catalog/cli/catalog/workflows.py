@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from formulary_catalog.cli.options import json_option, label_arguments, label_option
+from formulary_catalog.cli.options import json_option, label_arguments, label_option, narrowing_options
 from formulary_catalog.cli.targets import CatalogTarget, target_options
 from formulary_catalog.errors import InvalidInput
 
@@ -23,6 +23,7 @@ _STANDARD_INPUT = Path("/dev/stdin")
 @click.command("search")
 @click.argument("query", nargs=-1, required=True)
 @label_option
+@narrowing_options
 @click.option(
     "--exclude",
     "exclude_keywords",
@@ -40,6 +41,9 @@ def search_command(
     *,
     query: tuple[str, ...],
     labels: tuple[str, ...],
+    action_type: str,
+    namespace: str,
+    keywords: tuple[str, ...],
     exclude_keywords: tuple[str, ...],
     top_k: int | None,
     min_confidence: float,
@@ -68,6 +72,9 @@ def search_command(
             "exclude_keywords": list(exclude_keywords),
             "min_confidence": min_confidence,
             "top_k": top_k,
+            "action_type": action_type,
+            "namespace": namespace,
+            "keywords": list(keywords),
             **label_arguments(labels),
         }
     )

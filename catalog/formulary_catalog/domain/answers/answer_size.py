@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from formulary_catalog.domain.answers.catalog import SearchAnswer, WorkflowHit
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchAnswer, WorkflowHit
 from formulary_catalog.domain.text import cut_at_word
 
 DEFAULT_SEARCH_BYTES = 4090
@@ -42,8 +42,9 @@ class Cut:
         return None
 
 
+_UNLISTED = (Cut(member="median_duration_seconds"),)
+"""What no contract lists."""
 _TEXTS = (
-    Cut(member="median_duration_seconds"),
     Cut(member="description", characters=60),
     Cut(member="labels"),
     Cut(member="description"),
@@ -60,7 +61,14 @@ _REST = (
     Cut(member="title", characters=30),
 )
 _OF_LOWER = (*_REST, Cut(member="namespace"))
-_OF_FIRST = (Cut(member="labels"), Cut(member="match_reasons", values=2), Cut(member="signal_types"), *_TEXTS, *_REST)
+_OF_FIRST = (
+    Cut(member="labels"),
+    Cut(member="match_reasons", values=2),
+    Cut(member="signal_types"),
+    *_UNLISTED,
+    *_TEXTS,
+    *_REST,
+)
 """What the first hit does helps more to choose than its labels, which already filtered."""
 _CAUTIONS = (Cut(member="caution", characters=60),)
 """A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it."""
@@ -93,9 +101,10 @@ def size_of(answer: SearchAnswer) -> AnswerSize:
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     """The answer in at most `limit` bytes of compact JSON, as `SearchAnswer.as_json` writes it.
 
-    Lower ranks get shorter before the first hit: first their texts, then small members, at last the namespace, which
-    `uri` names; each from the last rank up. What identifies, ranks and explains a hit always stays. Hits are dropped
-    from the end at last, with a note of how many. The first hit always stays.
+    Lower ranks get shorter before the first hit, and those that are unlikely to be right before the others: first their
+    texts, then small members, at last the namespace, which `uri` names; each from the last rank up. What identifies,
+    ranks and explains a hit always stays. Hits are dropped from the end at last, with a note of how many. The first hit
+    always stays.
     """
     excess = _size(answer) - limit
     if excess <= 0:
@@ -127,9 +136,11 @@ def _shrunk(answer: SearchAnswer, *, excess: int, dropped: int = 0) -> tuple[lis
     ours = [SHORTENED, *_on_dropped(dropped)]
     notes = [*answer.notes, *ours]
     excess = _cut_notes(notes, limit=_LONG_NOTE, excess=excess + _notes_bytes(ours))
-    excess = cut_lines(_TEXTS, lines=lower, excess=excess)
+    excess = cut_lines(_UNLISTED, lines=lower, excess=excess)
     excess = _leave_out_unknown(lower, excess=excess)
-    excess = cut_lines(_OF_LOWER, lines=lower, excess=excess)
+    for likely in (False, True):
+        lines = [hit for hit in lower if (hit["confidence"] >= WEAK_CONFIDENCE) is likely]
+        excess = cut_lines((*_TEXTS, *_OF_LOWER), lines=lines, excess=excess)
     excess = _cut_notes(notes, limit=_MIDDLE_NOTE, excess=excess)
     excess = _leave_out_unknown(first, excess=excess)
     excess = cut_lines(_OF_FIRST, lines=first, excess=excess)

@@ -6,6 +6,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 MAX_HIT_DESCRIPTION = 150
+WEAK_CONFIDENCE = 0.5
+"""Below it a hit is more likely wrong than right."""
 
 
 class SearchMode(StrEnum):
@@ -42,9 +44,7 @@ class WorkflowHit(Answer):
     labels: dict[str, list[str]] = Field(
         default={}, description="Declared labels; what matches everything is left out."
     )
-    similarity_score: float | None = Field(
-        default=None, description="Cosine, 0..1; null when no embedding was compared."
-    )
+    similarity_score: float | None = Field(description="Cosine, 0..1; null when no embedding was compared.")
     confidence: float = Field(description="0..1: how likely this one is right, or none is. Falls along the list.")
     match_reasons: list[str]
     estimated_duration: str = ""

@@ -6,8 +6,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoverageTotals, CoveredSignal, State
-from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.domain.workflows.labels import fold
 
 UNLIKELY = 0.1

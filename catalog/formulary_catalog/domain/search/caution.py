@@ -24,6 +24,8 @@ _LEAST_SHARE, _LEAST_WORDS = 0.3, 2
 _MOST_SHOWN = 6
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
+_NEGATED = re.compile(r"\b(?:no|not|without|never)\s+[\w.-]+", re.IGNORECASE)
+"""What a text for a workflow says is not so: "its log has no OutOfMemoryError"."""
 _LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
 
 
@@ -35,11 +37,11 @@ class Indications(NamedTuple):
 
 
 def indications(workflow: RemediationWorkflow) -> Indications:
-    """What the texts of a workflow say; names of other workflows do not count."""
+    """What the texts of a workflow say; names of other workflows do not count, nor what is not so."""
     description = workflow.spec.description
+    in_favour = f"{workflow.metadata.name} {description.when_to_use} {description.what}"
     return Indications(
-        against=_stems(_NAME.sub(" ", description.when_not_to_use)),
-        in_favour=_stems(f"{workflow.metadata.name} {description.when_to_use} {description.what}"),
+        against=_stems(_NAME.sub(" ", description.when_not_to_use)), in_favour=_stems(_NEGATED.sub(" ", in_favour))
     )
 
 

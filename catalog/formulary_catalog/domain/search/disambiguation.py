@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from itertools import takewhile
 
-from formulary_catalog.domain.answers.catalog import WorkflowHit
-from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, WorkflowHit
 from formulary_catalog.domain.text import shortened
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 

@@ -14,12 +14,12 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
-from formulary_catalog.domain.search.terms import Term, rarity
+from formulary_catalog.domain.search.terms import RARE, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
-MEANING_WEIGHT = 14.73
+MEANING_WEIGHT = 14.71
 """What a cosine of 1 counts. Written by scripts/calibrate.py."""
-WORDS_WEIGHT = 9.53
+WORDS_WEIGHT = 9.51
 """What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by
 scripts/calibrate.py."""
 USUAL_RARITY = 4.0
@@ -27,8 +27,9 @@ USUAL_RARITY = 4.0
 a short query is little evidence."""
 _PLACE_WEIGHTS = np.array(PLACE_WEIGHTS)
 _SIGNIFICANT_SHARE, _SIGNIFICANT_RARITY = 0.6, 2.4
-"""A part is significant if it is at least this share as rare as the rarest part of the query, or this rare: about as
-rare as "memory". Names of pods, which no text holds, are rarer than all that says what happened."""
+"""A part is significant if it is at least this share as rare as the rarest part that texts about Kubernetes hold, or
+this rare: about as rare as "memory". Names of services, which hardly any text holds, must not make "pod"
+insignificant."""
 _Floats = npt.NDArray[np.float64]
 
 
@@ -60,8 +61,9 @@ class Wanted:
     @cached_property
     def significant(self) -> tuple[Part, ...]:
         """The parts that say what the query is about."""
-        least = min(_SIGNIFICANT_SHARE * max((part.rarity for part in self.parts), default=0.0), _SIGNIFICANT_RARITY)
-        return tuple(part for part in self.parts if part.rarity >= least)
+        rarest = max((part.rarity for part in self.parts if part.rarity <= RARE), default=0.0)
+        least = min(_SIGNIFICANT_SHARE * rarest, _SIGNIFICANT_RARITY)
+        return tuple(part for part in self.parts if part.rarity >= least and part.rarity > 0)
 
 
 class Fits(NamedTuple):

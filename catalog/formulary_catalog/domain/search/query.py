@@ -4,6 +4,7 @@
 guesses a severity must not hide the right workflow.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +31,23 @@ _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
 CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
+_STATE = re.compile(r"^\W*(?:FIRING|RESOLVED)(?::\d+)?\W+(?=\w)")
+"""How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
+_ALERT, _SEVERITY = (
+    re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*["']?(?P<value>[A-Za-z]\w*)["']?,?""")
+    for label in ("alertname", "severity")
+)
+"""A label of an alert, as in `alertname=X`, `alertname: X` and `"alertname":"X",`."""
+_EVENT = re.compile(
+    r"""
+    ^\s* (?:\d+[smhd]\S*\s+)?                        # how long ago, as `kubectl get events` begins
+    (?:Normal|Warning) \s+ (?P<reason>[A-Z][A-Za-z]+) \s+
+    (?:\d+[smhd]\S*\s+ (?:\(x\d+\ over\ [^)]*\)\s+)?)?  # how long ago and how often, of `kubectl describe`
+    (?P<source>(?:kubelet|default-scheduler|kernel-monitor|[a-z-]+-(?:controller|autoscaler))\b,?\s+)?
+    """,
+    re.VERBOSE,
+)
+"""A line of events. What reported it says nothing of what is wrong: `kubelet` reports the crash of every container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +72,12 @@ class ParsedQuery:
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Take a query apart.
+    """Take a query apart, also one that was pasted as an alert or an event.
 
     A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
     compound name of an alert, only those are that cannot be adjectives.
     """
-    parts = query.split()
+    parts = _alert_first(query).split()
     signal = _signal(parts)
     second = fold(_bare(parts[1])) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
@@ -67,6 +85,22 @@ def parse_query(query: str) -> ParsedQuery:
     left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
     text = _readable(parts[:1] + parts[2:] if left_out else parts)
     return ParsedQuery(signal=signal, severity=severity, text=text)
+
+
+def _alert_first(query: str) -> str:
+    """The query with the name of its alert and the severity, or the reason of its event, at the beginning.
+
+    For what somebody pasted as a program printed it. Words are moved and dropped, none is added.
+    """
+    if event := _EVENT.match(query):
+        return f"{event['reason']} {query[event.end() :]}".strip()
+    query = _STATE.sub("", query)
+    if (alert := _ALERT.search(query)) is None:
+        return query
+    rest = _ALERT.sub(" ", query, count=1)
+    severity = _SEVERITY.search(rest)
+    beginning = alert["value"] if severity is None else f"{alert['value']} {severity['value']}"
+    return f"{beginning} {_SEVERITY.sub(' ', rest, count=1)}".strip()
 
 
 def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapping[str, str]:

@@ -60,21 +60,21 @@ def match_reasons(
     places: bytes,
     cosine: float | None,
 ) -> list[str]:
-    """Why a workflow is in the answer: labels, generic labels, words and where they occur, similarity. All facts.
+    """Why a workflow is in the answer, what tells it from others first: labels, words and where they occur, similarity.
 
     Of the words, the answer names those that count most; `places` says where each term was found. It says that custom
     labels match, and never which.
     """
-    reasons = [
-        *_label_reasons(workflow, constraints=constraints, inferred=inferred),
-        *_word_reasons(terms, places=places),
-    ]
+    declared, further = _label_reasons(workflow, constraints=constraints, inferred=inferred)
+    own = [*declared, *_custom_reasons(workflow, constraints=constraints)]
+    reasons = [*own, *_word_reasons(terms, places=places), *further]
     return reasons if cosine is None else [*reasons, f"meaning: cosine {cosine:.2f}"]
 
 
 def _label_reasons(
     workflow: RemediationWorkflow, *, constraints: Constraints, inferred: Mapping[str, str]
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
+    """What it declares of the asked labels, and what else of its labels allows it."""
     exact, wildcard, generic = [], [], []
     for dimension in DIMENSIONS:
         wanted = constraints.values.get(dimension)
@@ -93,14 +93,11 @@ def _label_reasons(
             exact += [f"{wire_name(dimension)} {each}" for each in declared if fold(each) == fold(value)]
     observed = constraints.detected
     detected = [visible(f"{key} {observed[key]}") for key in workflow.spec.detected_labels if key in observed]
-    found = {
-        "declared for ": exact,
-        "any ": wildcard,
-        "not limited by ": generic,
-        "requires what was detected: ": detected,
-    }
-    reasons = [prefix + ", ".join(labels) for prefix, labels in found.items() if labels]
-    return [*reasons, *_custom_reasons(workflow, constraints=constraints)]
+    further = {"any ": wildcard, "not limited by ": generic, "requires what was detected: ": detected}
+    return (
+        [f"declared for {', '.join(exact)}"] if exact else [],
+        [prefix + ", ".join(labels) for prefix, labels in further.items() if labels],
+    )
 
 
 def _custom_reasons(workflow: RemediationWorkflow, *, constraints: Constraints) -> list[str]:

@@ -14,8 +14,6 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import OF_LABELS_ONLY, confidences
 from formulary_catalog.domain.search.fit import Wanted, fits
 
-WEAK_CONFIDENCE = 0.5
-"""Below it the first answer is more likely wrong than right, and a note says that perhaps nothing fits."""
 NOISE = 0.25
 """The cosine that texts without anything in common may have."""
 SCORE_DIGITS = 6

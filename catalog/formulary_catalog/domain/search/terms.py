@@ -17,8 +17,17 @@ from formulary_catalog.domain.search.synonyms import folded, mentions
 from formulary_catalog.domain.text import searchable_words, words
 
 MAX_TERMS = 128
-_RARE = 5.0
+RARE = 5.0
 """So rare are words that at most two of the counted texts hold."""
+_VAGUE = frozenset(
+    map(
+        folded,
+        "broken broke problem issue trouble wrong weird strange odd crazy funny misbehaves misbehaving something "
+        "anything somehow suddenly apparently help please urgent asap happens happening".split(),
+    )
+)
+"""Words that say no more than that something is wrong. People say them of everything, manifests hardly ever: they would
+count as rare, and so as telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +68,19 @@ def _terms(text: str) -> Iterator[Term]:
 
 def rare_words(terms: Iterable[Term]) -> list[str]:
     """Those of the terms that texts about operating Kubernetes hardly hold, such as codes and names of products."""
-    return [term.word for term in terms if rarity(term.word) > _RARE]
+    return [term.word for term in terms if rarity(term.word) > RARE]
 
 
 @lru_cache(maxsize=16_384)
 def rarity(term: str) -> float:
-    """The inverse document frequency of a term, that of its rarest word where it has several."""
+    """The inverse document frequency of a term, that of its rarest word where it has several; 0 for a vague word."""
     return max((_of_word(folded(word)) for word in words(term)), default=0.0)
 
 
 def _of_word(stem: str) -> float:
     texts, frequencies = _counted()
+    if stem in _VAGUE:
+        return 0.0
     holding = frequencies.get(stem, 0)
     return math.log(1 + (texts - holding + 0.5) / (holding + 0.5))
 

@@ -126,3 +126,39 @@ def test_the_bullet_of_a_list_names_no_signal() -> None:
 
 def test_an_empty_query_names_nothing() -> None:
     assert parse_query(" \n") == parse_query("") == ParsedQuery("", "", "")
+
+
+@pytest.mark.parametrize(
+    ("query", "inferred"),
+    [
+        ("[FIRING:2] NodeDown shop/cart", {"signal_type": "NodeDown"}),
+        ("alertname=NodeDown severity=critical node=w1", {"signal_type": "NodeDown", "severity": "critical"}),
+        ("severity: high, alertname: NodeDown", {"signal_type": "NodeDown", "severity": "high"}),
+        ('{"alertname":"NodeDown","severity":"critical"}', {"signal_type": "NodeDown", "severity": "critical"}),
+        ("Warning  NodeDown  5m (x3 over 9m)  node-controller  it is gone", {"signal_type": "NodeDown"}),
+        ("5m   Warning   NodeDown   node/w1   it is gone", {"signal_type": "NodeDown"}),
+    ],
+)
+def test_a_pasted_alert_or_event_names_its_signal(query: str, inferred: dict[str, str]) -> None:
+    assert parse_query(query).inferred(signal_declared=True) == inferred
+
+
+@pytest.mark.parametrize("source", ["kubelet", "kubelet,", "default-scheduler", "statefulset-controller"])
+def test_what_reported_an_event_is_no_symptom(source: str) -> None:
+    assert parse_query(f"Warning  BackOff  {source}  Back-off restarting").text.split()[:3] == [
+        "BackOff",
+        "Back-off",
+        "restarting",
+    ]
+
+
+@pytest.mark.parametrize(
+    "query", ["Warning signs in the cluster", "firing squad", "severity: critical", "the alertname is missing"]
+)
+def test_words_of_alerts_in_a_sentence_stay_where_they_are(query: str) -> None:
+    assert parse_query(query).text == query
+
+
+@given(query=st.text(alphabet="alertnameseverity:= '\"[FIRING1]WarningX5m,", max_size=60))
+def test_no_word_is_added_to_a_pasted_text(query: str) -> None:
+    assert set(parse_query(query).text.replace(" ", "").casefold()) <= set(query.casefold())

@@ -229,6 +229,18 @@ def test_a_candidate_fits_nothing_without_a_significant_word_and_within_the_nois
     assert {each.evidence.name for each in order if each.fits_nothing} == {"far", "common"}
 
 
+def test_the_name_of_a_service_does_not_make_other_words_insignificant() -> None:
+    asked = Wanted.of([Term(word="pod", origin="pod"), Term(word="zzbilling", origin="zzbilling")], usable=(True, True))
+    (only,) = rank([found("a", places=bytes([WordPlace.WHAT, 0]))], wanted=asked, mode=SearchMode.LEXICAL)
+    assert not only.fits_nothing
+
+
+def test_a_workflow_that_shares_a_vague_word_alone_fits_nothing() -> None:
+    asked = Wanted.of([Term(word="broken", origin="broken")], usable=(True,))
+    (only,) = rank([found("a", places=bytes([WordPlace.NAME]))], wanted=asked, mode=SearchMode.LEXICAL)
+    assert only.fits_nothing
+
+
 def test_the_only_word_of_a_vague_query_is_significant() -> None:
     vague = Wanted.of([Term(word="pod", origin="pod")], usable=(True,))
     (only,) = rank([found("a", places=bytes([WordPlace.WHAT]))], wanted=vague, mode=SearchMode.LEXICAL)

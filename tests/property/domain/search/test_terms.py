@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from formulary_catalog.domain.search.spelling import corrected, distance
 from formulary_catalog.domain.search.synonyms import folded, mentions, synonyms
-from formulary_catalog.domain.search.terms import MAX_TERMS, query_terms
+from formulary_catalog.domain.search.terms import MAX_TERMS, query_terms, rarity
 from formulary_catalog.domain.text import words
 
 letters = st.text("abcdefg", max_size=7)
@@ -57,6 +57,12 @@ def test_a_synonym_of_a_phrase_is_a_part_of_its_own() -> None:
 
 def test_words_between_those_of_a_phrase_break_it() -> None:
     assert "DependencyDown" not in _concepts("connection was refused")
+
+
+@pytest.mark.parametrize("vague", ["broken", "problems", "something", "Weird"])
+def test_a_word_that_says_only_that_something_is_wrong_tells_nothing(vague: str) -> None:
+    assert rarity(vague) == 0
+    assert rarity(f"{vague} etcd") == rarity("etcd") > 0
 
 
 def test_every_term_comes_once() -> None:

@@ -147,6 +147,20 @@ def test_every_hit_keeps_what_identifies_ranks_and_explains_it(limit: int) -> No
         assert after["match_reasons"][0] == before["match_reasons"][0]
 
 
+def test_an_unlikely_hit_loses_its_texts_before_a_likely_one_loses_any() -> None:
+    whole = answer(4)
+    confidences = (0.9, 0.8, 0.1, 0.05)
+    hits = [
+        each.model_copy(update={"confidence": confidence})
+        for each, confidence in zip(whole.workflows, confidences, strict=True)
+    ]
+    whole = whole.model_copy(update={"workflows": hits})
+
+    shrunk = within(whole, limit=size(whole.as_json()) - 500)
+
+    assert [each.description for each in shrunk.workflows] == [hits[0].description, hits[1].description, "", ""]
+
+
 def test_the_namespace_which_the_uri_names_is_left_out_before_the_first_hit_loses_its_description() -> None:
     whole = answer(10)
     for limit in range(3000, size(whole.as_json()), 50):

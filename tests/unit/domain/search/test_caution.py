@@ -68,6 +68,14 @@ def test_what_speaks_for_it_as_much_as_against_it_is_no_warning(text: str) -> No
     assert warning("kafka consumer lag", against, **{text: "kafka-consumer-lag"}) == ""
 
 
+def test_what_a_text_for_it_says_is_not_so_does_not_speak_for_it() -> None:
+    against = "Not if the log says OutOfMemoryError."
+    assert not warning(
+        HEAP, f"{against} The java heap is small.", when_to_use="Its log says OutOfMemoryError, java heap."
+    )
+    assert warning(HEAP, f"{against} The java heap is small.", when_to_use="Its log has no OutOfMemoryError.")
+
+
 def test_the_words_of_the_query_count_in_their_forms_and_in_pieces_and_not_their_synonyms() -> None:
     assert warning("kafka consumer lags", "Not where a KafkaConsumer is idle.") != ""
     assert warning("certificate expired", "Not to renew tls.") == ""

@@ -3,11 +3,11 @@
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
+from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.console_address import COVERAGE
 from formulary_catalog.domain.coverage.alerts import NO_REMEDY, ignored_by_rules, portions
 from formulary_catalog.domain.coverage.answers import CoverageAnswer
 from formulary_catalog.domain.coverage.states import UNLIKELY, joined, with_ignored
-from formulary_catalog.domain.search.scoring import WEAK_CONFIDENCE
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.loading.rule_files import alerts_in_text, ignored_in_text
 from formulary_catalog.server.calls.arguments.coverage import LinesArguments
