@@ -64,8 +64,8 @@ class ContextResolver:
             if self._policy is ContextPolicy.REQUIRED and not reference.optional:
                 raise ContextError(
                     "this server answers only for an incident and the call names none; send the header "
-                    "X-Remediation-Id or X-AIAnalysis, or start stdio with --remediation-id (the configuration of the "
-                    "client does that, not a tool argument)"
+                    "X-Remediation-Id or X-AIAnalysis, or start stdio or the command with --remediation-id (the "
+                    "configuration of the client does that, not a tool argument)"
                 )
             return None
         named = _Named(ids=_ids(reference), analysis=reference.analysis)

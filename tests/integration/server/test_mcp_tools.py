@@ -101,7 +101,7 @@ async def test_a_search_without_top_k_shows_ten_hits_that_fit_within_four_kiloby
     answer = answer_of(result)
     assert len(text_of(result).encode()) <= DEFAULT_SEARCH_BYTES
     shown = len(answer["workflows"])
-    (left_out,) = [int(note.split()[0]) for note in answer["notes"] if "are left out; top_k shows them" in note] or [0]
+    (left_out,) = [int(note.split()[0]) for note in answer["notes"] if "are left out; top_k shows" in note] or [0]
     assert shown == min(10, answer["total_results"] - left_out) > 0
     # What fits nothing may stand between two that fit: a page of a given length holds it.
     first = found(await call(url, SEARCH, {"query": query, "top_k": 50}))

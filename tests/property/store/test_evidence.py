@@ -58,7 +58,7 @@ WRITTEN = st.lists(
             ),
         ]
     )
-    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8),
+    | st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=8).filter(str.strip),
     min_size=1,
     max_size=4,
 )
