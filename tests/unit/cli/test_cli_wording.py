@@ -29,7 +29,7 @@ COMMANDS = {
 }
 """As docs/mcp.md has them."""
 NOT_TAKEN = {
-    "search_workflow_catalog": {"action_type", "namespace", "keywords", "filters"},
+    "search_workflow_catalog": {"filters"},
     "list_workflows": {"cursor"},
     "invoke_workflow": {"input", "search_id"},  # --input says its own errors, values are secret
     "get_invocation_status": {"wait_ms", "after_revision"},
