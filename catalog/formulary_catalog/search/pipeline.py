@@ -72,6 +72,8 @@ class Ranked:
     inferred: Mapping[str, str]
     order: Sequence[Scored]
     severity_inferred: bool
+    nearest_known: float | None
+    """The cosine of the query and the nearest known problem, where the model has vectors of these."""
     first: Sequence[Scored]
     """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
 
@@ -315,6 +317,7 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         inferred=inferred,
         order=order,
         severity_inferred=severity_inferred,
+        nearest_known=nearest,
         first=first,
     )
 

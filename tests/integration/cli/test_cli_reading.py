@@ -127,6 +127,16 @@ async def test_a_search_and_its_explanation_are_narrowed_as_by_an_agent(url: str
         assert (excluded.code, json.loads(excluded.out)["allowed"]) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("query", "doubted"),
+    [("the Corefile was edited and DNS fails since", True), ("DNS lookups fail, SERVFAIL from CoreDNS", False)],
+)
+async def test_an_explanation_says_why_a_near_workflow_is_doubted(url: str, query: str, doubted: bool) -> None:
+    done = await formulary("explain", "dns-coredns-restart-scale", query, "--url", url)
+    assert done.code == 0
+    assert ("nearer to a known problem" in done.out) is doubted
+
+
 async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:
     served = await formulary("search", "pods are evicted", "--json", FORMULARY_URL=url)
     stored = await formulary("search", "pods are evicted", "--json", "--database-url", dsn, FORMULARY_URL=url)

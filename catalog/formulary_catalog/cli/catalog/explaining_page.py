@@ -90,5 +90,8 @@ def _show_evidence(answer: Explanation, *, page: Page) -> None:
         page.line("What would have had to differ", style="bold")
         page.table(
             ("ADDS", "FIRST", "CHANGE"),
-            [(f"{each.gain:+.2f}", "yes" if each.enough else "", each.change) for each in answer.to_be_first],
+            [
+                (f"{each.gain:+.2f}" if each.gain else "", "yes" if each.enough else "", each.change)
+                for each in answer.to_be_first
+            ],
         )

@@ -3,7 +3,7 @@
 `service` beside it reads what is needed and calls this last. Nothing here asks the database.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.domain.answers.catalog import SearchMode
@@ -25,6 +25,9 @@ from formulary_catalog.search.explanation.recorded import RecordedSearch
 from formulary_catalog.search.manifests import ParsedWorkflow
 from formulary_catalog.search.pipeline import Hit, Ranked
 from formulary_catalog.search.planning import SearchPlan
+
+_NEARER = 0.01
+"""By so much of a cosine a problem has to be nearer than a workflow: the workflow itself may be among them, rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +135,20 @@ def explanation(
         ],
         recorded=_place_then(recorded, version_id=subject.version_id) if recorded is not None else None,
         search_mode=ranked.mode,
-        notes=[*ranking.plan.notes, *_replay_notes(recorded, asker=asker)],
+        notes=[*ranking.plan.notes, *_doubts(ranked, found), *_replay_notes(recorded, asker=asker)],
     )
+
+
+def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
+    """What takes from the confidence of a workflow that is allowed, and is no part of its score."""
+    if found is None or ranked.mode is not SearchMode.HYBRID:
+        return
+    cosine = found.cosine or 0.0
+    if ranked.nearest_known is not None and ranked.nearest_known >= cosine + _NEARER:
+        yield (
+            f"the query is nearer to a known problem of Kubernetes (cosine {ranked.nearest_known:.2f}) than to this "
+            f"workflow ({cosine:.2f}); it may be about that problem, which takes from the confidence"
+        )
 
 
 def _basis(ranking: Ranking) -> RankingBasis:
