@@ -11,11 +11,10 @@ import pytest
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.access import KnownCallers, Rights
 from support.agent import call, refused
-from support.runnable import TARGET, runnable_database
+from support.runnable import TARGET
 from support.serving import serving
 
 STAGING = {"X-Remediation-Id": "rr-staging"}
@@ -25,12 +24,6 @@ REPEATED = """
     from formulary.invocation run, generate_series(2, 120) number where dry_run
 """
 """Makes 120 dry runs of one."""
-
-
-@pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
-        yield database
 
 
 @pytest.fixture(scope="module")

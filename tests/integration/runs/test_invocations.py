@@ -2,19 +2,12 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.answers.catalog import InvocationAnswer
-from formulary_catalog.domain.governance.decision import ApprovalDecision
-from formulary_catalog.domain.runs.run import Invocation
-from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import (
     InputRefused,
     InvalidInput,
@@ -23,86 +16,20 @@ from formulary_catalog.errors import (
     NotFound,
     NotInvocable,
     RunFailed,
-    RunRefused,
     RunTimedOut,
     Unavailable,
 )
 from formulary_catalog.runs import preparation
-from formulary_catalog.runs.request import InvocationRequest
 from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
-from support.access import Rights
-from support.runnable import PRODUCTION, STAGING, TARGET, nobody_runs_anything, opened, runnable_database
-from support.runs import KEY
-
-NOWHERE = ContextReference()
-VISIBLE = {"see": ["formulary"], "use": ["shop"]}
-
-
-@pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    async with opened(dsn) as catalog:
-        yield catalog
-
-
-@pytest.fixture(scope="module")
-def service(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> InvocationService:
-    keys = tmp_path_factory.mktemp("keys") / "input.key"
-    keys.write_text(KEY)
-    return Services.on(catalog, settings=Settings(input_key_file=keys)).invocations
-
-
-@pytest.fixture
-async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    """The database as its owner, with nobody who could run anything."""
-    async with nobody_runs_anything(dsn) as connection:
-        yield connection
-
+from support.invoking import NOWHERE, asked, caller, followed, never, rows, taking, trail
+from support.runnable import STAGING, TARGET
 
 pytestmark = pytest.mark.usefixtures("owner")
-
-
-def asked(workflow_id: str = "scale-out", **others: Any) -> InvocationRequest:
-    return InvocationRequest(**({"workflow_id": workflow_id, "input": {"REPLICAS": 3}} | others))
-
-
-def never(run: Invocation) -> None:
-    """A run that goes on and on."""
-
-
-def caller(name: str, **rights: list[str]) -> Caller:
-    return Caller(name=name, access=Rights(**{**VISIBLE, **rights}))
-
-
-async def rows(owner: asyncpg.Connection) -> int:
-    count: int = await owner.fetchval("select count(*) from formulary.invocation")
-    return count
-
-
-async def trail(owner: asyncpg.Connection, trace_id: str) -> list[tuple[str, dict[str, Any]]]:
-    found = await owner.fetch("select kind, body from formulary.trace_event where trace_id = $1 order by seq", trace_id)
-    return [(row["kind"], json.loads(row["body"])["payload"]) for row in found]
-
-
-@contextmanager
-def taking(*, at_least: float = 0, at_most: float) -> Iterator[None]:
-    """The block takes so many seconds."""
-    started = time.monotonic()
-    yield
-    assert at_least <= time.monotonic() - started <= at_most
 
 
 async def test_a_harmless_run_is_waited_for_and_returns_its_output(
@@ -274,19 +201,11 @@ async def test_a_longer_run_is_answered_at_once_and_followed_by_its_id(service: 
         with taking(at_most=2):
             begun = await service.invoke(asked(timeout_ms=30_001), context=STAGING, caller=LOCAL)
         assert begun.state == "running"
-        follower = asyncio.create_task(_followed(service, begun))
+        follower = asyncio.create_task(followed(service, begun))
         finishing.set()
         ended = await asyncio.wait_for(follower, timeout=10)
 
     assert (ended.state, ended.output) == ("completed", {"healed": True})
-
-
-async def _followed(service: InvocationService, answer: InvocationAnswer) -> InvocationAnswer:
-    while answer.state in ("pending", "running"):
-        answer = await service.status(
-            answer.invocation_id, caller=LOCAL, wait_seconds=5, after_revision=answer.revision
-        )
-    return answer
 
 
 async def test_a_call_whose_time_is_up_says_so_and_the_run_goes_on(service: InvocationService, dsn: str) -> None:
@@ -398,202 +317,6 @@ async def test_a_repeat_hears_of_the_run_also_where_nobody_could_run_it_any_more
     assert {silent.invocation_id, gone.invocation_id} == {first.invocation_id}
     assert (silent.state, gone.state) == ("completed", "completed")
     assert "repeated: true" in gone.notes[0]
-
-
-async def test_an_approval_lets_a_run_in_production_go_ahead_and_names_who_gave_it(
-    service: InvocationService, dsn: str, owner: asyncpg.Connection
-) -> None:
-    person = caller("alice", approve=[TARGET])
-    async with playing.operator(dsn):
-        waiting = await service.invoke(asked(), context=PRODUCTION, caller=LOCAL)
-        with pytest.raises(NotFound):
-            await service.approve(
-                waiting.invocation_id, decision=ApprovalDecision.APPROVE, reason="", caller=caller("mallory")
-            )
-        with pytest.raises(NotAllowed):
-            await service.approve(
-                waiting.invocation_id, decision=ApprovalDecision.APPROVE, reason="", caller=caller("local")
-            )
-        await service.approve(
-            waiting.invocation_id, decision=ApprovalDecision.APPROVE, reason="looked at it", caller=person
-        )
-        ended = await _followed(service, await service.status(waiting.invocation_id, caller=LOCAL, wait_seconds=10))
-        with pytest.raises(InvalidInput, match="nothing is left to decide"):
-            await service.approve(waiting.invocation_id, decision=ApprovalDecision.REJECT, reason="", caller=person)
-
-    assert (waiting.state, ended.state) == ("awaiting_approval", "completed")
-    assert any(f"formulary approve {waiting.invocation_id}" in note for note in waiting.notes)
-    told = [
-        (kind, payload)
-        for kind, payload in await trail(owner, "rr-production")
-        if payload.get("invocation_id") == waiting.invocation_id
-    ]
-    (approved,) = [payload for kind, payload in told if kind == "invocation.approved"]
-    assert (approved["approver"], approved["reason"]) == ("alice", "looked at it")
-    assert [kind for kind, _ in told][-2:] == ["invocation.started", "invocation.finished"]
-
-
-async def test_a_rejection_ends_a_waiting_run(service: InvocationService, dsn: str) -> None:
-    async with playing.operator(dsn):
-        waiting = await service.invoke(asked(), context=PRODUCTION, caller=LOCAL)
-        await service.approve(waiting.invocation_id, decision=ApprovalDecision.REJECT, reason="not now", caller=LOCAL)
-        ended = await service.status(waiting.invocation_id, caller=LOCAL, wait_seconds=10)
-
-    assert (ended.state, ended.reason) == ("failed", "Rejected")
-    assert "not now" in ended.message
-
-
-@pytest.fixture
-async def rules(dsn: str) -> AsyncIterator[ContractWriter]:
-    database = await Database.open(dsn, role=Role.WRITER, size=1, deadline=10)
-    yield ContractWriter(database, shared_namespace="formulary")
-    await database.close()
-
-
-def rule(effect: str, **match: Any) -> dict[str, Any]:
-    return {"rules": [{"id": "no-scaling", "effect": effect, "match": match, "rationale": "Capacity is frozen."}]}
-
-
-async def test_a_denied_run_names_the_rule_and_its_rationale_and_is_kept(
-    service: InvocationService, dsn: str, rules: ContractWriter
-) -> None:
-    await rules.save(rule("DENY", workflows=["scale-out"]), namespace="formulary", name="freeze", uid="1")
-    async with playing.operator(dsn):
-        with pytest.raises(RunRefused, match=r"no-scaling.*freeze.*Capacity is frozen\.") as refusal:
-            await service.invoke(asked(), context=STAGING, caller=LOCAL)
-        answer = await service.status(refusal.value.invocation_id, caller=LOCAL)
-
-    assert (answer.state, answer.reason) == ("failed", "Denied")
-    assert refusal.value.decision["rules"][0]["id"] == "no-scaling"
-    assert refusal.value.http_status == 403
-
-
-@pytest.mark.parametrize(("effect", "phase"), [("DENY", "Failed"), ("HALT", "Halted")])
-@pytest.mark.parametrize("workflow_id", ["scale-out", "on-tekton"])
-@pytest.mark.parametrize("announced", [False, True])
-async def test_the_rules_refuse_a_run_also_where_nobody_could_run_it(
-    service: InvocationService,
-    owner: asyncpg.Connection,
-    rules: ContractWriter,
-    effect: str,
-    phase: str,
-    workflow_id: str,
-    announced: bool,
-) -> None:
-    if announced:
-        await owner.execute(
-            "insert into formulary.executor (name, engines, at) values ('gone', '{job}', now() - interval '1 day')"
-        )
-    contract = {"rules": [{"id": "frozen", "effect": effect, "rationale": "Capacity is frozen."}]}
-    await rules.save(contract, namespace=TARGET, name="freeze", uid="1")
-    try:
-        with pytest.raises(RunRefused, match=r"Capacity is frozen\.") as refusal:
-            await service.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
-    finally:
-        await rules.remove(namespace=TARGET, name="freeze")
-
-    assert (await service.status(refusal.value.invocation_id, caller=LOCAL)).phase == phase
-
-
-async def test_a_contract_of_the_namespace_of_the_run_counts_and_one_of_another_does_not(
-    service: InvocationService, dsn: str, rules: ContractWriter
-) -> None:
-    await rules.save(rule("DENY"), namespace="bank", name="elsewhere", uid="1")
-    async with playing.operator(dsn):
-        assert (await service.invoke(asked(), context=STAGING, caller=LOCAL)).state == "completed"
-        await rules.save(rule("DENY"), namespace=TARGET, name="here", uid="2")
-        with pytest.raises(RunRefused):
-            await service.invoke(asked(), context=STAGING, caller=LOCAL)
-
-
-async def test_a_degraded_run_is_a_dry_run_and_says_why(
-    service: InvocationService, dsn: str, rules: ContractWriter
-) -> None:
-    await rules.save(rule("DEGRADE"), namespace="formulary", name="careful", uid="1")
-    async with playing.operator(dsn):
-        answer = await service.invoke(asked(), context=STAGING, caller=LOCAL)
-
-    assert (answer.state, answer.reason, answer.dry_run) == ("completed", "Degraded", True)
-    assert any("Capacity is frozen." in note for note in answer.notes)
-
-
-async def test_evidence_that_a_rule_asks_for_is_a_recorded_selection_with_reasoning(
-    service: InvocationService, catalog: CatalogService, dsn: str, rules: ContractWriter
-) -> None:
-    await rules.save(rule("REQUIRE_EVIDENCE"), namespace="formulary", name="reasons", uid="1")
-    async with playing.operator(dsn):
-        waiting = await service.invoke(asked("slow"), context=STAGING, caller=LOCAL)
-        await catalog.record_selection(
-            workflow_id="slow", reasoning="It is the only one that fits.", context=STAGING, caller=LOCAL
-        )
-        answer = await service.invoke(asked("slow"), context=STAGING, caller=LOCAL)
-
-    assert (waiting.state, answer.state) == ("awaiting_approval", "completed")
-
-
-async def test_a_selection_that_its_search_did_not_return_is_no_evidence(
-    service: InvocationService, catalog: CatalogService, dsn: str, rules: ContractWriter
-) -> None:
-    await rules.save(rule("REQUIRE_EVIDENCE"), namespace="formulary", name="reasons", uid="1")
-    nothing = search_request(query="nodes", labels={"cluster": ["elsewhere"]}, context=STAGING)
-    searched = await catalog.search(nothing, caller=LOCAL)
-    chosen: dict[str, Any] = {
-        "workflow_id": "scale-out",
-        "reasoning": "It is the only one that fits.",
-        "context": STAGING,
-    }
-    await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
-    async with playing.operator(dsn):
-        waiting = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)
-        await catalog.record_selection(**chosen, caller=LOCAL)
-        await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
-        answer = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)
-
-    assert (waiting.state, answer.state) == ("awaiting_approval", "completed")
-
-
-async def test_a_dry_run_goes_to_the_cluster_where_there_is_one(service: InvocationService, dsn: str) -> None:
-    async with playing.operator(dsn):
-        answer = await service.invoke(asked(dry_run=True), context=PRODUCTION, caller=LOCAL)
-
-    assert (answer.state, answer.reason, answer.dry_run) == ("completed", "DryRun", True)
-    assert answer.manifest["metadata"]["name"] == answer.invocation_id
-    assert answer.duration_seconds is None
-
-
-async def test_a_dry_run_says_what_a_real_one_would_wait_for(service: InvocationService, dsn: str) -> None:
-    alone = await service.invoke(asked(dry_run=True), context=PRODUCTION, caller=LOCAL)
-    async with playing.operator(dsn):
-        checked = await service.invoke(asked(dry_run=True), context=PRODUCTION, caller=LOCAL)
-
-    expected = "A dry run waits for nobody. What a real run would meet: Waits for an approval"
-    assert alone.message.startswith(expected)
-    assert (checked.message, any(expected in note for note in checked.notes)) == ("the cluster would take it", True)
-
-
-async def test_without_an_executor_a_dry_run_shows_the_manifest_and_that_nobody_checked_it(
-    service: InvocationService,
-) -> None:
-    answer = await service.invoke(
-        asked(dry_run=True, input={"REPLICAS": 3, "TOKEN": "s3cr3t"}), context=STAGING, caller=LOCAL
-    )
-
-    assert (answer.state, answer.reason) == ("completed", "DryRun")
-    assert (answer.manifest["kind"], answer.manifest["metadata"]["namespace"]) == ("Job", TARGET)
-    assert any("no cluster has checked" in note for note in answer.notes)
-    assert "s3cr3t" not in answer.model_dump_json()
-
-
-async def test_without_an_executor_a_real_run_is_refused_and_nothing_is_created(
-    service: InvocationService, owner: asyncpg.Connection
-) -> None:
-    before = await rows(owner)
-    with pytest.raises(NoExecutor, match="no executor") as refusal:
-        await service.invoke(asked(), context=STAGING, caller=LOCAL)
-
-    assert refusal.value.rpc_code == -32003
-    assert "dry_run" in str(refusal.value)
-    assert await rows(owner) == before
 
 
 async def test_an_executor_that_is_silent_is_an_outage_to_retry(

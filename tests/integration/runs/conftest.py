@@ -1,0 +1,40 @@
+"""A catalog of workflows that can be run, and the service that is asked to; its tests play the operator."""
+
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from formulary_catalog.runs.service import InvocationService
+from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.calls.services import Services
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.runnable import nobody_runs_anything, opened, runnable_database
+from support.runs import KEY
+
+
+@pytest.fixture(scope="module")
+async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
+    async with opened(dsn) as catalog:
+        yield catalog
+
+
+@pytest.fixture(scope="module")
+def service(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> InvocationService:
+    keys = tmp_path_factory.mktemp("keys") / "input.key"
+    keys.write_text(KEY)
+    return Services.on(catalog, settings=Settings(input_key_file=keys)).invocations
+
+
+@pytest.fixture
+async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    """The database as its owner, with nobody who could run anything."""
+    async with nobody_runs_anything(dsn) as connection:
+        yield connection
