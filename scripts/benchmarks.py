@@ -107,6 +107,14 @@ SECTIONS = (
         pictures={"rankings": rankings, "reliability": reliability},
     ),
     Section(
+        name="problems",
+        title="What searches find of problems that nothing was fitted on",
+        words="Problems in groups of neighbours, with queries that share few words with them "
+        "(`benchmarks/problems/README.md`), each a workflow without labels of its own, asked without constraints. "
+        "Neither weights nor the adapter have seen them. In brackets, 95 % bootstrap intervals.",
+        pictures={},
+    ),
+    Section(
         name="knowledge",
         title="What searches of documents find",
         words="Judged queries on runbooks (`benchmarks/knowledge/README.md`), on which nothing was tuned. A right file "

@@ -20,7 +20,7 @@ read -r stolen_before all_before < <(processors)
 
 free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -1 || true)
 if [ "${free:-0}" -gt 8388608 ]; then export TMPDIR="${TMPDIR:-/dev/shm}"; fi
-PYTHONPATH=tests:. .venv/bin/python "$@" --json "$results/$name.json" | tee "$results/$name.txt"
+PYTHONPATH=tests:training:. .venv/bin/python "$@" --json "$results/$name.json" | tee "$results/$name.txt"
 
 read -r stolen all < <(processors)
 bfloat16=false

@@ -1,0 +1,79 @@
+"""The problems that measure searches and that nothing is fitted on: of the right form, and unknown to training."""
+
+from collections import Counter
+
+import pytest
+import yaml
+
+from bench_problems import judgements, read_problems, summarise, workflows
+from dataset import Problem, collect
+from dataset import read_problems as read_known
+from formulary_catalog.domain.text import words
+from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from quality_judgements import CATALOGS, read_judgements
+from quality_summary import OURS, OVERALL, Answered
+from quality_variants import Variant
+from support.manifest import text
+
+PROBLEMS = read_problems()
+
+
+def in_threes(text: str) -> set[tuple[str, ...]]:
+    found = [word.casefold() for word in words(text)]
+    return set(zip(found, found[1:], found[2:], strict=False))
+
+
+def test_there_are_many_and_none_is_there_twice() -> None:
+    queries = Counter(" ".join(each.query.casefold().split()) for each in judgements(PROBLEMS))
+    assert len(PROBLEMS) == len({each.name for each in PROBLEMS}) >= 150
+    assert queries.total() >= 1000
+    assert [query for query, times in queries.items() if times > 1] == []
+
+
+def test_neither_training_nor_tuning_knows_any_of_them() -> None:
+    asked = {each.query.casefold() for each in judgements(PROBLEMS)}
+    trained = {example.query.casefold() for example in collect().queries}
+    trained |= {query.casefold() for each in read_known() for kind in each.queries.values() for query in kind}
+    tuned = {each.query.casefold() for catalog in CATALOGS for each in read_judgements(catalog.judgements)}
+    assert asked & (trained | tuned) == set()
+    assert {each.name for each in PROBLEMS} & {each.name for each in read_known()} == set()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
+def test_a_symptom_or_paraphrase_uses_other_words_than_its_problem(problem: Problem) -> None:
+    document = in_threes(problem.embedding_text)
+    assert sum(map(len, problem.queries.values())) >= 6
+    for kind in ("symptom", "paraphrase"):
+        for query in problem.queries.get(kind, ()):
+            assert not in_threes(query) & document, query
+
+
+def test_each_is_a_workflow_of_its_texts_that_no_label_excludes() -> None:
+    for problem, document in zip(PROBLEMS, yaml.safe_load_all(text(*workflows(PROBLEMS))), strict=True):
+        workflow = RemediationWorkflow.model_validate(document)
+        assert workflow.metadata.name == problem.name
+        assert (workflow.spec.description.what, workflow.spec.description.when_to_use) == (
+            problem.what,
+            problem.when_to_use,
+        )
+
+
+def test_ranks_are_summed_up_by_kind_and_overall() -> None:
+    asked = [each for each in judgements(PROBLEMS[:2]) if each.id.startswith(("symptom", "pager"))]
+    places = {each.id: number % 2 + 1 for number, each in enumerate(asked)}
+    answers = [
+        Answered(
+            judgement=each,
+            variant=Variant.PLAIN,
+            rankings={OURS: [*["other"] * (places[each.id] - 1), *each.best]},
+            confidences=[],
+            mode="hybrid",
+            allowed=2,
+        )
+        for each in asked
+    ]
+    summary = summarise(answers)
+    assert [kind.split(",")[0] for kind in summary][-1] == OVERALL
+    assert summary[f"{OVERALL}, {len(asked)}"][OURS].mean == pytest.approx(
+        sum(1 / place for place in places.values()) / len(asked)
+    )
