@@ -1,13 +1,13 @@
 """Fields of a workflow's spec in an annotation, for clusters whose schema drops them (upstream's CRD does)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.errors import InvalidManifest
 
 SPEC_ANNOTATION = "formulary.dev/spec"
-"""Holds a JSON object with some of `ANNOTATED`."""
+"""Holds a JSON object with some of `ANNOTATED`, and `labels` with some of `ANNOTATED_LABELS`."""
 ANNOTATED = (
     "title",
     "keywords",
@@ -19,6 +19,9 @@ ANNOTATED = (
     "related",
 )
 """What may be said there: our own fields and those of upstream, except `suspend`, which a schema must not hide."""
+ANNOTATED_LABELS = ("signalType", "riskTolerance", "businessCategory")
+"""Labels that may be in `labels` there. Without them a workflow would be generic: offered where its author forbids it."""
+_LABELS = "labels"
 _FIELD = f"metadata.annotations.{SPEC_ANNOTATION}"
 
 
@@ -39,14 +42,30 @@ def with_annotated_spec(document: Mapping[str, Any], *, source: str) -> Mapping[
     if text is None or not isinstance(spec, Mapping):
         return document
     annotated = _parsed(text, source=source)
-    for name, value in annotated.items():
-        if name not in ANNOTATED:
-            raise _invalid(f"{name} may not be set here; use {', '.join(ANNOTATED)}", source=source)
-        if spec.get(name, value) != value:
-            raise _invalid(f"{name} differs from spec.{name}; leave out one of them", source=source)
+    labels = annotated.pop(_LABELS, {})
+    if not isinstance(labels, Mapping):
+        raise _invalid(f'{_LABELS} is no object; write one, such as {{"signalType": ["OOMKilled"]}}', source=source)
+    merged = _with(annotated, to=spec, allowed=(*ANNOTATED, _LABELS), path="", source=source)
+    if labels:
+        declared = spec.get(_LABELS)
+        to = declared if isinstance(declared, Mapping) else {}
+        path = f"{_LABELS}."
+        merged[_LABELS] = _with(labels, to=to, allowed=ANNOTATED_LABELS, path=path, source=source)
     metadata = document["metadata"]
     others = {key: value for key, value in metadata["annotations"].items() if key != SPEC_ANNOTATION}
-    return {**document, "metadata": {**metadata, "annotations": others}, "spec": {**spec, **annotated}}
+    return {**document, "metadata": {**metadata, "annotations": others}, "spec": merged}
+
+
+def _with(
+    annotated: Mapping[str, Any], *, to: Mapping[str, Any], allowed: Sequence[str], path: str, source: str
+) -> dict[str, Any]:
+    """The fields with those of the annotation."""
+    for name, value in annotated.items():
+        if name not in allowed:
+            raise _invalid(f"{path}{name} may not be set here; use {', '.join(allowed)}", source=source)
+        if to.get(name, value) != value:
+            raise _invalid(f"{path}{name} differs from spec.{path}{name}; leave out one of them", source=source)
+    return {**to, **annotated}
 
 
 def _parsed(text: object, *, source: str) -> dict[str, Any]:

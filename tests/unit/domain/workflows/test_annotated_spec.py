@@ -8,12 +8,13 @@ import pytest
 import yaml
 
 from formulary_catalog.domain.entry import catalog_entry
-from formulary_catalog.domain.workflows.annotated import ANNOTATED
+from formulary_catalog.domain.workflows.annotated import ANNOTATED, ANNOTATED_LABELS
 from formulary_catalog.errors import InvalidManifest
 from support import manifest
 
 ROOT = Path(__file__).parents[4]
 OURS = ROOT / "crds" / "kubernaut.ai_remediationworkflows.yaml"
+ANNOTATION = "metadata.annotations.formulary.dev/spec"
 UPSTREAM = ROOT / "tests" / "support" / "upstream_crds" / "remediationworkflows.yaml"
 STEPS = [{"name": "look", "command": "kubectl get pods"}, {"name": "restart", "description": "Restart it."}]
 
@@ -38,6 +39,18 @@ def entry(document: dict[str, Any]) -> Any:
 def test_every_field_that_the_schema_of_upstream_drops_may_be_annotated_but_for_suspend() -> None:
     fields = [set(spec_schema(file)["properties"]) for file in (OURS, UPSTREAM)]
     assert set(ANNOTATED) == fields[0] - fields[1] - {"suspend"}
+    labels = [set(spec_schema(file)["properties"]["labels"]["properties"]) for file in (OURS, UPSTREAM)]
+    assert set(ANNOTATED_LABELS) == labels[0] - labels[1]
+
+
+def test_annotated_labels_limit_a_workflow_as_those_of_the_spec_do() -> None:
+    declared = {"severity": ["critical"], "environment": ["production"], "component": ["v1/Pod"], "priority": "*"}
+    annotation = json.dumps({"labels": {"signalType": ["OOMKilled"], "riskTolerance": ["low"]}, "riskLevel": "high"})
+    there = entry(annotated(annotation, labels=declared))
+    every = declared | {"signalType": ["OOMKilled"], "riskTolerance": ["low"]}
+    here = entry(manifest.workflow("restart", labels=every, riskLevel="high"))
+    assert there.labels == here.labels
+    assert there.version_id == here.version_id
 
 
 def test_annotated_fields_are_the_same_content_as_those_of_the_spec() -> None:
@@ -55,12 +68,23 @@ def test_annotated_fields_are_the_same_content_as_those_of_the_spec() -> None:
     [
         ('{"riskLevel": "enormous"}', "spec.riskLevel", "'enormous'"),
         ('{"steps": [{"nmae": "x", "command": 1}]}', "spec.steps", "steps"),
-        ("riskLevel: high", "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
-        ("[]", "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
-        ("[" * 100_000, "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
-        (7, "metadata.annotations.formulary.dev/spec", "is not a JSON object"),
-        ('{"suspend": false}', "metadata.annotations.formulary.dev/spec", "suspend may not be set here"),
-        ('{"execution": {}}', "metadata.annotations.formulary.dev/spec", "execution may not be set here"),
+        ("riskLevel: high", ANNOTATION, "is not a JSON object"),
+        ("[]", ANNOTATION, "is not a JSON object"),
+        ("[" * 100_000, ANNOTATION, "is not a JSON object"),
+        (7, ANNOTATION, "is not a JSON object"),
+        ('{"suspend": false}', ANNOTATION, "suspend may not be set here"),
+        (
+            '{"labels": {"severity": ["low"]}}',
+            ANNOTATION,
+            "labels.severity may not be set",
+        ),
+        (
+            '{"labels": {"signalType": ["X"]}}',
+            ANNOTATION,
+            "differs from spec.labels.sig",
+        ),
+        ('{"labels": ["OOMKilled"]}', ANNOTATION, "labels is no object"),
+        ('{"execution": {}}', ANNOTATION, "execution may not be set here"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_the_field(text: object, field: str, says: str) -> None:
