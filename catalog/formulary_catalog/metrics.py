@@ -96,7 +96,7 @@ class Metrics:
         self._contexts = Gauge("formulary_contexts", "Incidents known from AIAnalysis objects.", registry=registry)
         self._lookups = Counter(
             "formulary_context_lookups_total",
-            "Lookups of the incident that a call names, by outcome.",
+            "Lookups of the incident that a call names, by outcome: found, none, refused.",
             ("outcome",),
             registry=registry,
         )

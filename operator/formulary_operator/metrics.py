@@ -15,7 +15,8 @@ class OperatorMetrics:
         self._reconciles = Counter(
             "formulary_reconcile_total",
             "Objects reconciled, by kind and outcome: for workflows Served, Suspended, Invalid, VersionImmutable or "
-            "Gone, for invocations the phase of the run, for all kinds failed.",
+            "Gone, for invocations the phase of the run, for contracts InForce, Halting, Invalid or Gone, for "
+            "approvals the reason of their condition, for all kinds failed.",
             ("kind", "outcome"),
             registry=registry,
         )

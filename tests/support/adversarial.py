@@ -34,7 +34,7 @@ _INNOCUOUS = {
 class Case:
     """One incident, what is asked about it, the workflow that must not be returned and one that may.
 
-    `data` is an entry of a file below `integration/adversarial`:
+    `data` is an entry of a file below `integration/search/adversarial`:
     `name`, `when`, `what`, `labels`, `spec`: of the forbidden workflow; a label that it does not name is `*`.
     `next`: the spec of its next version, which supersedes it. `withdrawn`: `suspended later` or `deleted`.
     `elsewhere`: it belongs to a namespace that the caller may not see.

@@ -44,8 +44,8 @@ def migrate_command(*, database_url: str | None) -> None:
     "--notice",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="How long running servers have at least to load the new model before searches need it; 30 by default. They "
-    "look every 5 seconds: with less than 15 some may rank by words for a moment.",
+    help="Minimum time for running servers to load the new model before searches need it. Default: 30. Servers look "
+    "every 5 seconds: with less than 15 some may rank by words for a moment.",
 )
 @click.option("--cancel", is_flag=True, help="Cancel a change that is not complete.")
 @database_option

@@ -40,11 +40,12 @@ class KubernetesContext(Model):
 
     custom_labels: IncidentLabels | None = Field(
         default=None,
-        description="The incident's own labels, such as team or region, each with the values any of which a workflow "
-        "may have. Appended to every search of this incident, unseen by the model.",
+        description="Labels of the incident itself, such as team. A workflow may have any of the values of a label. "
+        "Appended to every search for this incident; the model does not see them.",
     )
     detected_labels: Observed | None = Field(
-        default=None, description="What was found out, such as hpaEnabled: true or gitOpsTool: argocd."
+        default=None,
+        description="Labels detected on the resource, such as hpaEnabled: true or gitOpsTool: argocd.",
     )
 
 
@@ -53,10 +54,10 @@ class EnrichmentResults(Model):
 
     kubernetes_context: KubernetesContext | None = None
     custom_labels: IncidentLabels | None = Field(
-        default=None, description="The older place of kubernetesContext.customLabels; counts where that says nothing."
+        default=None, description="Former location of kubernetesContext.customLabels. Used when that is empty."
     )
     detected_labels: Observed | None = Field(
-        default=None, description="The older place of kubernetesContext.detectedLabels, which wins key by key."
+        default=None, description="Former location of kubernetesContext.detectedLabels. A key that is set there wins."
     )
 
 
@@ -65,7 +66,7 @@ class TargetResource(Model):
 
     kind: Text = Field(default="", description="Its kind, such as Deployment.")
     name: Text = Field(default="", description="Its name.")
-    namespace: Text = Field(default="", description="Its namespace. Workflows of that namespace are returned as well.")
+    namespace: Text = Field(default="", description="Its namespace. Searches return workflows of this namespace, too.")
     api_version: Text = Field(default="", description="Its API version, such as apps/v1.")
 
 
@@ -76,7 +77,9 @@ class SignalContext(Model):
     business_priority: Text = Field(default="", description="Business priority, such as P0.")
     severity: Text = Field(default="", description="Severity of the alert, such as critical.")
     signal_name: Text = Field(default="", description="Signal of the alert, such as OOMKilled.")
-    cluster: Text = Field(default="", description="Cluster of the incident. Only workflows that name it are returned.")
+    cluster: Text = Field(
+        default="", description="Cluster of the incident. Only workflows that name it, or *, are returned."
+    )
     target_resource: TargetResource = TargetResource()
     enrichment_results: EnrichmentResults = EnrichmentResults()
 

@@ -40,6 +40,4 @@ class ApprovalStatus(Model):
     observed_generation: Generation | None = Field(
         default=None, description="metadata.generation of the object that this status describes."
     )
-    conditions: Conditions = Field(
-        default=[], description="Accepted: the decision took effect. With a reason and a message."
-    )
+    conditions: Conditions = Field(default=[], description="Accepted: the decision took effect.")

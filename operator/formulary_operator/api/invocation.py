@@ -21,7 +21,9 @@ class WorkflowReference(Model):
     )
     version: Name = Field(default="", description="Its version. Defaults to the newest one that is served.")
     version_id: Name = Field(
-        default="", description="Id of its content: `wf_ver_` and 20 hex digits. Set by the operator."
+        default="",
+        description="Id of its content: `wf_ver_` and 20 hex digits. Set by the operator for runs requested from the "
+        "server.",
     )
     namespace: Name = Field(default="", description="Namespace of the workflow, if it is not this one.")
     snapshot: dict[str, Any] | None = Field(
@@ -62,8 +64,8 @@ class InvocationSpec(Model):
     )
     requester: Text = Field(
         default="",
-        description="User who requested the run. Set by the operator. Users who create the object may name only "
-        "themselves.",
+        description="User who requested the run. Set by the operator for runs requested from the server. Users who "
+        "create the object may name only themselves.",
     )
     timeout_seconds: float | None = Field(
         default=None,
@@ -92,7 +94,7 @@ class ExecutionReference(Model):
 
 
 class ContentStep(Model):
-    """One step of what would run."""
+    """One step of the run."""
 
     name: Text = Field(description="Its name.")
     command: Text = Field(default="", description="Shell command.")

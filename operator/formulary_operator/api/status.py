@@ -51,12 +51,12 @@ class WorkflowStatus(Model):
     catalog_status: CatalogStatus | None = Field(
         default=None,
         description="Active: served. Invalid: refused; the condition Ready names the field, the fix, and what is still"
-        " served. Pending: waiting for the catalog. Disabled: suspended. Superseded: another version is served.",
+        " served. Pending: waiting for the catalog. Disabled: suspended. Superseded: never set; upstream has it.",
     )
     observed_generation: Generation | None = Field(
         default=None, description="metadata.generation of the object that this status describes."
     )
-    embedding_model: str | None = Field(default=None, description="Embedding model of its vector.")
+    embedding_model: str | None = Field(default=None, description="Embedding model of the workflow's vector.")
     indexed_at: datetime | None = Field(default=None, description="Time at which this content became searchable.")
     conditions: Conditions = Field(
         default=[],

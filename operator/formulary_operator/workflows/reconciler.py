@@ -48,7 +48,7 @@ class WorkflowReconciler:
         self._metrics = metrics
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
-        """Bring one object in step. What was found: a `Reason`, or `Gone`.
+        """Bring one object in step. What was found: a `ConditionReason`, or `Gone`.
 
         Raises:
             Unavailable: the catalog or the API server does not answer; try again later.

@@ -27,7 +27,7 @@ def checkpoint_command(*, trail: TrailSource, as_json: bool) -> None:
     """Write a checkpoint now.
 
     It vouches for everything that happened since the last one; signed if FORMULARY_AUDIT_KEY_FILE names a key. The
-    operator and `formulary up` write one every few minutes by themselves.
+    operator and `formulary up` write one every minute by default.
 
     \b
     Example:

@@ -31,7 +31,7 @@ _PAGE = 100
     "--status",
     default="",
     metavar="STATUS",
-    help="Active, Superseded, Disabled, Pending, or Invalid, which is --refused. Default: Active.",
+    help="Active, Superseded, Disabled, Pending, or Invalid (same as --refused). Default: Active.",
 )
 @click.option("--refused", is_flag=True, help="Objects that the operator refused, with the reason, instead.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Maximum number of results. Default: all.")

@@ -32,7 +32,7 @@ class RelatedAnswer(Answer):
 
 
 class RelatedPage(RelatedAnswer):
-    """A page of that."""
+    """A page of related entities."""
 
     next_cursor: str = Field("", description="Give it as cursor for the page after this one; empty on the last.")
 

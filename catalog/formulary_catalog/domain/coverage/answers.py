@@ -71,8 +71,8 @@ class CoverageTotals(Answer):
 class CoverageAnswer(Answer):
     """Signals or alerts, the uncovered and most wanted first, and the queries that found too little.
 
-    Of many, the first page has the most wanted ones, whatever their state; the others follow by name. Pages together
-    have each once that is there all the time.
+    Of many, the first page has the most wanted ones, whatever their state; the others follow by name. All pages
+    together have each line once, unless the catalog changes in between.
     """
 
     signals: list[CoveredSignal]

@@ -120,7 +120,7 @@ class Rule(Model):
     effect: Effect = Field(
         description="HALT is the emergency stop: all runs end and none starts, without exception. DENY refuses the "
         "run. DEGRADE turns it into a dry run. REQUIRE_EVIDENCE requires a recorded selection with reasoning, or an "
-        "approval. ALLOW lifts the default that a person approves every run except low-risk runs outside production. "
+        "approval. By default a person approves every run except low-risk runs outside production; ALLOW lifts that. "
         "The strongest matching effect wins, in this order. The order of rules does not matter."
     )
     match: Match = Field(default=Match(), description="Runs that the rule applies to. Defaults to all.")

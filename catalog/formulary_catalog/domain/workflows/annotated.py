@@ -20,7 +20,7 @@ ANNOTATED = (
 )
 """What may be said there: our own fields and those of upstream, except `suspend`, which a schema must not hide."""
 ANNOTATED_LABELS = ("signalType", "riskTolerance", "businessCategory")
-"""Labels that may be in `labels` there. Without them a workflow would be generic: offered where its author forbids it."""
+"""Labels that may be in `labels` there. Without them a workflow would be generic, and offered for anything."""
 _LABELS = "labels"
 _FIELD = f"metadata.annotations.{SPEC_ANNOTATION}"
 

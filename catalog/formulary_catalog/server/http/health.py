@@ -36,11 +36,11 @@ class ExecutionHealth(Answer):
 
 
 class RefusedSweep(Answer):
-    """A removal that an operator does not believe: too many objects are missing from the cluster at once."""
+    """A removal that an operator refused: too many objects are missing from the cluster at once."""
 
     id: str
     missing: int = Field(description="Workflows that would have been removed.")
-    served: int = Field(description="Of so many.")
+    served: int = Field(description="Workflows that are served.")
     next_step: str
 
 

@@ -1,7 +1,7 @@
 """What every request of the protocol has in common: services that may still open, its caller, its incident.
 
-`server.mcp.server` checks calls of tools with it, `server.mcp.reading` those of resources and prompts. So both wait for
-the catalog, and refuse and record in the same way.
+`server.mcp.server` checks calls of tools with it, `server.mcp.resource_handlers` those of resources and prompts. Both
+wait for the catalog, and refuse and record in the same way.
 """
 
 from collections.abc import Callable, Mapping

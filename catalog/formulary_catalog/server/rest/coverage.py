@@ -26,7 +26,7 @@ router = APIRouter(prefix=PREFIX, route_class=Guarded, tags=["coverage"])
 async def get_coverage(request: Request) -> Response:
     """The canonical signals and those that workflows declare, the alerts of the cluster, and the weak queries.
 
-    A page has at most so many signals and so many alerts; totals count what is on other pages too.
+    A page has at most `limit` signals and `limit` alerts. Totals count what is on other pages too.
     """
     _, asked = await checked_call(request, "read.coverage", LinesArguments)
     return answered(

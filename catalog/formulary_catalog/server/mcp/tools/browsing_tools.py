@@ -116,7 +116,7 @@ IMPACT_TOOL = CatalogTool(
     description=(
         "What would be missed without a workflow: workflows that lead to it, signals that only it answers, contracts "
         "that name it, runs that are not over, searches that returned it first, its success. For platform engineers "
-        "before they suspend, change or delete it; related_workflows tells where to go from it. Runs nothing."
+        "before they suspend, change or delete it; related_workflows shows alternatives. Runs nothing."
     ),
     action="read.impact",
     arguments=ImpactArguments,

@@ -80,7 +80,7 @@ STATUS_TOOL = CatalogTool(
     name="get_invocation_status",
     title="Follow a run",
     description=(
-        "Where a run stands, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
+        "State of a run, by the invocation_id of invoke_workflow. To wait rather than ask again and again, give "
         "wait_ms and the last revision as after_revision: it returns when something has changed or the time is up. "
         "Over are completed, failed, timed_out, cancelled and halted. Changes nothing."
     ),
