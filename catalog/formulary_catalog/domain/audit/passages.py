@@ -215,6 +215,14 @@ _READING: dict[str, Callable[[Recorded, Known], str]] = {
     "read.invocations": _looking_into("the list of runs"),
     "read.outcomes": _looking_into("how runs ended"),
     "read.contracts": _looking_into("the contracts in force"),
+    "read.halts": _looking_into("the halts in force"),
+    "read.coverage": _looking_into("the alerts and what answers them"),
+    "read.stale": _looking_into("the workflows that nobody has used or changed for long"),
+    "read.duplicates": _looking_into("the workflows that say nearly the same"),
+    "read.tables": _looking_into("the tables of the catalog"),
+    "read.columns": _looking_into("the columns of a table"),
+    "read.sample": _looking_into("some rows of a table"),
+    "read.column_statistics": _looking_into("the statistics of a column"),
 }
 """Calls of which there is nothing to tell but that they were made."""
 
@@ -227,6 +235,8 @@ _ATTEMPTS: dict[str, Callable[[Recorded, Known], str]] = {
     "search": _searching,
     **_READING,
     TRIAL: _trying,
+    "read.query": lambda payload, known: "asked the catalog in SQL",
+    "halt.refused": lambda payload, known: "tried to begin or lift a halt",
     "list": _listing,
     "selection": _choosing,
     "governance.gate": lambda payload, known: "gate",
@@ -239,6 +249,10 @@ _DESCRIPTIONS: dict[str, Callable[[Recorded, Known], Description]] = {
     "search": _search,
     **{kind: _read(doing) for kind, doing in _READING.items()},
     TRIAL: _trial,
+    "read.query": lambda payload, known: Description(
+        title="asked the catalog in SQL",
+        lines=lines(Line(label="SQL", text=payload.inner("arguments").text("sql"))),
+    ),
     "list": _list,
     "selection": _selection,
     "status": _status,

@@ -15,6 +15,7 @@ from formulary_catalog.domain.audit.narration import Story, narrate
 from formulary_catalog.domain.audit.passages import KINDS
 from formulary_catalog.domain.audit.wording import Tone, spell_duration
 from formulary_catalog.runtime.terminal import Page
+from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from support import incident
 from support.golden import assert_golden
 from support.incident import call, candidate, recalled
@@ -422,6 +423,11 @@ def test_a_caller_is_named_where_it_changes() -> None:
 def test_escapes_in_what_was_recorded_do_not_reach_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = call(arguments={"query": "\x1b[31mred\x1b]0;title\x07"}, result={"total": "\x1b[2J"})
     assert "\x1b" not in printed(story((0, "search", hostile)), monkeypatch)
+
+
+@pytest.mark.parametrize("tool", TOOLS_BY_NAME)
+def test_each_tool_has_words_for_its_event(tool: str) -> None:
+    assert TOOLS_BY_NAME[tool].action in KINDS
 
 
 @given(kind=st.sampled_from(sorted(KINDS)) | st.text(), payload=PAYLOADS)
