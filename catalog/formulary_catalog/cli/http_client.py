@@ -178,7 +178,7 @@ class Runs:
         )
 
     async def status(self, invocation_id: str) -> InvocationAnswer:
-        """Where a run stands."""
+        """State of a run."""
         return await self._run(invocation_id, "GET")
 
     async def until_over(self, invocation_id: str, *, show: Callable[[InvocationAnswer], None]) -> InvocationAnswer:

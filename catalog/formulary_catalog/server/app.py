@@ -113,7 +113,7 @@ def create_app(
 
     app = _api(lifespan=lifespan)
     app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
-    app.state.catalog_size = probes.CatalogSize(services.browsing)
+    app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
     app.state.alert_states = alert_states
     app.state.door = Door(
         Identification(known),

@@ -51,16 +51,7 @@ class Browsing:
     def __init__(self, parts: CatalogParts) -> None:
         self._names = NameReader(parts.database)
         self._statistics = StatisticsReader(parts.database)
-        self._workflows = parts.workflows
         self._trail, self._visibility, self._finder = parts.trail, parts.visibility, parts.finder
-
-    async def versions_by_status(self) -> dict[str, int]:
-        """How many workflow versions there are by status, over all namespaces: for metrics, without an event.
-
-        Raises:
-            Unavailable: the database does not answer.
-        """
-        return await self._workflows.counts()
 
     async def find(
         self, name: str, *, context: ContextReference, caller: Caller, browsing: bool = False

@@ -13,7 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.server.calls.readiness import Readiness, ReadinessReport
-from formulary_catalog.workflows.browsing import Browsing
+from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_catalog.workflows.coverage import Coverage
 
 _COUNT_SECONDS = 0.8
@@ -29,8 +29,8 @@ router = APIRouter(tags=["operations"])
 class CatalogSize:
     """The size of the catalog, counted once for all scrapes of some seconds: anybody may scrape, however often."""
 
-    def __init__(self, browsing: Browsing) -> None:
-        self._browsing = browsing
+    def __init__(self, workflows: WorkflowReader) -> None:
+        self._workflows = workflows
         self._counting: asyncio.Task[dict[str, int]] | None = None
         self._counted_at = 0.0
 
@@ -46,7 +46,7 @@ class CatalogSize:
     async def _count(self) -> dict[str, int]:
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
-                return await self._browsing.versions_by_status()
+                return await self._workflows.counts()
         except (FormularyError, TimeoutError):
             return {}
         finally:

@@ -197,10 +197,10 @@ def _log() -> Any:
 def _progress(ctx: RequestContext) -> Progress:
     """Tells a client that asked for it, where the transport carries that: stateless HTTP with JSON answers does not."""
 
-    async def told(waited: float, total: float, message: str) -> None:
+    async def report(waited: float, total: float, message: str) -> None:
         await ctx.session.report_progress(waited, total, message)
 
-    return told
+    return report
 
 
 def _unknown_tool(name: str, *, known: Iterable[str], listed: Iterable[CatalogTool[Any]]) -> MCPError:

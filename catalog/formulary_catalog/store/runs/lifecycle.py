@@ -158,29 +158,29 @@ class RunWriter:
                 return await _end(connection, run, phase=Phase.FAILED, reason=facts.reason, message=facts.message)
             facts = {**facts, **(known or {})}
             decision = judge(facts, situation, harmless=self._harmless)
-            stands = run_state(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
-            if stands.phase is run.phase and stands.decision.message == run.message:
+            state = run_state(decision, dry_run=run.dry_run, starting=True, degraded=run.degraded)
+            if state.phase is run.phase and state.decision.message == run.message:
                 return run
-            began = stands.phase is Phase.RUNNING
+            began = state.phase is Phase.RUNNING
             changed = await _changed(
                 connection,
                 run.id,
                 "phase = $2, reason = $3, message = $4, decision = $5, degraded = $6, "
                 "started_at = case when $7 then clock_timestamp() end, "
                 "finished_at = case when $8 then clock_timestamp() end",
-                stands.phase,
-                stands.reason,
-                stands.decision.message,
-                stands.decision.as_json(),
-                stands.degraded,
+                state.phase,
+                state.reason,
+                state.decision.message,
+                state.decision.as_json(),
+                state.degraded,
                 began,
-                stands.phase.is_final,
+                state.phase.is_final,
             )
-            await record_decision(connection, changed, stands, facts=facts, situation=situation, caller=_OPERATOR)
+            await record_decision(connection, changed, state, facts=facts, situation=situation, caller=_OPERATOR)
             if began:
                 payload = {"dry_run": not changed.runs_for_real}
                 await record_event(connection, changed, kind="invocation.started", payload=payload, caller=_OPERATOR)
-            if stands.phase.is_final:
+            if state.phase.is_final:
                 await _forget_secret(connection, run.id)
             return changed
 

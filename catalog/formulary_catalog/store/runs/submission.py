@@ -103,18 +103,16 @@ class InvocationStore:
             if not new.dry_run:
                 await _check_limits(connection, caller=new.requester, limits=limits)
             situation = await situation_of(connection, new, namespaces=(self._shared_namespace, new.namespace))
-            stands = run_state(
-                judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False
-            )
-            if no_executor is not None and not stands.phase.is_final:
+            state = run_state(judge(new.facts, situation, harmless=self._harmless), dry_run=new.dry_run, starting=False)
+            if no_executor is not None and not state.phase.is_final:
                 raise no_executor
-            if new.dry_run or stands.degraded:
+            if new.dry_run or state.degraded:
                 await _check_hour(
                     connection, caller=new.requester, limit=limits.dry_per_hour, counted=_DRY, name="dry runs"
                 )
-            row = await _insert(connection, new, stands=stands, manifest=manifest, keys=self._keys)
+            row = await _insert(connection, new, state=state, manifest=manifest, keys=self._keys)
             await _record_request(connection, new)
-            await record_decision(connection, new, stands, facts=new.facts, situation=situation)
+            await record_decision(connection, new, state, facts=new.facts, situation=situation)
             if row.phase is Phase.SUCCEEDED:
                 ended = {"phase": row.phase, "reason": row.reason, "message": "", "outputs": {}}
                 await record_event(connection, row, kind="invocation.finished", payload=ended)
@@ -228,13 +226,13 @@ async def _insert(
     connection: Connection,
     new: NewInvocation,
     *,
-    stands: RunState,
+    state: RunState,
     manifest: Mapping[str, Any] | None,
     keys: InputKeys,
 ) -> Invocation:
     has_secret = bool(new.secret) and not new.dry_run
-    over = manifest is not None and not stands.phase.is_final
-    phase, reason = (Phase.SUCCEEDED, Reason.DRY_RUN) if over else (stands.phase, stands.reason)
+    over = manifest is not None and not state.phase.is_final
+    phase, reason = (Phase.SUCCEEDED, Reason.DRY_RUN) if over else (state.phase, state.reason)
     row = await connection.fetchrow(
         f"""
         insert into invocation (
@@ -268,17 +266,17 @@ async def _insert(
         new.request_hash(salt=new.salt),
         new.trace_id,
         new.dry_run,
-        stands.degraded,
+        state.degraded,
         phase,
         reason,
-        stands.decision.message,
-        stands.decision.as_json(),
+        state.decision.message,
+        state.decision.as_json(),
         dict(manifest or {}),
         sealed_salt(keys, new.salt, run=new.id) if has_secret else new.salt,
         phase.is_final,
     )
     assert row is not None
-    if has_secret and not stands.degraded and not phase.is_final:
+    if has_secret and not state.degraded and not phase.is_final:
         await connection.execute(
             "insert into invocation_secret (invocation_id, sealed) values ($1, $2)",
             new.id,
@@ -306,15 +304,15 @@ async def _record_request(connection: Connection, new: NewInvocation) -> None:
 async def record_decision(
     connection: Connection,
     run: NewInvocation | Invocation,
-    stands: RunState,
+    state: RunState,
     *,
     facts: Mapping[str, Any],
     situation: Situation,
     caller: str = "",
 ) -> None:
     """Put a decision into the trail, and keep what it turned on."""
-    await keep_basis(connection, run, stands.decision, facts=facts, situation=situation)
-    payload = {**stands.decision.as_json(), "phase": stands.phase, "reason": stands.reason}
+    await keep_basis(connection, run, state.decision, facts=facts, situation=situation)
+    payload = {**state.decision.as_json(), "phase": state.phase, "reason": state.reason}
     await record_event(connection, run, kind="invocation.decided", payload=payload, caller=caller)
 
 
