@@ -105,7 +105,7 @@ def _on_the_rest(
     if len(order) < candidates.total:
         unfit = candidates.total - len(hits) if len(hits) < DEFAULT_TOP_K else 0
     if unfit:
-        shows = "shows them" if unfit + len(hits) <= MAX_TOP_K else f"shows up to {MAX_TOP_K} workflows"
+        shows = "shows them" if candidates.total <= MAX_TOP_K else f"shows up to {MAX_TOP_K} workflows"
         yield f"{unfit} allowed workflows fit nothing in the query and are left out; top_k {shows}"
 
 
@@ -115,8 +115,8 @@ def _on_nothing(allowed: int, *, plan: SearchPlan) -> str:
     if _is_unconstrained(plan):
         return f"{fits}; describe the symptom in other English words, or call a person"
     return (
-        f"{fits}: labels or the incident may exclude what does; drop label arguments, describe the symptom in other "
-        "English words, or call a person"
+        f"{fits}: labels, filters or the incident may exclude what does; drop arguments that narrow the search, "
+        "describe the symptom in other English words, or call a person"
     )
 
 

@@ -22,18 +22,22 @@ any is right (`docs/search.md`)."""
 _LEAST_SHARE, _LEAST_WORDS = 0.3, 2
 """The share of what is significant in the query that `whenNotToUse` has to hold, by rarity, and in how many words."""
 _MOST_SHOWN = 6
-_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+){2,}")
+_NAME = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
 _NEGATED = re.compile(r"\b(?:no|not|without|never)\s+[\w.-]+", re.IGNORECASE)
-"""What a text for a workflow says is not so: "its log has no OutOfMemoryError"."""
+"""What a text says is not so: "its log has no OutOfMemoryError", "not healthy"."""
 _LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
 
 
 class Indications(NamedTuple):
-    """The stems of what a workflow's author says that it is for, and that it is not for."""
+    """The stems of what a workflow's author says that it is for, and that it is not for.
+
+    `denied`: what is not so where it helps. It speaks for the workflow where the query denies it as well.
+    """
 
     against: frozenset[str]
     in_favour: frozenset[str]
+    denied: frozenset[str] = frozenset()
 
 
 def indications(workflow: RemediationWorkflow) -> Indications:
@@ -41,7 +45,9 @@ def indications(workflow: RemediationWorkflow) -> Indications:
     description = workflow.spec.description
     in_favour = f"{workflow.metadata.name} {description.when_to_use} {description.what}"
     return Indications(
-        against=_stems(_NAME.sub(" ", description.when_not_to_use)), in_favour=_stems(_NEGATED.sub(" ", in_favour))
+        against=_stems(_NAME.sub(" ", description.when_not_to_use)),
+        in_favour=_stems(_NEGATED.sub(" ", in_favour)),
+        denied=_denied(in_favour),
     )
 
 
@@ -58,7 +64,8 @@ def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequen
     }
     held = {word: rarity for word, rarity in significant.items() if folded(word) in indicated.against}
     found = sum(held.values())
-    rival = sum(rarity for word, rarity in significant.items() if folded(word) in indicated.in_favour)
+    in_favour = indicated.in_favour | (indicated.denied & _denied(query))
+    rival = sum(rarity for word, rarity in significant.items() if folded(word) in in_favour)
     if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(significant.values()) or found <= rival:
         return ""
     return f"its when_not_to_use speaks of: {' '.join([*held][:_MOST_SHOWN])}"
@@ -69,6 +76,10 @@ def cautioned(confidence: float) -> float:
     likely = min(max(confidence, _LEAST_CONFIDENCE), 1 - _LEAST_CONFIDENCE)
     log_odds = math.log(likely / (1 - likely)) - CAUTION_WEIGHT
     return round(1 / (1 + math.exp(-log_odds)), CONFIDENCE_DIGITS)
+
+
+def _denied(text: str) -> frozenset[str]:
+    return _stems(" ".join(_NEGATED.findall(text)))
 
 
 def _stems(text: str) -> frozenset[str]:

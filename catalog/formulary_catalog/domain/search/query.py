@@ -31,19 +31,23 @@ _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
 CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
-_STATE = re.compile(r"^\W*(?:FIRING|RESOLVED)(?::\d+)?\W+(?=\w)")
+_STATE = re.compile(r"^\s*\[(?:(?:FIRING|RESOLVED)(?::\d+)?,?\s*)+\]\W*(?=\w)", re.IGNORECASE)
 """How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
 _ALERT, _SEVERITY = (
-    re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*["']?(?P<value>[A-Za-z]\w*)["']?,?""")
+    re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""")
     for label in ("alertname", "severity")
 )
 """A label of an alert, as in `alertname=X`, `alertname: X` and `"alertname":"X",`."""
+_AGE = r"\d+[smhdy]\S*[ \t]+"
+_COLUMN = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"
 _EVENT = re.compile(
-    r"""
-    ^\s* (?:\d+[smhd]\S*\s+)?                        # how long ago, as `kubectl get events` begins
-    (?:Normal|Warning) \s+ (?P<reason>[A-Z][A-Za-z]+) \s+
-    (?:\d+[smhd]\S*\s+ (?:\(x\d+\ over\ [^)]*\)\s+)?)?  # how long ago and how often, of `kubectl describe`
-    (?P<source>(?:kubelet|default-scheduler|kernel-monitor|[a-z-]+-(?:controller|autoscaler))\b,?\s+)?
+    rf"""
+    ^\s* (?:
+      {_AGE} (?:Normal|Warning) [ \t]+ (?P<listed>[A-Z][A-Za-z]+) [ \t]+   # `kubectl get events`
+    | (?:Normal|Warning) [ \t]+ (?P<described>[A-Z][A-Za-z]+)              # `kubectl describe`
+      (?: [ \t]+ {_AGE} (?:\(x\d+\ over\ [^)]*\)[ \t]+)? | {_COLUMN} )
+      (?:(?:kubelet|default-scheduler|kernel-monitor|[a-z-]+-(?:controller|autoscaler))\b,?[ \t]+)?
+    )
     """,
     re.VERBOSE,
 )
@@ -93,14 +97,19 @@ def _alert_first(query: str) -> str:
     For what somebody pasted as a program printed it. Words are moved and dropped, none is added.
     """
     if event := _EVENT.match(query):
-        return f"{event['reason']} {query[event.end() :]}".strip()
+        return f"{event['listed'] or event['described']} {query[event.end() :]}".strip()
     query = _STATE.sub("", query)
     if (alert := _ALERT.search(query)) is None:
         return query
-    rest = _ALERT.sub(" ", query, count=1)
+    beginning, rest = _value(alert), _ALERT.sub(" ", query, count=1)
     severity = _SEVERITY.search(rest)
-    beginning = alert["value"] if severity is None else f"{alert['value']} {severity['value']}"
-    return f"{beginning} {_SEVERITY.sub(' ', rest, count=1)}".strip()
+    if severity is not None and fold(_value(severity)) in SEVERITIES:
+        beginning, rest = f"{beginning} {_value(severity)}", _SEVERITY.sub(" ", rest, count=1)
+    return f"{beginning} {rest}".strip()
+
+
+def _value(label: re.Match[str]) -> str:
+    return label["quoted"] or label["bare"]
 
 
 def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapping[str, str]:

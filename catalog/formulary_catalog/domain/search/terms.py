@@ -20,14 +20,12 @@ MAX_TERMS = 128
 RARE = 5.0
 """So rare are words that at most two of the counted texts hold."""
 _VAGUE = frozenset(
-    map(
-        folded,
-        "broken broke problem issue trouble wrong weird strange odd crazy funny misbehaves misbehaving something "
-        "anything somehow suddenly apparently help please urgent asap happens happening".split(),
-    )
+    "broken broke problem problems problematic issue issues trouble troubles wrong wrongly weird weirdly strange "
+    "strangely odd oddly crazy funny misbehaves misbehaving something anything somehow suddenly apparently help please "
+    "urgent urgently asap happens happening happened".split()
 )
-"""Words that say no more than that something is wrong. People say them of everything, manifests hardly ever: they would
-count as rare, and so as telling."""
+"""Words that say no more than that something is wrong. People say them of everything; texts about operating Kubernetes
+seldom do, so they would count as rare, and as telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +72,11 @@ def rare_words(terms: Iterable[Term]) -> list[str]:
 @lru_cache(maxsize=16_384)
 def rarity(term: str) -> float:
     """The inverse document frequency of a term, that of its rarest word where it has several; 0 for a vague word."""
-    return max((_of_word(folded(word)) for word in words(term)), default=0.0)
+    return max((_of_word(folded(word)) for word in words(term) if word.casefold() not in _VAGUE), default=0.0)
 
 
 def _of_word(stem: str) -> float:
     texts, frequencies = _counted()
-    if stem in _VAGUE:
-        return 0.0
     holding = frequencies.get(stem, 0)
     return math.log(1 + (texts - holding + 0.5) / (holding + 0.5))
 

@@ -141,13 +141,13 @@ def explanation(
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
     """What takes from the confidence of a workflow that is allowed, and is no part of its score."""
-    if found is None or ranked.mode is not SearchMode.HYBRID:
+    if found is None or ranked.mode is not SearchMode.HYBRID or ranked.nearest_known is None:
         return
-    cosine = found.cosine or 0.0
-    if ranked.nearest_known is not None and ranked.nearest_known >= cosine + _NEARER:
+    nearest = max((each.evidence.cosine or 0.0 for each in ranked.order), default=0.0)
+    if ranked.nearest_known >= nearest + _NEARER:
         yield (
-            f"the query is nearer to a known problem of Kubernetes (cosine {ranked.nearest_known:.2f}) than to this "
-            f"workflow ({cosine:.2f}); it may be about that problem, which takes from the confidence"
+            f"the query is nearer to a known problem of Kubernetes (cosine {ranked.nearest_known:.2f}) than to any "
+            f"workflow that is allowed ({nearest:.2f}); it may be about that problem, which takes from the confidence"
         )
 
 

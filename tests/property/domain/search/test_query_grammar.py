@@ -1,5 +1,7 @@
 """The query grammar: signal type, severity, keywords, or natural language."""
 
+import re
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -159,6 +161,30 @@ def test_words_of_alerts_in_a_sentence_stay_where_they_are(query: str) -> None:
     assert parse_query(query).text == query
 
 
-@given(query=st.text(alphabet="alertnameseverity:= '\"[FIRING1]WarningX5m,", max_size=60))
-def test_no_word_is_added_to_a_pasted_text(query: str) -> None:
-    assert set(parse_query(query).text.replace(" ", "").casefold()) <= set(query.casefold())
+PIECES = st.sampled_from(
+    '[FIRING:1]|alertname=stuck|alertname: stuck|"alertname":"disk full",|severity=critical|severity: page|5m|Warning|'
+    "Evicted|  |\t|kubelet|default-scheduler|{|}|(x3 over 9m)|full".split("|")
+)
+FRAME = {"firing", "1", "alertname", "severity", "critical", "5m", "warning", "x3", "over", "9m"}
+REPORTERS = {"kubelet", "default", "scheduler"}
+
+
+@given(query=st.lists(PIECES, max_size=12).map(" ".join))
+def test_no_word_is_added_to_a_pasted_text_and_all_but_what_frames_it_stay(query: str) -> None:
+    had, has = (Counter(re.findall(r"\w+", text.casefold())) for text in (query, parse_query(query).text))
+    assert has <= had
+    assert set(had - has) <= FRAME | REPORTERS
+
+
+@pytest.mark.parametrize(
+    ("query", "signal"),
+    [
+        ('{"alertname":"kube-api-down","severity":"critical"}', "kube-api-down"),
+        ("alertname=Kube-Pod.Down", "Kube-Pod.Down"),
+        ("[FIRING:1, RESOLVED:1] NodeDown", "NodeDown"),
+        ("[firing:1] [critical] NodeDown", "critical"),
+        ("Warning Node kubelet is down", "Warning"),
+    ],
+)
+def test_the_whole_name_of_an_alert_is_read_and_prose_is_no_event(query: str, signal: str) -> None:
+    assert parse_query(query).signal == signal

@@ -59,10 +59,11 @@ def test_words_between_those_of_a_phrase_break_it() -> None:
     assert "DependencyDown" not in _concepts("connection was refused")
 
 
-@pytest.mark.parametrize("vague", ["broken", "problems", "something", "Weird"])
+@pytest.mark.parametrize("vague", ["broken", "problems", "something", "Weird", "issues"])
 def test_a_word_that_says_only_that_something_is_wrong_tells_nothing(vague: str) -> None:
     assert rarity(vague) == 0
     assert rarity(f"{vague} etcd") == rarity("etcd") > 0
+    assert rarity("issued") > 0
 
 
 def test_every_term_comes_once() -> None:

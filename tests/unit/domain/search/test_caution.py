@@ -76,6 +76,18 @@ def test_what_a_text_for_it_says_is_not_so_does_not_speak_for_it() -> None:
     assert warning(HEAP, f"{against} The java heap is small.", when_to_use="Its log has no OutOfMemoryError.")
 
 
+@pytest.mark.parametrize("denied", ["not healthy", "without quorum", "no endpoints"])
+def test_what_both_the_query_and_the_text_deny_speaks_for_it(denied: str) -> None:
+    word = denied.split()[1]
+    against = f"Not once istio is {word} again."
+    assert not warning(f"istio {denied} on the node", against, when_to_use=f"Istio is {denied}.")
+    assert warning(f"istio {word} on the node", against, when_to_use=f"It is {denied}.")
+
+
+def test_names_are_found_in_a_long_text_in_no_time() -> None:
+    assert warning(HEAP, "a" * 10_000) == ""
+
+
 def test_the_words_of_the_query_count_in_their_forms_and_in_pieces_and_not_their_synonyms() -> None:
     assert warning("kafka consumer lags", "Not where a KafkaConsumer is idle.") != ""
     assert warning("certificate expired", "Not to renew tls.") == ""
