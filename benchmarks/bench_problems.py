@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench_quality import measure
-from dataset import Problem
+from dataset import Problem, read_problems
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from quality_judgements import BEST, Judgement
@@ -30,15 +30,6 @@ _PLAIN_WORDS = {"paraphrase": "symptom"}
 """Kinds of queries that judged sets do not have, and the one that they are for them."""
 Summary = dict[str, dict[str, Estimate]]
 """MRR@10 by kind of query and system."""
-
-
-def read_problems(directory: Path = PROBLEMS) -> list[Problem]:
-    """The problems in the order of their files. Raises ValidationError if one does not have the form."""
-    return [
-        Problem.model_validate(each)
-        for file in sorted(directory.glob("*.yaml"))
-        for each in yaml.safe_load(file.read_text(encoding="utf-8"))
-    ]
 
 
 def workflows(problems: Iterable[Problem]) -> list[dict[str, object]]:
@@ -91,7 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write all numbers there")
     given = parser.parse_args()
-    problems = read_problems()
+    problems = read_problems(PROBLEMS)
     with tempfile.TemporaryDirectory(prefix="formulary-bench-") as directory:
         Path(directory).chmod(0o711)
         catalog = Path(directory) / "workflows"

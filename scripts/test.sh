@@ -6,7 +6,7 @@
 # start at the very end.
 set -euo pipefail
 
-unset PYTHONDONTWRITEBYTECODE # else each half compiles all tests anew
+unset PYTHONDONTWRITEBYTECODE # else each half compiles all tests again
 
 pytest=(.venv/bin/pytest --maxfail=10 --durations=15)
 printed=$(mktemp)

@@ -89,9 +89,9 @@ def collect() -> Examples:
     )
 
 
-def read_problems() -> list[Problem]:
+def read_problems(directory: Path = PROBLEMS) -> list[Problem]:
     """The problems in the order of their files. Raises ValidationError if one does not have the form of `Problem`."""
-    return [Problem.model_validate(each) for file in sorted(PROBLEMS.glob("*.yaml")) for each in _read(file)]
+    return [Problem.model_validate(each) for file in sorted(directory.glob("*.yaml")) for each in _read(file)]
 
 
 def _of_problems(problems: Sequence[Problem]) -> Iterator[Example]:

@@ -28,7 +28,7 @@ from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
 from formulary_catalog.domain.search.terms import Term, rare_words
-from formulary_catalog.domain.workflows.labels import NOT_NARROWED, fold
+from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Record
@@ -135,10 +135,11 @@ class Searcher:
                     constraints=plan.imposed,
                     namespaces=scope.namespaces,
                 )
-                narrowed = plan.narrowing if ranked.candidates.total == 0 else NOT_NARROWED
-                unknown = await self._finder.unknown_values(
-                    {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}, scope=scope
-                )
+                unknown = []
+                if not ranked.candidates.total:
+                    narrowed = plan.narrowing
+                    given = {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}
+                    unknown = await self._finder.unknown_values(given, scope=scope)
         hits = found[: _limit(request)]
         shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]

@@ -50,14 +50,14 @@ async def test_an_approval_lets_a_run_in_production_go_ahead_and_names_who_gave_
 
     assert (waiting.state, ended.state) == ("awaiting_approval", "completed")
     assert any(f"formulary approve {waiting.invocation_id}" in note for note in waiting.notes)
-    told = [
+    events = [
         (kind, payload)
         for kind, payload in await trail(owner, "rr-production")
         if payload.get("invocation_id") == waiting.invocation_id
     ]
-    (approved,) = [payload for kind, payload in told if kind == "invocation.approved"]
+    (approved,) = [payload for kind, payload in events if kind == "invocation.approved"]
     assert (approved["approver"], approved["reason"]) == ("alice", "looked at it")
-    assert [kind for kind, _ in told][-2:] == ["invocation.started", "invocation.finished"]
+    assert [kind for kind, _ in events][-2:] == ["invocation.started", "invocation.finished"]
 
 
 async def test_a_rejection_ends_a_waiting_run(service: InvocationService, dsn: str) -> None:

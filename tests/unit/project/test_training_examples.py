@@ -11,6 +11,7 @@ from safetensors import safe_open
 
 from dataset import PROBLEMS, ROOT, Examples, Problem, collect, read_problems
 from formulary_catalog.domain.text import words
+from support.wording import runs_of_three
 
 EMBEDDING = ROOT / "catalog" / "formulary_catalog" / "embedding"
 EXAMPLES = PROBLEMS.parent / "examples.json"
@@ -38,11 +39,6 @@ def held_queries() -> list[str]:
         for query in yaml.safe_load(file.read_text(encoding="utf-8"))
     ]
     return [query["query"] for query in read if query["part"] == "held"]
-
-
-def in_threes(text: str) -> set[tuple[str, ...]]:
-    found = [word.casefold() for word in words(text)]
-    return set(zip(found, found[1:], found[2:], strict=False))
 
 
 def test_the_committed_examples_are_those_that_the_adapter_was_trained_on(origin: dict[str, Any]) -> None:
@@ -94,8 +90,8 @@ def test_there_are_hundreds_of_texts_about_many_problems() -> None:
 
 @pytest.mark.parametrize("problem", read_problems(), ids=lambda problem: problem.name)
 def test_symptoms_and_paraphrases_use_other_words_than_the_document(problem: Problem) -> None:
-    document = in_threes(problem.embedding_text)
+    document = runs_of_three(problem.embedding_text)
     assert sum(map(len, problem.queries.values())) >= 3
     for kind in ("symptom", "paraphrase"):
         for query in problem.queries.get(kind, ()):
-            assert not in_threes(query) & document, query
+            assert not runs_of_three(query) & document, query

@@ -5,51 +5,45 @@ from collections import Counter
 import pytest
 import yaml
 
-from bench_problems import judgements, read_problems, summarise, workflows
-from dataset import Problem, collect
-from dataset import read_problems as read_known
-from formulary_catalog.domain.text import words
+from bench_problems import PROBLEMS, judgements, summarise, workflows
+from dataset import Problem, collect, read_problems
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from quality_judgements import CATALOGS, read_judgements
 from quality_summary import OURS, OVERALL, Answered
 from quality_variants import Variant
 from support.manifest import text
+from support.wording import runs_of_three
 
-PROBLEMS = read_problems()
-
-
-def in_threes(text: str) -> set[tuple[str, ...]]:
-    found = [word.casefold() for word in words(text)]
-    return set(zip(found, found[1:], found[2:], strict=False))
+UNSEEN = read_problems(PROBLEMS)
 
 
 def test_there_are_many_and_none_is_there_twice() -> None:
-    queries = Counter(" ".join(each.query.casefold().split()) for each in judgements(PROBLEMS))
-    assert len(PROBLEMS) == len({each.name for each in PROBLEMS}) >= 150
+    queries = Counter(" ".join(each.query.casefold().split()) for each in judgements(UNSEEN))
+    assert len(UNSEEN) == len({each.name for each in UNSEEN}) >= 150
     assert queries.total() >= 1000
     assert [query for query, times in queries.items() if times > 1] == []
 
 
 def test_neither_training_nor_tuning_knows_any_of_them() -> None:
-    asked = {each.query.casefold() for each in judgements(PROBLEMS)}
+    asked = {each.query.casefold() for each in judgements(UNSEEN)}
     trained = {example.query.casefold() for example in collect().queries}
-    trained |= {query.casefold() for each in read_known() for kind in each.queries.values() for query in kind}
+    trained |= {query.casefold() for each in read_problems() for kind in each.queries.values() for query in kind}
     tuned = {each.query.casefold() for catalog in CATALOGS for each in read_judgements(catalog.judgements)}
     assert asked & (trained | tuned) == set()
-    assert {each.name for each in PROBLEMS} & {each.name for each in read_known()} == set()
+    assert {each.name for each in UNSEEN} & {each.name for each in read_problems()} == set()
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", UNSEEN, ids=lambda problem: problem.name)
 def test_a_symptom_or_paraphrase_uses_other_words_than_its_problem(problem: Problem) -> None:
-    document = in_threes(problem.embedding_text)
+    document = runs_of_three(problem.embedding_text)
     assert sum(map(len, problem.queries.values())) >= 6
     for kind in ("symptom", "paraphrase"):
         for query in problem.queries.get(kind, ()):
-            assert not in_threes(query) & document, query
+            assert not runs_of_three(query) & document, query
 
 
 def test_each_is_a_workflow_of_its_texts_that_no_label_excludes() -> None:
-    for problem, document in zip(PROBLEMS, yaml.safe_load_all(text(*workflows(PROBLEMS))), strict=True):
+    for problem, document in zip(UNSEEN, yaml.safe_load_all(text(*workflows(UNSEEN))), strict=True):
         workflow = RemediationWorkflow.model_validate(document)
         assert workflow.metadata.name == problem.name
         assert (workflow.spec.description.what, workflow.spec.description.when_to_use) == (
@@ -59,7 +53,7 @@ def test_each_is_a_workflow_of_its_texts_that_no_label_excludes() -> None:
 
 
 def test_ranks_are_summed_up_by_kind_and_overall() -> None:
-    asked = [each for each in judgements(PROBLEMS[:2]) if each.id.startswith(("symptom", "pager"))]
+    asked = [each for each in judgements(UNSEEN[:2]) if each.id.startswith(("symptom", "pager"))]
     places = {each.id: number % 2 + 1 for number, each in enumerate(asked)}
     answers = [
         Answered(

@@ -64,9 +64,10 @@ def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequen
     }
     held = {word: rarity for word, rarity in significant.items() if folded(word) in indicated.against}
     found = sum(held.values())
+    if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(significant.values()):
+        return ""
     in_favour = indicated.in_favour | (indicated.denied & _denied(query))
-    rival = sum(rarity for word, rarity in significant.items() if folded(word) in in_favour)
-    if len(held) < _LEAST_WORDS or found < _LEAST_SHARE * sum(significant.values()) or found <= rival:
+    if found <= sum(rarity for word, rarity in significant.items() if folded(word) in in_favour):
         return ""
     return f"its when_not_to_use speaks of: {' '.join([*held][:_MOST_SHOWN])}"
 

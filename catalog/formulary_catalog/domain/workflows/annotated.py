@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic.alias_generators import to_camel
+
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
 from formulary_catalog.errors import InvalidManifest
 
 SPEC_ANNOTATION = "formulary.dev/spec"
@@ -19,7 +22,8 @@ ANNOTATED = (
     "related",
 )
 """What may be said there: our own fields and those of upstream, except `suspend`, which a schema must not hide."""
-ANNOTATED_LABELS = ("signalType", "riskTolerance", "businessCategory")
+_LABELS_OF_UPSTREAM = frozenset({"severity", "component", "environment", "priority", "cluster"})
+ANNOTATED_LABELS = tuple(to_camel(name) for name in DIMENSIONS if name not in _LABELS_OF_UPSTREAM)
 """Labels that may be in `labels` there. Without them a workflow would be generic, and offered for anything."""
 _LABELS = "labels"
 _FIELD = f"metadata.annotations.{SPEC_ANNOTATION}"
@@ -46,11 +50,10 @@ def with_annotated_spec(document: Mapping[str, Any], *, source: str) -> Mapping[
     if not isinstance(labels, Mapping):
         raise _invalid(f'{_LABELS} is no object; write one, such as {{"signalType": ["OOMKilled"]}}', source=source)
     merged = _with(annotated, to=spec, allowed=(*ANNOTATED, _LABELS), path="", source=source)
-    if labels:
-        declared = spec.get(_LABELS)
-        to = declared if isinstance(declared, Mapping) else {}
+    declared = spec.get(_LABELS, {})
+    if labels and isinstance(declared, Mapping):  # the model refuses anything else
         path = f"{_LABELS}."
-        merged[_LABELS] = _with(labels, to=to, allowed=ANNOTATED_LABELS, path=path, source=source)
+        merged[_LABELS] = _with(labels, to=declared, allowed=ANNOTATED_LABELS, path=path, source=source)
     metadata = document["metadata"]
     others = {key: value for key, value in metadata["annotations"].items() if key != SPEC_ANNOTATION}
     return {**document, "metadata": {**metadata, "annotations": others}, "spec": merged}

@@ -63,6 +63,12 @@ def test_annotated_fields_are_the_same_content_as_those_of_the_spec() -> None:
     assert entry(annotated('{"riskLevel": "high"}', riskLevel="high", steps=STEPS)).version_id == here.version_id
 
 
+def test_annotated_labels_do_not_make_up_for_labels_that_are_none() -> None:
+    with pytest.raises(InvalidManifest) as refusal:
+        entry(annotated('{"labels": {"signalType": ["OOMKilled"]}}', labels="critical"))
+    assert refusal.value.field == "spec.labels"
+
+
 @pytest.mark.parametrize(
     ("text", "field", "says"),
     [
