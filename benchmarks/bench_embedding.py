@@ -26,7 +26,7 @@ from tokenizers import Tokenizer
 
 from catalog_texts import texts
 from embedding_subject import REFERENCE, SUBJECTS
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.embedding.model import DIMENSIONS, locate
 from quantiles import p50_and_p95
 

@@ -17,7 +17,7 @@ from formulary_catalog.search.planning import SearchPlan
 
 NAMESPACE = "formulary"
 _BENCH = Path(__file__).parent
-KINDS = ("structured", "alert", "symptom", "root-cause", "pager", "misspelt", "nothing")
+KINDS = ("structured", "alert", "symptom", "root-cause", "pager", "misspelt", "pasted", "nothing")
 BEST, ACCEPTABLE, WRONG = 2, 1, 0
 DIMENSION_OF = {wire_name(dimension): dimension for dimension in DIMENSIONS}
 
@@ -48,7 +48,7 @@ class Judgement(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: _Text
-    kind: Literal["structured", "alert", "symptom", "root-cause", "pager", "misspelt", "nothing"]
+    kind: Literal["structured", "alert", "symptom", "root-cause", "pager", "misspelt", "pasted", "nothing"]
     part: Literal["tune", "held"]
     query: _Text
     best: tuple[_Text, ...]

@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[1]
 PROBLEMS = Path(__file__).parent / "problems"
 JUDGEMENTS = ROOT / "benchmarks" / "judgements"
 WORKFLOWS = ROOT / "catalog" / "workflows"
+_READ_BY_RULES = "pasted"
+"""What programs print: `domain/search/pasted` finds its problem, so the adapter need not learn its columns."""
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Kind = Literal["symptom", "paraphrase", "root-cause", "pager", "alert", "structured", "misspelt"]
@@ -105,7 +107,7 @@ def _judged(workflows: Sequence[RemediationWorkflow], *, start: int) -> Iterator
     indexes = {workflow.metadata.name: start + index for index, workflow in enumerate(workflows)}
     for file in sorted(JUDGEMENTS.glob("*.yaml")):
         for judged in _read(file):
-            if judged["part"] != "tune" or not judged["best"]:
+            if judged["part"] != "tune" or not judged["best"] or judged["kind"] == _READ_BY_RULES:
                 continue
             yield Example(
                 kind=judged["kind"],

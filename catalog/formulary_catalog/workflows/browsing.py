@@ -20,11 +20,10 @@ from formulary_catalog.domain.answers.browsing import (
 )
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE
 from formulary_catalog.domain.moments import moment
-from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import VERSION_ID_PREFIX, parse_reference, workflow_id, workflow_uri
-from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
 from formulary_catalog.domain.workflows.sections import section_of
 from formulary_catalog.errors import InvalidInput, NotFound
 from formulary_catalog.search.lookup import details_of

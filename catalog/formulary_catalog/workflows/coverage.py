@@ -22,11 +22,10 @@ from formulary_catalog.domain.coverage.answers import CoverageAnswer, CoveredSig
 from formulary_catalog.domain.coverage.states import in_order, state_of, totals_of
 from formulary_catalog.domain.coverage.turns import Listed, Turn, place_of_name, turn_of
 from formulary_catalog.domain.cursor import TwoLists, cursor, lists_of
-from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id
-from formulary_catalog.domain.workflows.labels import fold
+from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.pipeline import Hit, Searcher
 from formulary_catalog.search.planning import plan_search

@@ -19,7 +19,6 @@ from formulary_catalog.domain.governance.contract import unknown_notes
 from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.domain.search.query import CANONICAL_BY_FOLD
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import (
@@ -29,7 +28,7 @@ from formulary_catalog.domain.workflows.identity import (
     workflow_id,
     workflow_uri,
 )
-from formulary_catalog.domain.workflows.labels import WILDCARD, fold
+from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, WILDCARD, fold
 from formulary_catalog.domain.workflows.relations import MAX_DEPTH, STORED, Direction, Neighbour, Relation
 from formulary_catalog.domain.workflows.requests import RelatedRequest
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow

@@ -8,7 +8,7 @@ import pytest
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explanation_answers import Explanation
+from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotFound
 from formulary_catalog.search.explanation.service import Explaining

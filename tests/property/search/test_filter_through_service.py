@@ -15,10 +15,17 @@ from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explanation_answers import Explanation
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
+from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold, fold_all, normalize_detected
+from formulary_catalog.domain.workflows.labels import (
+    CANONICAL_SIGNAL_TYPES,
+    DIMENSIONS,
+    SEVERITIES,
+    Constraints,
+    fold,
+    fold_all,
+    normalize_detected,
+)
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder

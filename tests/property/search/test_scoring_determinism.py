@@ -12,9 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest, search_request
-from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, DIMENSIONS, SEVERITIES
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.search.results import workflow_details
 from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.invocable import not_invocable_because
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 from formulary_catalog.domain.workflows.manifest import Step
 from support.filling import entry, starter_documents
 

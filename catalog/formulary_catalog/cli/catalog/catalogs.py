@@ -25,7 +25,7 @@ from formulary_catalog.domain.answers.catalog import (
 )
 from formulary_catalog.domain.coverage.alerts import Alert
 from formulary_catalog.domain.coverage.answers import CoverageAnswer, DuplicatesAnswer, StaleAnswer
-from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest

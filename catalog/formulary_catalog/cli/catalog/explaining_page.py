@@ -1,7 +1,7 @@
 """An explanation, and a recorded search, as people read them on a terminal."""
 
 from formulary_catalog.domain.console_address import search_link, workflow_link
-from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.runtime.terminal import Page
 
 

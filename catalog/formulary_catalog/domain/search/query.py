@@ -4,54 +4,19 @@
 guesses a severity must not hide the right workflow.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from formulary_catalog.domain.search.pasted import problem_first
 from formulary_catalog.domain.search.synonyms import with_names
 from formulary_catalog.domain.text import split_camel_case, with_split_words
 from formulary_catalog.domain.visible import visible
-from formulary_catalog.domain.workflows.labels import WILDCARD, fold
+from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, WILDCARD, fold
 
-CANONICAL_SIGNAL_TYPES = (
-    "OOMKilled",
-    "CrashLoopBackOff",
-    "ImagePullBackOff",
-    "Evicted",
-    "NodeNotReady",
-    "PodPending",
-    "FailedScheduling",
-    "BackoffLimitExceeded",
-    "DeadlineExceeded",
-    "FailedMount",
-)
-SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
 _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
-CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
-_STATE = re.compile(r"^\s*\[(?:(?:FIRING|RESOLVED)(?::\d+)?,?\s*)+\]\W*(?=\w)", re.IGNORECASE)
-"""How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
-_ALERT, _SEVERITY = (
-    re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""")
-    for label in ("alertname", "severity")
-)
-"""A label of an alert, as in `alertname=X`, `alertname: X` and `"alertname":"X",`."""
-_AGE = r"\d+[smhdy]\S*[ \t]+"
-_COLUMN = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"
-_EVENT = re.compile(
-    rf"""
-    ^\s* (?:
-      {_AGE} (?:Normal|Warning) [ \t]+ (?P<listed>[A-Z][A-Za-z]+) [ \t]+   # `kubectl get events`
-    | (?:Normal|Warning) [ \t]+ (?P<described>[A-Z][A-Za-z]+)              # `kubectl describe`
-      (?: [ \t]+ {_AGE} (?:\(x\d+\ over\ [^)]*\)[ \t]+)? | {_COLUMN} )
-      (?:(?:kubelet|default-scheduler|kernel-monitor|[a-z-]+-(?:controller|autoscaler))\b,?[ \t]+)?
-    )
-    """,
-    re.VERBOSE,
-)
-"""A line of events. What reported it says nothing of what is wrong: `kubelet` reports the crash of every container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +46,7 @@ def parse_query(query: str) -> ParsedQuery:
     A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
     compound name of an alert, only those are that cannot be adjectives.
     """
-    parts = _alert_first(query).split()
+    parts = problem_first(query).split()
     signal = _signal(parts)
     second = fold(_bare(parts[1])) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""
@@ -89,27 +54,6 @@ def parse_query(query: str) -> ParsedQuery:
     left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
     text = _readable(parts[:1] + parts[2:] if left_out else parts)
     return ParsedQuery(signal=signal, severity=severity, text=text)
-
-
-def _alert_first(query: str) -> str:
-    """The query with the name of its alert and the severity, or the reason of its event, at the beginning.
-
-    For what somebody pasted as a program printed it. Words are moved and dropped, none is added.
-    """
-    if event := _EVENT.match(query):
-        return f"{event['listed'] or event['described']} {query[event.end() :]}".strip()
-    query = _STATE.sub("", query)
-    if (alert := _ALERT.search(query)) is None:
-        return query
-    beginning, rest = _value(alert), _ALERT.sub(" ", query, count=1)
-    severity = _SEVERITY.search(rest)
-    if severity is not None and fold(_value(severity)) in SEVERITIES:
-        beginning, rest = f"{beginning} {_value(severity)}", _SEVERITY.sub(" ", rest, count=1)
-    return f"{beginning} {rest}".strip()
-
-
-def _value(label: re.Match[str]) -> str:
-    return label["quoted"] or label["bare"]
 
 
 def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapping[str, str]:

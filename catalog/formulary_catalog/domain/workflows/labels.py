@@ -9,6 +9,19 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 WILDCARD = "*"
+CANONICAL_SIGNAL_TYPES = (
+    "OOMKilled",
+    "CrashLoopBackOff",
+    "ImagePullBackOff",
+    "Evicted",
+    "NodeNotReady",
+    "PodPending",
+    "FailedScheduling",
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "FailedMount",
+)
+SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
 _MAX_COMPARED = 60
 _ALIKE = 0.7
 """From this likeness on, of 1, a name or a value is taken for a known one that was misspelt."""
@@ -98,6 +111,9 @@ EXCLUDING_WHEN_ABSENT = frozenset(each.name for each in LABEL_DIMENSIONS if each
 def fold(value: str) -> str:
     """The form in which label values of the fixed dimensions are compared."""
     return value.strip().casefold()
+
+
+CANONICAL_BY_FOLD = {fold(name): name for name in CANONICAL_SIGNAL_TYPES}
 
 
 def fold_all(values: Iterable[str]) -> frozenset[str]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.explanation import RankingBasis, changes_to_be_first, evidence_of
-from formulary_catalog.domain.search.explanation_answers import (
+from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
     Explanation,
@@ -17,6 +16,7 @@ from formulary_catalog.domain.search.explanation_answers import (
     NeededChange,
     RecordedPlace,
 )
+from formulary_catalog.domain.search.explanation.evidence import RankingBasis, changes_to_be_first, evidence_of
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion

@@ -15,7 +15,7 @@ from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.runs.run import trace_id as chain_of
-from formulary_catalog.domain.search.explanation_answers import RecordedAnswer, RecordedCandidate
+from formulary_catalog.domain.search.explanation.answers import RecordedAnswer, RecordedCandidate
 from formulary_catalog.domain.search.request import SearchRequest, search_request
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, wire_name
 from formulary_catalog.errors import InvalidInput, NotFound

@@ -12,7 +12,7 @@ from typing import Any
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.chain import EXPLANATION
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
 from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.exclusion import Exclusion, exclusions, narrowed_out, unserved

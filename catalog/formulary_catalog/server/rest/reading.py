@@ -18,7 +18,7 @@ from formulary_catalog.domain.reading import (
     TracePage,
     WaitingRunList,
 )
-from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.server.calls.arguments.reading import (
     ContractsPageArguments,
     ExplainArguments,

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES, SEVERITIES, ParsedQuery, parse_query
+from formulary_catalog.domain.search.query import ParsedQuery, parse_query
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
 
 queries = st.text(max_size=60)
 in_any_case = st.sampled_from([str, str.lower, str.upper, str.capitalize])

@@ -2,9 +2,9 @@
 
 from collections import Counter, defaultdict
 
-from formulary_catalog.domain.search.query import CANONICAL_SIGNAL_TYPES
 from formulary_catalog.domain.search.synonyms import folded, mentions, synonyms
 from formulary_catalog.domain.text import words
+from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES
 
 EVERYDAY = {
     "pod",

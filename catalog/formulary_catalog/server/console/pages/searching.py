@@ -16,7 +16,7 @@ from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.console_address import CONSOLE_PATH
 from formulary_catalog.domain.reading import IncidentAnswer
-from formulary_catalog.domain.search.explanation_answers import Explanation, RecordedAnswer
+from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH, renamed
 from formulary_catalog.domain.workflows.labels import LABEL_DIMENSIONS, wire_name

@@ -1,0 +1,124 @@
+"""What programs print about a problem, pasted as a query: the name of the problem comes first, what is well goes."""
+
+import pytest
+
+from formulary_catalog.domain.search.pasted import problem_first
+from formulary_catalog.domain.search.query import parse_query
+
+DESCRIBED_POD = """\
+Name:             cart-7d9
+Namespace:        shop
+Labels:           app=cart
+Status:           Running
+Containers:
+  cart:
+    Image:          registry.example.com/cart:1.8.2
+    State:          Waiting
+      Reason:       CrashLoopBackOff
+    Last State:     Terminated
+      Reason:       OOMKilled
+      Exit Code:    137
+      Started:      Tue, 03 Mar 2026 10:00:00 +0000
+    Ready:          False
+    Mounts:
+      /var/run/secrets/kubernetes.io/serviceaccount from kube-api-access-x (ro)
+Conditions:
+  Type              Status
+  Initialized       True
+  Ready             False
+Tolerations:     node.kubernetes.io/not-ready:NoExecute op=Exists for 300s
+Events:
+  Type     Reason   Age                From     Message
+  ----     ------   ----               ----     -------
+  Normal   Pulled   4m (x5 over 60m)   kubelet  Container image "cart:1.8.2" already present on machine
+  Warning  BackOff  70s (x40 over 50m) kubelet  Back-off restarting failed container cart
+"""
+EVENTS = """\
+NAMESPACE   LAST SEEN           TYPE      REASON        OBJECT          MESSAGE
+shop        4m (x12 over 30m)   Warning   FailedMount   Pod/cart-7d9    secret "cart-creds" not found
+shop        9m                  Normal    Scheduled     Pod/cart-7d9    Successfully assigned
+"""
+CONDITIONS = """\
+Conditions:
+  Type             Status  Reason                       Message
+  MemoryPressure   False   KubeletHasSufficientMemory   kubelet has sufficient memory available
+  DiskPressure     True    KubeletHasDiskPressure       kubelet has disk pressure
+  Ready            True    KubeletReady                 kubelet is posting ready status
+"""
+NODES = """\
+NAME     STATUS     ROLES    AGE   VERSION
+node-1   Ready      <none>   40d   v1.31.2
+node-3   NotReady   <none>   40d   v1.31.2
+"""
+PODS = """\
+NAMESPACE   NAME       READY   STATUS             RESTARTS       AGE
+shop        cart-7d9   0/1     {status}   14 (2m ago)    55m
+shop        api-5c     1/1     Running            0              3d
+"""
+
+
+@pytest.mark.parametrize(
+    ("pasted", "signal"),
+    [
+        (DESCRIBED_POD, "OOMKilled"),
+        (EVENTS, "FailedMount"),
+        (NODES, "NodeNotReady"),
+        (PODS.format(status="CrashLoopBackOff"), "CrashLoopBackOff"),
+        (PODS.format(status="Init:CrashLoopBackOff"), "CrashLoopBackOff"),
+        (PODS.format(status="Pending"), "PodPending"),
+        (PODS.format(status="ErrImagePull"), "ImagePullBackOff"),
+        ("Warning  BackOff  5m  kubelet  Back-off restarting failed container cart", "CrashLoopBackOff"),
+        ('Warning  Failed  5m  kubelet  Failed to pull image "cart:2": not found', "ImagePullBackOff"),
+        ("status:\n  phase: Failed\n  reason: Evicted", "Evicted"),
+        ('{"phase":"Failed","reason":"Evicted"}', "Evicted"),
+        ("State: Waiting Reason: CrashLoopBackOff Last State: Terminated Reason: OOMKilled", "OOMKilled"),
+    ],
+)
+def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal: str) -> None:
+    parsed = parse_query(pasted)
+    assert parsed.inferred(signal_declared=False) == {"signal_type": signal}
+    assert parsed.text.split()[0] == signal
+
+
+@pytest.mark.parametrize(
+    ("pasted", "left"),
+    [
+        (EVENTS, 'FailedMount  Pod/cart-7d9    secret "cart-creds" not found'),
+        (CONDITIONS, "DiskPressure     True    KubeletHasDiskPressure       kubelet has disk pressure"),
+        (NODES, "NodeNotReady node-3   NotReady   <none>   40d   v1.31.2"),
+        ("Warning  BackOff  5m  kubelet  Back-off restarting", "BackOff Back-off restarting"),
+        (
+            "[FIRING:1] NodeDown\nLabels:\n - alertname = NodeDown\n - node = w1",
+            "NodeDown NodeDown\n -   \n - node = w1",
+        ),
+    ],
+)
+def test_heads_of_tables_and_lines_that_report_no_problem_are_left_out(pasted: str, left: str) -> None:
+    assert " ".join(problem_first(pasted).split()) == " ".join(left.split())
+
+
+def test_of_a_described_object_only_its_symptoms_are_left() -> None:
+    words = problem_first(DESCRIBED_POD).split()
+    assert {"OOMKilled", "CrashLoopBackOff", "137", "restarting", "Terminated"} <= set(words)
+    assert {"app=cart", "cart-7d9", "Pulled", "op=Exists", "(ro)", "Initialized", "2026"}.isdisjoint(words)
+
+
+def test_events_without_a_warning_are_kept() -> None:
+    killed = "Normal  Killing  2m  kubelet  Container cart failed liveness probe, will be restarted"
+    assert problem_first(killed).split() == "Killing Container cart failed liveness probe, will be restarted".split()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "OOMKilled critical Reason: CrashLoopBackOff",
+        "KubeDeploymentRolloutStuck Back-off restarting failed container",
+        "the pods are OOMKilled and then in CrashLoopBackOff",
+        "Reason: nobody knows",
+        "1/2 of the nodes are full",
+        "Name: cart",
+        "everything is Ready",
+    ],
+)
+def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) -> None:
+    assert problem_first(query) == query
