@@ -1,6 +1,7 @@
 """The real parts that tests share: one PostgreSQL, one embedder, fresh databases."""
 
 import asyncio
+import functools
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import asyncpg
+import httpcore2
 import pytest
 from hypothesis import Phase, settings
 
@@ -27,6 +29,8 @@ pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Tests start some hundred processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Each client reads 140 authorities otherwise, which took a twentieth of all tests; on loopback nobody needs one.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (

@@ -16,6 +16,7 @@ from support.runs import KEYS, job_of
 
 SHARED = "formulary"
 _POLL = 0.02
+_LONGEST_PAUSE = 0.32
 _ANNOUNCED_SECONDS = 15.0
 
 
@@ -80,12 +81,17 @@ async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("jo
 
 async def _work(runs: PlayedOperator, ends: Ends, *, engines: Sequence[str]) -> None:
     announced = time.monotonic()
+    due: dict[str, tuple[float, float]] = {}  # when to look at a run again, and the pause before that
     while True:
-        if time.monotonic() - announced > _ANNOUNCED_SECONDS:
+        now = time.monotonic()
+        if now - announced > _ANNOUNCED_SECONDS:
             await runs.announce(engines=engines)
-            announced = time.monotonic()
+            announced = now
         for run in await runs.active():
-            await _step(runs, run.id, ends)
+            at, pause = due.get(run.id, (now, _POLL))
+            if at <= now:  # one that waits for a person is looked at less and less often
+                await _step(runs, run.id, ends)
+                due[run.id] = now + pause, min(2 * pause, _LONGEST_PAUSE)
         await asyncio.sleep(_POLL)
 
 
