@@ -17,9 +17,9 @@ from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
 from formulary_catalog.domain.search.terms import RARE, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
-MEANING_WEIGHT = 14.71
+MEANING_WEIGHT = 14.61
 """What a cosine of 1 counts. Written by scripts/calibrate.py."""
-WORDS_WEIGHT = 9.51
+WORDS_WEIGHT = 9.44
 """What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by
 scripts/calibrate.py."""
 USUAL_RARITY = 4.0

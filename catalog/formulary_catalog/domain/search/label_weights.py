@@ -21,7 +21,7 @@ DETECTED_WEIGHT = 1.5
 """The same for what it requires and was detected."""
 SIGNAL_WEIGHT = 2.81
 """What it counts that it declares the signal type that the query mentions. Written by scripts/calibrate.py."""
-SEVERITY_WEIGHT = 0.15
+SEVERITY_WEIGHT = 0.16
 """The same for the severity that the query mentions. Written by scripts/calibrate.py."""
 ANY = 0.5
 """The share of a weight that a workflow gets for `*`: it fits everywhere, and was not made for this."""
