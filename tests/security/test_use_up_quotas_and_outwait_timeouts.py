@@ -1,7 +1,6 @@
 """An attacker fills a caller's limits or the database with runs that do nothing, or starts one long after its time."""
 
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -25,9 +24,8 @@ from support.control_plane import Cluster
 from support.filling import fill
 from support.kube_clients import connected
 from support.manifest import invocation
-from support.runs import HARMLESS, request
+from support.runs import IN_PRODUCTION, request
 
-IN_PRODUCTION = replace(HARMLESS, environment="production")
 LATE = Reason.DEADLINE_EXCEEDED
 
 

@@ -22,6 +22,8 @@ HARMLESS = RunFacts(
     timeout_seconds=60,
 )
 """What the rules know of a run that nobody need approve."""
+IN_PRODUCTION = replace(HARMLESS, environment="production")
+"""The same of one that a person has to approve."""
 
 
 def request(*, facts: RunFacts = HARMLESS, key: str = "", caller: str = CALLER, **changes: Any) -> NewInvocation:

@@ -1,4 +1,4 @@
-"""A catalog of workflows that can be run, and the service that is asked to; its tests play the operator."""
+"""A catalog of workflows that can be run, and who asks for runs: callers of the service, or a test of its rows."""
 
 from collections.abc import AsyncIterator
 
@@ -9,9 +9,12 @@ from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
+from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from formulary_catalog.store.runs.lifecycle import RunWriter
+from formulary_catalog.store.runs.submission import InvocationStore
 from support.runnable import nobody_runs_anything, opened, runnable_database
-from support.runs import KEY
+from support.runs import KEY, KEYS
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +41,23 @@ async def owner(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     """The database as its owner, with nobody who could run anything."""
     async with nobody_runs_anything(dsn) as connection:
         yield connection
+
+
+@pytest.fixture
+async def serving_side(database: str) -> AsyncIterator[Database]:
+    """The database as the server's role."""
+    opened = await Database.open(database, role=Role.SERVER, deadline=30)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def asked(serving_side: Database) -> InvocationStore:
+    """Where callers ask for runs."""
+    return InvocationStore(serving_side, shared_namespace="formulary", keys=KEYS)
+
+
+@pytest.fixture
+def runs(writing: Database) -> RunWriter:
+    """What the operator does."""
+    return RunWriter(writing, shared_namespace="formulary", keys=KEYS)

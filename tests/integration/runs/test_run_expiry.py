@@ -12,15 +12,10 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.expiry import ExpiryWriter, ObjectOfRun
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
-from support.runs import KEYS, job_of, request
+from support.runs import job_of, request
 
 DAY = 24 * 3600.0
 OUTCOME = "select succeeded, failed, median_seconds is null as unknown from formulary.workflow_outcome"
-
-
-@pytest.fixture
-def runs(writing: Database) -> RunWriter:
-    return RunWriter(writing, shared_namespace="formulary", keys=KEYS)
 
 
 @pytest.fixture

@@ -1,48 +1,19 @@
-"""Runs as rows: one request is one run, what the rules say is obeyed at the start, and an end is an end."""
+"""Runs as rows: one request is one run, an end is an end, and the server reads and writes no more than it needs."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
-from uuid import uuid4
 
 import asyncpg
 import pytest
 
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited, Unavailable
-from formulary_catalog.store.audit.events import TraceEvent, TraceStore
-from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited
+from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.runs.contracts import ContractWriter
-from formulary_catalog.store.runs.decisions import DecisionReader
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from formulary_catalog.store.runs.reviewing import ReviewReader
 from formulary_catalog.store.runs.submission import InvocationStore, Limits
-from support.runs import CALLER, HARMLESS, KEYS, job_of, request
-
-IN_PRODUCTION = replace(HARMLESS, environment="production")
-
-
-@pytest.fixture
-async def serving_side(database: str) -> AsyncIterator[Database]:
-    """The database as the server's role."""
-    opened = await Database.open(database, role=Role.SERVER, deadline=30)
-    yield opened
-    await opened.close()
-
-
-@pytest.fixture
-def asked(serving_side: Database) -> InvocationStore:
-    """Where callers ask for runs."""
-    return InvocationStore(serving_side, shared_namespace="formulary", keys=KEYS)
-
-
-@pytest.fixture
-def runs(writing: Database) -> RunWriter:
-    """What the operator does."""
-    return RunWriter(writing, shared_namespace="formulary", keys=KEYS)
+from support.runs import CALLER, HARMLESS, IN_PRODUCTION, request
 
 
 async def _kinds(database: str, trace_id: str) -> list[str]:
@@ -139,112 +110,6 @@ async def test_a_rejection_ends_the_run(asked: InvocationStore, runs: RunWriter,
     assert (ended.phase, ended.reason) == (Phase.FAILED, "Rejected")
 
 
-async def test_a_contract_that_comes_between_the_request_and_the_start_is_obeyed(
-    asked: InvocationStore, runs: RunWriter, writing: Database
-) -> None:
-    accepted = (await asked.submit(request())).invocation
-    rule = {"id": "freeze", "effect": "DENY", "rationale": "peak season"}
-    await ContractWriter(writing, shared_namespace="formulary").save(
-        {"rules": [rule]}, namespace="shop", name="peak", uid="u"
-    )
-    ended = await runs.begin(accepted.id)
-    assert ended is not None
-    assert (ended.phase, ended.reason) == (Phase.FAILED, "Denied")
-    assert "freeze" in ended.message
-    assert "peak season" in ended.message
-
-
-async def test_what_is_denied_at_once_is_kept_as_a_run_that_failed(asked: InvocationStore, writing: Database) -> None:
-    rule = {"id": "no-restarts", "effect": "DENY", "match": {"actionTypes": ["RestartPod"]}}
-    await ContractWriter(writing, shared_namespace="formulary").save(
-        {"rules": [rule]}, namespace="formulary", name="all", uid="u"
-    )
-    refused = (await asked.submit(request())).invocation
-    assert (refused.phase, refused.reason) == (Phase.FAILED, "Denied")
-    assert refused.decision["rules"][0]["id"] == "no-restarts"
-
-
-async def test_contracts_of_other_namespaces_do_not_hold_here(asked: InvocationStore, writing: Database) -> None:
-    rule = {"id": "no", "effect": "DENY"}
-    await ContractWriter(writing, shared_namespace="formulary").save(
-        {"rules": [rule]}, namespace="elsewhere", name="all", uid="u"
-    )
-    assert (await asked.submit(request())).invocation.phase is Phase.PENDING
-
-
-async def test_a_degraded_run_begins_as_a_dry_run(asked: InvocationStore, runs: RunWriter, writing: Database) -> None:
-    rule = {"id": "look-first", "effect": "DEGRADE"}
-    await ContractWriter(writing, shared_namespace="formulary").save(
-        {"rules": [rule]}, namespace="shop", name="all", uid="u"
-    )
-    accepted = (await asked.submit(request())).invocation
-    assert accepted.phase is Phase.PENDING
-    assert not accepted.runs_for_real
-    begun = await runs.begin(accepted.id)
-    assert begun is not None
-    assert begun.phase is Phase.RUNNING
-    assert not begun.runs_for_real
-
-
-async def test_what_was_accepted_as_a_dry_run_stays_one_when_the_rule_is_gone(
-    asked: InvocationStore, runs: RunWriter, writing: Database
-) -> None:
-    contracts = ContractWriter(writing, shared_namespace="formulary")
-    rules = {"rules": [{"id": "careful", "effect": "DEGRADE"}]}
-    await contracts.save(rules, namespace="shop", name="c", uid="u")
-    accepted = [(await asked.submit(request(facts=facts))).invocation for facts in (HARMLESS, IN_PRODUCTION)]
-    await contracts.remove(namespace="shop", name="c")
-    for each in accepted:
-        begun = await runs.begin(each.id)
-        assert begun is not None
-        assert (begun.phase, begun.runs_for_real) == (Phase.RUNNING, False)
-        assert begun.message.startswith("Stays the dry run as which it was accepted")
-
-
-async def test_what_was_accepted_as_a_dry_run_is_denied_like_any_other(
-    asked: InvocationStore, runs: RunWriter, writing: Database
-) -> None:
-    contracts = ContractWriter(writing, shared_namespace="formulary")
-    for effect in ("DEGRADE", "DENY"):
-        rules = {"rules": [{"id": "careful", "effect": effect}]}
-        await contracts.save(rules, namespace="shop", name="c", uid="u")
-        run = (await asked.submit(request(key="k"))).invocation
-    ended = await runs.begin(run.id)
-    assert ended is not None
-    assert (ended.phase, ended.reason) == (Phase.FAILED, "Denied")
-
-
-async def test_a_contract_that_this_release_cannot_read_stops_what_it_applies_to(
-    asked: InvocationStore, runs: RunWriter, writing: Database
-) -> None:
-    accepted = (await asked.submit(request())).invocation
-    await writing.execute(
-        "insert into governance_contract (namespace, name, uid, spec) values ('shop', 'later', 'u', $1)",
-        {"rules": [{"id": "r", "effect": "DENY", "match": {"phaseOfTheMoon": ["full"]}}]},
-    )
-    for asking in (asked.submit(request()), runs.begin(accepted.id)):
-        with pytest.raises(Unavailable, match="contract shop/later holds rules that this release does not know"):
-            await asking
-    assert (await asked.submit(request(namespace="elsewhere"))).invocation.phase is Phase.PENDING
-
-
-async def test_what_somebody_else_chose_is_no_evidence_for_an_incident_named_like_their_search(
-    asked: InvocationStore, writing: Database
-) -> None:
-    theirs = f"tr_{uuid4().hex}"
-    chosen = {
-        "arguments": {"reasoning": "it fits"},
-        "result": {"version_id": request().version_id},
-        "outcome": "ok",
-    }
-    await TraceStore(writing).append(
-        TraceEvent(trace_id=theirs, kind="selection", caller="somebody else", payload=chosen)
-    )
-    run = (await asked.submit(request(remediation_id=theirs))).invocation
-    assert run.trace_id != theirs
-    assert "selection" in [risk["category"] for risk in run.decision["gate"]["risks"]]
-
-
 async def test_an_end_stays_as_it_is(asked: InvocationStore, runs: RunWriter) -> None:
     accepted = (await asked.submit(request())).invocation
     await runs.begin(accepted.id)
@@ -258,108 +123,6 @@ async def test_an_end_stays_as_it_is(asked: InvocationStore, runs: RunWriter) ->
     again = await runs.begin(accepted.id)
     assert again is not None
     assert again.phase is Phase.FAILED
-
-
-async def test_outcomes_of_real_runs_alone_are_counted(asked: InvocationStore, runs: RunWriter, database: str) -> None:
-    ends = [Phase.SUCCEEDED, Phase.SUCCEEDED, Phase.FAILED, Phase.TIMED_OUT, Phase.CANCELLED]
-    for number, phase in enumerate(ends):
-        # Each on a target of its own: two failures on one would make the rules ask for an approval.
-        target = replace(request().target, name=f"checkout-{number}")
-        accepted = (await asked.submit(request(target=target))).invocation
-        await runs.begin(accepted.id)
-        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
-        await runs.finish(accepted.id, phase=phase, reason="x", message="")
-    dry = (await asked.submit(request(dry_run=True))).invocation
-    await runs.begin(dry.id)
-    await runs.finish(dry.id, phase=Phase.SUCCEEDED, reason="DryRun", message="")
-    owner = await asyncpg.connect(database)
-    try:
-        rows = await owner.fetch("select succeeded, failed, median_seconds from formulary.workflow_outcome")
-    finally:
-        await owner.close()
-    assert [(row["succeeded"], row["failed"]) for row in rows] == [(2, 2)]
-    assert 0 < rows[0]["median_seconds"] < 30
-
-
-async def test_repeated_failures_on_one_target_make_the_next_run_wait_for_a_person(
-    asked: InvocationStore, runs: RunWriter
-) -> None:
-    for _ in range(2):
-        accepted = (await asked.submit(request())).invocation
-        assert accepted.phase is Phase.PENDING
-        await runs.begin(accepted.id)
-        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
-        await runs.finish(accepted.id, phase=Phase.FAILED, reason="RunFailed", message="")
-    assert (await asked.submit(request())).invocation.phase is Phase.AWAITING_APPROVAL
-    elsewhere = replace(request().target, name="basket")
-    assert (await asked.submit(request(target=elsewhere))).invocation.phase is Phase.PENDING
-
-
-async def test_failures_of_dry_runs_say_nothing_of_the_workflow(
-    asked: InvocationStore, runs: RunWriter, writing: Database
-) -> None:
-    contracts = ContractWriter(writing, shared_namespace="formulary")
-    await contracts.save({"rules": [{"id": "r", "effect": "DEGRADE"}]}, namespace="shop", name="c", uid="u")
-    for dry_run in (False, False, True, True):
-        accepted = (await asked.submit(request(dry_run=dry_run))).invocation
-        await runs.begin(accepted.id)
-        await runs.note_reference(accepted.id, reference=job_of(accepted.id))
-        await runs.finish(accepted.id, phase=Phase.FAILED, reason="StartFailed", message="")
-    await contracts.remove(namespace="shop", name="c")
-    assert (await asked.submit(request())).invocation.phase is Phase.PENDING
-
-
-async def test_failures_count_where_the_owner_of_the_database_is_no_superuser(plain_owner: str) -> None:
-    serving, writing = [await Database.open(plain_owner, role=role, deadline=30) for role in Role]
-    asked = InvocationStore(serving, shared_namespace="formulary")
-    runs = RunWriter(writing, shared_namespace="formulary")
-    try:
-        for _ in range(2):
-            accepted = (await asked.submit(request())).invocation
-            await runs.begin(accepted.id)
-            await runs.note_reference(accepted.id, reference=job_of(accepted.id))
-            await runs.finish(accepted.id, phase=Phase.FAILED, reason="RunFailed", message="")
-        assert (await asked.submit(request())).invocation.phase is Phase.AWAITING_APPROVAL
-    finally:
-        await serving.close()
-        await writing.close()
-
-
-@pytest.mark.parametrize("reason", ["NotPermitted", "NotInvocable", "InputInvalid", "StartFailed"])
-async def test_runs_for_which_nothing_was_created_are_no_outcome_and_no_failure(
-    asked: InvocationStore, runs: RunWriter, serving_side: Database, database: str, reason: str
-) -> None:
-    for _ in range(2):
-        accepted = (await asked.submit(request())).invocation
-        await runs.begin(accepted.id)
-        await runs.finish(accepted.id, phase=Phase.FAILED, reason=reason, message="nothing was created")
-    assert (await asked.submit(request())).invocation.phase is Phase.PENDING
-    owner = await asyncpg.connect(database)
-    try:
-        assert await owner.fetchval("select count(*) from formulary.workflow_outcome") == 0
-    finally:
-        await owner.close()
-    days = ReviewReader(serving_side).ended_by_day(
-        caller="", namespaces=None, version_ids=None, since=datetime(2020, 1, 1, tzinfo=UTC)
-    )
-    assert await days == []
-
-
-async def test_a_rule_that_halts_is_counted_as_having_decided_the_runs_that_it_refused(
-    asked: InvocationStore, serving_side: Database, writing: Database
-) -> None:
-    contracts = ContractWriter(writing, shared_namespace="formulary")
-    stop = {"id": "stop", "effect": "HALT", "rationale": "The cellar is full of water."}
-    other = {"id": "other", "effect": "DENY"}
-    await asked.submit(request())
-    await contracts.save({"rules": [stop, other]}, namespace="shop", name="c", uid="u")
-    assert [(await asked.submit(request())).invocation.phase for _ in range(2)] == [Phase.HALTED] * 2
-    await contracts.remove(namespace="shop", name="c")
-
-    counts = await DecisionReader(serving_side).counts(
-        namespaces=None, since=datetime(2020, 1, 1, tzinfo=UTC), at_most=9
-    )
-    assert {(count.rule_id, count.matched, count.decided) for count in counts} == {("stop", 2, 2), ("other", 2, 0)}
 
 
 async def test_sensitive_values_are_digests_in_the_row_and_the_trail_and_gone_when_the_run_is_over(

@@ -10,30 +10,17 @@ import pytest
 
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.access import KnownCallers, Rights
 from support.commands import formulary
-from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.runnable import TARGET, nobody_runs_anything
 from support.runs import KEY
 from support.serving import serving
 
 INVOKE = "/api/v1/invoke"
 STAGING = {"X-Remediation-Id": "rr-staging"}
 PRODUCTION = {"X-Remediation-Id": "rr-production"}
-
-
-@pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    async with opened(dsn) as catalog:
-        yield catalog
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,10 @@ from structlog.testing import capture_logs
 
 from formulary_catalog.domain.answers.answer_size import MAX_ANSWER_BYTES
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.agent import ERAS, agent, answer_of, call, refused, text_of
-from support.runnable import TARGET, nobody_runs_anything, opened, runnable_database
+from support.runnable import TARGET, nobody_runs_anything, opened
 from support.serving import serving
 
 INVOKE = "invoke_workflow"
@@ -45,12 +44,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
-        yield database
 
 
 @pytest.fixture(scope="module")

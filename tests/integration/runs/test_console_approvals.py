@@ -14,13 +14,12 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.rest_agent import rest_agent
-from support.runnable import TARGET, opened, runnable_database
+from support.runnable import TARGET
 from support.runs import KEY
 from support.serving import serving
 from support.visiting import Form, Page, Visitor, visiting
@@ -101,18 +100,6 @@ class World:
             answer = await client.request(method, path, json=body or None)
         answer.raise_for_status()
         return answer.json()
-
-
-@pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
-    async with runnable_database(postgres, tmp_path_factory.mktemp("manifests")) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    async with opened(dsn) as service:
-        yield service
 
 
 @pytest.fixture
