@@ -2,15 +2,19 @@
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
 
 from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, digest
+from formulary_catalog.domain.audit.checkpoint import SigningKey
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 
+KEY = SigningKey.generate()
+"""Signs checkpoints."""
+THIS_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 NOON = "2026-01-01T12:00:00.000000Z"
 """When events were written that never saw a database."""
 _ABSENT = {"remediation_id": "", "analysis": "", "mode": "", "arguments": {}, "result": {}}

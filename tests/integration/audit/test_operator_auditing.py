@@ -8,24 +8,15 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.audit.checkpoint import SigningKey
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
-from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.connection import Database
 from formulary_operator.audit.auditing import Auditing
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings
-from support.trail import write_trace
+from support.trail import KEY, write_trace
 
-KEY = SigningKey.generate()
 _WAITING_SECONDS = 60
-
-
-@pytest.fixture
-async def traces(database: str) -> AsyncIterator[TraceStore]:
-    opened = await Database.open(database, role=Role.SERVER, deadline=30)
-    yield TraceStore(opened)
-    await opened.close()
 
 
 @pytest.fixture

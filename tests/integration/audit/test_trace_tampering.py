@@ -9,17 +9,15 @@ import asyncpg
 import pytest
 
 from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Problem, digest
-from formulary_catalog.domain.audit.checkpoint import Seen, SigningKey
+from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.errors import StartupError
 from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.audit.retention import Retention
-from formulary_catalog.store.database.connection import Database, Role
-from support.trail import event
-
-KEY = SigningKey.generate()
+from formulary_catalog.store.database.connection import Database
+from support.trail import KEY, event
 
 
 class Owner:
@@ -66,13 +64,6 @@ async def owner(database: str, trail: None) -> AsyncIterator[Owner]:
 
 
 @pytest.fixture
-async def traces(database: str) -> AsyncIterator[TraceStore]:
-    opened = await Database.open(database, role=Role.SERVER, deadline=30)
-    yield TraceStore(opened)
-    await opened.close()
-
-
-@pytest.fixture
 async def trail(traces: TraceStore, writing: Database) -> None:
     """Three traces with six events each. Checkpoints 1 to 3 vouch for the first two, four, five of them."""
     checkpoints = CheckpointStore(writing)
@@ -85,12 +76,6 @@ async def trail(traces: TraceStore, writing: Database) -> None:
         await checkpoints.checkpoint(KEY)
     for trace_id in ("a", "b", "c"):
         await traces.append(event(trace_id, 6))
-
-
-@pytest.fixture
-async def reader(database: str) -> AsyncIterator[TraceReader]:
-    async with TraceReader.open(database) as opened:
-        yield opened
 
 
 Found = set[tuple[str, Problem, int]]
