@@ -1,19 +1,15 @@
 """From one embedding model to another on a real database: what is served meanwhile, what happens when it ends early."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import asyncpg
 import numpy as np
-import numpy.typing as npt
 import pytest
-from pgvector.asyncpg import register_vector
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
-from formulary_catalog.embedding import Embedder
-from formulary_catalog.errors import EmbedderUnavailable, TextsRefused, Unavailable
-from formulary_catalog.loading.reembedding import Reembedding
+from formulary_catalog.errors import EmbedderUnavailable, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
@@ -25,50 +21,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import entry, fill
 from support.manifest import workflow
 from support.models import Formula, Held
-
-A, B, C = "a@1", "b@1", "c@1"
-MANY = 150  # more than are embedded at once
-
-
-@pytest.fixture
-async def models(writing: Database) -> ModelStore:
-    store = ModelStore(writing)
-    await store.adopt(A, source="/models/a")
-    return store
-
-
-@pytest.fixture
-async def store(writing: Database) -> ReembeddingStore:
-    return ReembeddingStore(writing)
-
-
-def reembedding(writing: Database, embedder: Embedder, *, notice: float = 0) -> Reembedding:
-    return Reembedding(
-        models=ModelStore(writing),
-        store=ReembeddingStore(writing),
-        embedder=embedder,
-        source=f"/models/{embedder.model_id}",
-        notice_seconds=notice,
-        progress=lambda phase, done, total: None,
-    )
-
-
-async def served_vectors(dsn: str) -> dict[str, tuple[str | None, npt.NDArray[np.float32]]]:
-    """Model and vector of each workflow as searches compare them; an empty one where there is none."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        await register_vector(connection)
-        rows = await connection.fetch("select name, model_id, emb from formulary.workflow_search where leading_row")
-        return {
-            row["name"]: (row["model_id"], row["emb"].to_numpy() if row["emb"] else np.empty(0, np.float32))
-            for row in rows
-        }
-    finally:
-        await connection.close()
-
-
-async def served_models(dsn: str) -> set[str | None]:
-    return {model_id for model_id, _ in (await served_vectors(dsn)).values()}
+from support.reembedding import MANY, A, B, C, failing_after, many, reembedding, served_models, served_vectors
 
 
 async def top_hit(service: CatalogService) -> tuple[str, float | None]:
@@ -95,33 +48,6 @@ async def until_cancelled(store: ReembeddingStore, model_id: str) -> None:
             return
         await asyncio.sleep(0.02)
     raise AssertionError(f"{model_id} is not being prepared")
-
-
-def refusing(word: str) -> Callable[[Sequence[str]], None]:
-    """For a model that does not take texts with this word."""
-
-    def check(texts: Sequence[str]) -> None:
-        if any(word in text for text in texts):
-            raise TextsRefused("not this one")
-
-    return check
-
-
-def failing_after(texts: int, *, model_id: str = B) -> Formula:
-    """A model that fails once so many texts are embedded."""
-    left = texts
-
-    def count(portion: Sequence[str]) -> None:
-        nonlocal left
-        left -= len(portion)
-        if left < 0:
-            raise EmbedderUnavailable("the model failed")
-
-    return Formula(model_id, before=count)
-
-
-def many() -> list[dict[str, object]]:
-    return [workflow(f"w{number:03}") for number in range(MANY)]
 
 
 async def test_the_first_model_that_a_catalog_gets_serves_and_stays(models: ModelStore) -> None:
@@ -338,85 +264,6 @@ async def test_cancelled_while_it_gives_notice_it_ends_too(
     assert await served_models(database) == {A}
 
 
-async def test_a_workflow_that_this_release_cannot_read_holds_nothing_up_and_is_found_by_its_words(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, [workflow("fine"), workflow("strange")], embedder=Formula(A))
-    await writing.execute("update workflow_version set document = '{\"spec\": 1}' where name = 'strange'")
-    report = await reembedding(writing, Formula(B)).run()
-    assert len(report.unreadable) == 1
-    served = {name: model_id for name, (model_id, _) in (await served_vectors(database)).items()}
-    assert served == {"fine": B, "strange": None}
-
-
-async def test_a_workflow_that_the_new_model_refuses_holds_nothing_up_and_is_found_by_its_words(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    entries = await fill(workflows, many(), embedder=Formula(A))
-    report = await reembedding(writing, Formula(B, before=refusing("w007"))).run()
-    (refused,) = (each for each in entries if each.name == "w007")
-    assert (report.refused, report.refusal, report.embedded) == ({refused.version_id}, "not this one", MANY - 1)
-    served = await served_vectors(database)
-    assert [name for name, (model_id, _) in served.items() if model_id != B] == ["w007"]
-
-
-async def test_workflows_that_the_model_refuses_keep_no_later_run_from_its_end(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, many(), embedder=Formula(A))
-    first = await reembedding(writing, Formula(B, before=refusing("w0"))).run()
-    assert (len(first.refused), first.changed) == (100, True)
-    again = await reembedding(writing, Formula(B, before=refusing("w0"))).run()
-    assert (len(again.refused), again.embedded) == (100, 0)
-    await fill(workflows, [workflow("late")])
-    assert (await reembedding(writing, Formula(B, before=refusing("w0"))).complete()).embedded == 1
-
-
-async def test_a_model_that_refuses_everything_has_failed(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, many(), embedder=Formula(A))
-    with pytest.raises(TextsRefused):
-        await reembedding(writing, Formula(B, before=refusing("w"))).run()
-    assert await served_models(database) == {A}
-
-
-async def test_what_has_no_vector_of_the_serving_model_gets_one_as_far_as_the_model_works(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
-) -> None:
-    await fill(workflows, many())
-    assert await store.unranked(A) == MANY
-    with pytest.raises(EmbedderUnavailable):
-        await reembedding(writing, failing_after(100, model_id=A)).complete()
-    assert await store.unranked(A) == MANY - 93
-    report = await reembedding(writing, Formula(A)).complete()
-    assert (report.embedded, report.changed) == (MANY - 93, False)
-    assert await served_models(database) == {A}
-    assert await store.unranked(A) == 0
-    assert await store.unranked(B) == 0, "what does not serve ranks nothing, and lacks nothing"
-
-
-async def test_a_vector_that_was_stored_and_never_used_is_used_without_embedding_again(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore, store: ReembeddingStore
-) -> None:
-    (entry,) = await fill(workflows, [workflow("only")])
-    vectors = {entry.text_hash: Formula(A).embed_query(entry.embedding_text)}
-    await store.save(A, vectors=vectors, text_hashes={}, done=1, total=1)
-    assert await store.unranked(A) == 1
-    assert (await reembedding(writing, Formula(A)).complete()).embedded == 0
-    assert await store.unranked(A) == 0
-
-
-async def test_only_the_model_that_serves_is_completed(
-    database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
-) -> None:
-    await fill(workflows, [workflow("only")], embedder=Formula(A))
-    with pytest.raises(PreparationEnded):
-        await reembedding(writing, Formula(B)).complete()
-    assert await served_models(database) == {A}
-    assert (await models.models()).preparing is None
-
-
 async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_that_of_this_one(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
@@ -426,15 +273,6 @@ async def test_a_text_that_another_release_made_of_a_workflow_is_replaced_by_tha
     await reembedding(writing, new).run()
     served = await served_vectors(database)
     assert np.array_equal(served["old"][1], new.embed_query(entry(workflow("old")).embedding_text))
-
-
-async def test_a_catalog_without_vectors_gets_its_first_ones_in_the_same_way(
-    database: str, writing: Database, workflows: CatalogWriter
-) -> None:
-    await fill(workflows, many())
-    report = await reembedding(writing, Formula(A), notice=30).run()
-    assert (report.before, report.embedded) == ("", MANY)
-    assert await served_models(database) == {A}
 
 
 async def test_every_search_ranks_by_meaning_before_during_and_after_the_change(
