@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from formulary_catalog.domain.audit.chain import GENESIS, StoredEvent, digest
+from formulary_catalog.domain.audit.narration import Story, narrate
 
 AGENT = "system:serviceaccount:agents:holmesgpt"
 BEGAN = datetime(2026, 11, 22, 23, 58, 1, tzinfo=UTC)
@@ -27,6 +28,11 @@ def recalled(trace_id: str, happened: Iterable[tuple[float, str, Any]]) -> list[
         event = StoredEvent(trace_id=trace_id, seq=seq, kind=kind, caller="", search_id="", body=body, hash=previous)
         events.append(event)
     return events
+
+
+def story(*happened: tuple[float, str, Any]) -> Story:
+    """The story of these events, from (seconds since the first, kind, payload)."""
+    return narrate("rr-2026-0042", recalled("rr-2026-0042", happened))
 
 
 def call(**payload: Any) -> dict[str, Any]:
@@ -70,6 +76,7 @@ SELECTION = call(
     arguments={"workflow_id": "oom-raise", "version": "1.0.0", "reasoning": "killed at its limit", "confidence": 0.8},
     result={"version_id": CHOSEN, "namespace": "formulary"},
 )
+UNSUPPORTED = {**SELECTION, "result": {**SELECTION["result"], "supported": False}}
 REQUESTED = {
     "caller": AGENT,
     "invocation_id": RUN,
