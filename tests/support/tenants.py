@@ -3,6 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.search.request import ContextReference
+from support.access import Rights
 from support.manifest import analysis, text, workflow
 
 SHARED, SHOP, TARGET, BANK = "formulary", "shop", "shop-apps", "bank"
@@ -13,6 +16,10 @@ COPIED_INCIDENT = {"X-Remediation-Id": "rr-copied"}
 """An id that an incident of the shop has, and one of the bank too, with the same labels."""
 SECRET = "vault-team"
 """The value of a custom label, which nobody may ever read."""
+
+IN_ALPHA = ContextReference(remediation_id="rr-alpha")
+ALICE = Caller(name="alice", access=Rights(see={"alpha"}, use={"alpha"}))
+"""The incident of `alpha`, which is a tenant beside `beta`, and who may see no more than that."""
 
 
 def write_manifests(directory: Path) -> Path:

@@ -17,7 +17,7 @@ from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.database.connection import Connection, Database, Role
+from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.search.lexemes import Texts
 from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import FEW, CandidateQuery, CandidateReader, Candidates
@@ -29,13 +29,6 @@ CALLER = Caller(name="test", access=EVERYTHING)
 HERE = frozenset({"formulary"})
 EVERYWHERE = frozenset({"formulary", "elsewhere"})
 SIZES = {"few": FEW - 2, "many": FEW + 6}
-
-
-@pytest.fixture
-async def reading(database: str) -> AsyncIterator[Database]:
-    """The database as the server's role, on one connection."""
-    async with Database.opened(database, role=Role.SERVER, size=1, deadline=30) as opened:
-        yield opened
 
 
 @asynccontextmanager

@@ -1,73 +1,28 @@
 """Under an incident, constraints narrow what is allowed and never bury what fits (DESIGN sections 4 and 5)."""
 
-import copy
 import math
 import re
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.access import EVERYTHING, Caller
+from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from quality_judgements import read_judgements
 from support import manifest
 from support.access import Rights
-from support.agent import agent, answer_of
-from support.filling import starter_documents
+from support.served import PAYMENTS, Served, incident_of, names, noted, written
 from support.serving import catalog, serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 JUDGEMENTS = Path(__file__).parents[3] / "benchmarks" / "judgements"
-CALLER = Caller(name="test", access=EVERYTHING)
 DNS = "DNS lookups fail, SERVFAIL from CoreDNS"
 BREAD = "how do I bake bread"
-PAYMENTS, NOBODY = "rr-payments", "rr-nobody"
-"""The incidents: of the payments team, and one about which nothing is known."""
-KEY, VALUE = "k3y-team", "v4lue-payments"
-
-
-@dataclass(frozen=True)
-class Served:
-    """A catalog that is served, and how to ask it."""
-
-    service: CatalogService
-    url: str
-
-    async def ask(self, query: str, *, incident: str = "", **asked: Any) -> SearchAnswer:
-        """What the service answers."""
-        request = search_request(query=query, context=ContextReference(remediation_id=incident), **asked)
-        return await self.service.search(request, caller=CALLER)
-
-    async def tool(self, query: str, *, incident: str = "", **arguments: Any) -> dict[str, Any]:
-        """What an agent of this incident gets from the tool."""
-        headers = {"X-Remediation-Id": incident} if incident else {}
-        async with agent(self.url, headers=headers) as client:
-            return answer_of(await client.call_tool("search_workflow_catalog", {"query": query, **arguments}))
-
-
-def written(documents: Iterable[dict[str, Any]], *, into: Path) -> Path:
-    (into / "more.yaml").write_text(manifest.text(*documents), encoding="utf-8")
-    return into
-
-
-def incident_of(name: str, *, labels: dict[str, list[str]]) -> dict[str, Any]:
-    """An AIAnalysis that says nothing but its custom labels."""
-    return manifest.analysis(name, remediation_id=f"rr-{name}", labels=labels, environment="")
-
-
-def twin(document: dict[str, Any], *, namespace: str, **spec: Any) -> dict[str, Any]:
-    """The same workflow in another namespace."""
-    other = copy.deepcopy(document)
-    other["metadata"]["namespace"] = namespace
-    other["spec"] |= spec
-    return other
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +37,6 @@ async def served(
     async with catalog([starter_catalog, EXAMPLES, incidents], postgres=postgres, embedder=embedder) as service:
         async with serving(service) as url:
             yield Served(service=service, url=url)
-
-
-def names(answer: SearchAnswer) -> list[str]:
-    return [hit.workflow_id for hit in answer.workflows]
-
-
-def noted(notes: Iterable[str], words: str) -> list[str]:
-    return [note for note in notes if words in note]
 
 
 # Order and confidence (point 1)
@@ -127,65 +74,6 @@ async def test_under_the_whole_example_what_is_returned_is_in_the_order_in_which
     )
     assert names(fits) == ["checkout-oom-shed-carts"]
     assert not noted(fits.notes, "perhaps nothing here fits")
-
-
-@pytest.fixture(scope="module")
-async def twins(
-    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
-    """One workflow three times, of nobody, of the team, of every team; and one of the team that does not fit."""
-    own = next(
-        document
-        for document in starter_documents(starter_catalog)
-        if document["metadata"]["name"] == "oom-raise-memory-limit"
-    )
-    documents = [
-        twin(own, namespace="x-of-nobody"),
-        twin(own, namespace="z-of-the-team", customLabels={KEY: [VALUE]}),
-        twin(own, namespace="y-of-every-team", customLabels={KEY: "*"}),
-        manifest.workflow(
-            "a-menu", what="Prints the menu of the canteen.", customLabels={KEY: [VALUE]}, actionType="PrintMenu"
-        ),
-        incident_of("payments", labels={KEY: [VALUE]}),
-    ]
-    directory = written(documents, into=tmp_path_factory.mktemp("twins"))
-    async with catalog([directory], postgres=postgres, embedder=embedder) as service:
-        async with serving(service) as url:
-            yield Served(service=service, url=url)
-
-
-async def test_a_workflow_of_the_team_ranks_above_its_equals_and_what_does_not_fit_stays_last(twins: Served) -> None:
-    query = "container OOMKilled with exit code 137, memory limit too low"
-    answer = await twins.ask(query, incident=PAYMENTS, top_k=10)
-    assert [hit.namespace for hit in answer.workflows] == [
-        "z-of-the-team",
-        "y-of-every-team",
-        "x-of-nobody",
-        "formulary",
-    ]
-    alone = await twins.ask(query, top_k=10)
-    assert [hit.namespace for hit in alone.workflows] == [
-        "x-of-nobody",
-        "y-of-every-team",
-        "z-of-the-team",
-        "formulary",
-    ]
-
-
-async def test_what_was_made_for_the_incident_says_so_and_never_for_which_labels(twins: Served) -> None:
-    answer = await twins.tool("memory limit too low", incident=PAYMENTS, top_k=10)
-    made_for = [
-        hit["namespace"] for hit in answer["workflows"] if "made for this incident's labels" in hit["match_reasons"]
-    ]
-    assert sorted(made_for) == ["formulary", "z-of-the-team"]
-    for_any = [
-        hit["namespace"] for hit in answer["workflows"] if "any of this incident's labels" in hit["match_reasons"]
-    ]
-    assert for_any == ["y-of-every-team"]
-    assert KEY not in str(answer)
-    assert VALUE not in str(answer)
-    alone = await twins.ask("memory limit too low", top_k=10)
-    assert not any("this incident's labels" in reason for hit in alone.workflows for reason in hit.match_reasons)
 
 
 QUERIES_WITH_RIVALS = (
@@ -364,35 +252,6 @@ async def test_a_workflow_that_is_not_for_what_the_query_says_is_shown_with_a_ca
     assert warned.caution.startswith("its when_not_to_use speaks of: ")
     assert {"Java", "heap", "space"} <= set(warned.caution.split())
     assert warned.confidence < 0.89
-
-
-@pytest.fixture(scope="module")
-async def warned(
-    postgres: EmbeddedPostgres, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
-    """One workflow twice; the first by name of its namespace is not for a quorum that istio lost."""
-    own = manifest.workflow("restart-etcd", what="Restarts a member of etcd that lost its leader.")
-    against = copy.deepcopy(own)
-    against["spec"]["description"]["whenNotToUse"] = "Not where istio broke the quorum."
-    directory = written(
-        [twin(against, namespace="a-not-for-it"), twin(own, namespace="b-for-it")],
-        into=tmp_path_factory.mktemp("warned"),
-    )
-    async with catalog([directory], postgres=postgres, embedder=embedder) as service:
-        yield Served(service=service, url="")
-
-
-@pytest.mark.parametrize("top_k", [1, 2])
-async def test_a_caution_costs_confidence_and_with_it_the_place(warned: Served, top_k: int) -> None:
-    equal = await warned.ask("an etcd member lost its leader", top_k=top_k)
-    assert [hit.namespace for hit in equal.workflows] == ["a-not-for-it", "b-for-it"][:top_k]
-    assert not any(hit.caution for hit in equal.workflows)
-    answer = await warned.ask("etcd member without quorum behind istio", top_k=top_k)
-    assert [hit.namespace for hit in answer.workflows] == ["b-for-it", "a-not-for-it"][:top_k]
-    cautions = ["", "its when_not_to_use speaks of: quorum istio"]
-    assert [hit.caution for hit in answer.workflows] == cautions[:top_k]
-    confidences = [hit.confidence for hit in answer.workflows]
-    assert confidences == sorted(set(confidences), reverse=True)
 
 
 # The tail (point 5)
