@@ -3,174 +3,48 @@ is deleted."""
 
 import itertools
 import json
-import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from mcp import Client, MCPError
-from mcp.server.lowlevel import Server
-from pydantic import BaseModel
-from starlette.datastructures import Headers
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.analytics.answers import QueryAnswer, TableStatistics
 from formulary_catalog.domain.analytics.statement import TABLES
-from formulary_catalog.domain.answers.catalog import Answer, InvocationAnswer
-from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
-from formulary_catalog.domain.runs.run import NewInvocation
-from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.domain.workflows.labels import normalize_detected
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.relations import RELATIONS
 from formulary_catalog.domain.workflows.sections import SECTIONS
-from formulary_catalog.errors import FormularyError, Unavailable
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
-from formulary_catalog.server.calls.readiness import Readiness
-from formulary_catalog.server.calls.services import Opening, Services
-from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.size import compact
-from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
-from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLS_BY_NAME, tools_of
-from formulary_catalog.settings import ContextPolicy, Settings, Toolset
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.server.calls.services import Opening
+from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, tools_of
+from formulary_catalog.settings import ContextPolicy, Toolset
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.incidents import ContextWriter
-from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
-from formulary_catalog.store.runs.submission import InvocationStore
-from formulary_catalog.store.workflows.writer import CatalogWriter
-from support import manifest, runs
 from support.access import Rights
 from support.databases import migrated_database
-from support.filling import entry
-from support.insight import as_user
+from support.drawn_catalogs import ACTIONS, NAMES, SECRET, SIGNALS, Declared, catalogs, incidents
 from support.services import open_service
+from support.tool_answers import (
+    CHANCE,
+    FOREIGN_RUN,
+    GET_PROMPT,
+    GET_SKILL,
+    LIST_PROMPTS,
+    LIST_RESOURCES,
+    LIST_SKILLS,
+    LIST_TEMPLATES,
+    METHODS,
+    OWN_RUN,
+    READ_RESOURCE,
+    STATUS,
+    Catalog,
+    protocol,
+)
 
-SECRET = "v4ult"
-LIST_SKILLS, GET_SKILL = "skills/list", "skills/get"
-LIST_RESOURCES, LIST_TEMPLATES, READ_RESOURCE = "resources/list", "resources/templates/list", "resources/read"
-LIST_PROMPTS, GET_PROMPT = "prompts/list", "prompts/get"
-METHODS = {LIST_SKILLS, GET_SKILL, LIST_RESOURCES, LIST_TEMPLATES, READ_RESOURCE, LIST_PROMPTS, GET_PROMPT}
-"""Methods of the protocol, which no tool answers."""
-STATUS, OWN_RUN, FOREIGN_RUN = "get_invocation_status", "own", "foreign"
-"""Runs have other ids in each database: the last one that was asked for, and one of a namespace that is not seen."""
-NO_RUN = "inv-00000000000000000000"
 OF_THE_CONNECTION = {"initialize", "ping", "server/discover", "tools/list", "tools/call"}
-"""What the server answers beside them: it says nothing of the catalog, or is asked by tool."""
-NAMES = ["oom-raise", "oom-scale-out", "node-drain"]
-SIGNALS = ["OOMKilled", "Evicted", "DiskAlert", "*"]
-ACTIONS = ["RestartPod", "DrainNode"]
-TIMES = re.compile(
-    r'("(?:time_ms|indexed_at|last_indexed|asked_at|waits_until|created_at|started_at|finished_at|search_id)":)'
-    r'("[^"]*"|\d+)|(inv-|tr_)[0-9a-f]+'
-)
-
-CHANCE = (
-    "at",
-    "created_at",
-    "changed_at",
-    "started_at",
-    "finished_at",
-    "gone_at",
-    "duration_ms",
-    "duration_seconds",
-    "waited_seconds",
-    "run_id",
-    "search_id",
-)
-"""Columns of `insight` that differ from one database to the other."""
-
-some_custom = st.dictionaries(
-    st.sampled_from(["team", "region"]), st.lists(st.sampled_from([SECRET, "other", "*"]), min_size=1), max_size=2
-)
-some_detected = st.dictionaries(st.just("hpaEnabled"), st.sampled_from([True, False]), max_size=1)
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A version of a workflow: of a namespace that the caller sees, or of a foreign one."""
-
-    namespace: str
-    name: str
-    version: str
-    suspended: bool
-    spec: Mapping[str, Any]
-
-    def entry(self, number: int) -> CatalogEntry:
-        document = manifest.workflow(self.name, version=self.version, **self.spec)
-        document["spec"]["suspend"] = self.suspended
-        return entry(document, namespace=f"{self.namespace}{number}")
-
-
-def _spec(
-    signals: list[str],
-    environment: list[str],
-    custom: dict[str, list[str]],
-    detected: dict[str, bool],
-    related: list[tuple[str, str]],
-    mentioned: str,
-    action: str,
-    risk: str,
-) -> dict[str, Any]:
-    labels = {"severity": "*", "component": "*", "priority": "*", "signalType": signals, "environment": environment}
-    return {
-        "labels": labels,
-        "customLabels": custom,
-        "detectedLabels": detected,
-        "related": [{"name": name, "relation": relation} for name, relation in related],
-        "description": {"what": "It acts.", "whenToUse": "memory", "whenNotToUse": f"Rather take {mentioned} then."},
-        "actionType": action,
-        "riskLevel": risk,
-        "steps": [{"name": "go", "command": "kubectl rollout restart deployment/web"}],
-        "execution": {"engine": "job", "bundle": "registry.example/tools:1.0.0"},
-    }
-
-
-specs = st.builds(
-    _spec,
-    st.lists(st.sampled_from(SIGNALS), max_size=2, unique=True),
-    st.lists(st.sampled_from(["production", "staging", "*"]), min_size=1, max_size=2),
-    some_custom,
-    some_detected,
-    st.lists(
-        st.tuples(st.sampled_from(NAMES), st.sampled_from(["escalatesTo", "requires", "rollbackOf", "supersedes"])),
-        min_size=1,
-        max_size=3,
-    ),
-    st.sampled_from(NAMES),
-    st.sampled_from(ACTIONS),
-    st.sampled_from(["low", "high"]),
-)
-catalogs = st.lists(
-    st.builds(
-        Declared,
-        namespace=st.sampled_from("aabbc"),
-        name=st.sampled_from(NAMES),
-        version=st.sampled_from(["1.0.0", "2.0.0"]),
-        suspended=st.sampled_from([False, False, False, True]),
-        spec=specs,
-    ),
-    min_size=3,
-    max_size=9,
-    unique_by=lambda each: (each.namespace, each.name, each.version),
-)
-incidents = st.builds(
-    replace,
-    st.just(RequestContext(namespace="", name="oom", remediation_id="")),
-    environment=st.sampled_from(["", "production", "staging"]),
-    custom_labels=some_custom.map(
-        lambda given: {key: tuple(values) for key, values in given.items() if "*" not in values}
-    ),
-    strict_keys=st.frozensets(st.sampled_from(["team", "region"]), max_size=1),
-    detected_labels=some_detected.map(lambda given: {key: normalize_detected(value) for key, value in given.items()}),
-)
+"""What the server answers beside `METHODS`: it says nothing of the catalog, or is asked by tool."""
 WITHOUT_CHANCE = f"(to_jsonb(t) - array{list(CHANCE)})::text"
 STATEMENTS = [
     f"select {WITHOUT_CHANCE} from insight.{{}} as t order by 1",
@@ -279,8 +153,6 @@ ARGUMENTS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
     GET_PROMPT: st.fixed_dictionaries({"incident": references}),
 }
 calls = st.one_of([st.tuples(st.just(name), arguments) for name, arguments in ARGUMENTS.items()])
-
-
 BATTERY: list[tuple[str, dict[str, Any]]] = [
     ("search_workflow_catalog", {"query": "OOMKilled critical memory"}),
     ("record_workflow_selection", {"workflow_id": NAMES[0], "reasoning": "r"}),
@@ -342,138 +214,6 @@ def test_every_tool_and_every_method_that_reads_is_asked_of_every_catalog() -> N
     assert tools | METHODS == {OTHER_NAMES.get(name, name) for name in ARGUMENTS}
     server = protocol(Opening(), analysis="", caller=Caller(name="nobody", access=Rights()))
     assert METHODS == set(server._request_handlers) - OF_THE_CONNECTION  # there is no public way
-
-
-def protocol(opening: Opening, *, analysis: str, caller: Caller) -> Server[Any]:
-    """The MCP server for the calls of one caller under one incident."""
-    return mcp_server(
-        opening=opening,
-        settings=Settings(),
-        readiness=Readiness(),
-        metrics=Metrics(),
-        caller_of=lambda _: caller,
-        own_headers=Headers({ANALYSIS_HEADER: analysis}),
-    )
-
-
-class Catalog:
-    """One database and the services on it."""
-
-    def __init__(self, service: CatalogService, writing: Database, *, dsn: str) -> None:
-        settings = Settings(analytics_database_url=as_user(dsn, ROLE), analytics_per_minute=1000)
-        self.services = Services.on(service, settings=settings)
-        self._writing = writing
-        self._workflows, self._contexts = CatalogWriter(writing), ContextWriter(writing)
-        self._runs = InvocationStore(writing, shared_namespace="formulary")
-        self._approvals = ApprovalStore(writing)
-        self._named_runs: dict[str, str] = {}
-
-    async def load(self, entries: list[CatalogEntry], *, served: set[str], incident: RequestContext) -> None:
-        """The versions, of which all but the served ones are history; of each an outcome, and a run that waits for an
-        approval and was rejected."""
-        self._named_runs.clear()
-        for each in sorted(entries, key=lambda one: one.version_id in served):
-            await self._workflows.apply(each, superseded=each.version_id not in served)
-            submitted = await self._runs.submit(_waiting(each))
-            if each.namespace.startswith("c"):
-                self._named_runs[FOREIGN_RUN] = submitted.invocation.id
-            await self._approvals.add(
-                NewApproval(
-                    invocation_id=submitted.invocation.id,
-                    namespace=each.namespace,
-                    decision="Reject",
-                    approver="boss",
-                    reason="not now",
-                )
-            )
-            await self._writing.execute(
-                "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42)",
-                each.version_id,
-            )
-        await self._contexts.save(incident)
-
-    async def answer(self, name: str, arguments: Mapping[str, Any], *, incident: RequestContext, caller: Caller) -> str:
-        """What a tool or a method says, without what is another with every call."""
-        analysis = f"{incident.namespace}/{incident.name}"
-        try:
-            if name in METHODS:
-                said = await self._read(name, arguments, analysis=analysis, caller=caller)
-            else:
-                context = ContextReference(analysis=analysis)
-                said = await self._answer(TOOLS_BY_NAME[name], arguments, context=context, caller=caller)
-        except Unavailable:
-            raise
-        except FormularyError as error:
-            said = f"{type(error).__name__}: {error}"
-        return TIMES.sub(r"\1", said)
-
-    async def _answer(
-        self, tool: CatalogTool[Any], arguments: Mapping[str, Any], *, context: ContextReference, caller: Caller
-    ) -> str:
-        if tool.name == STATUS:
-            arguments = {"invocation_id": self._named_runs.get(arguments["invocation_id"], NO_RUN)}
-        read = tool.arguments.read(arguments)
-        call = Call(services=self.services, arguments=read, context=context, caller=caller)
-        answer = await tool.run(call)
-        if isinstance(answer, InvocationAnswer):
-            self._named_runs[OWN_RUN] = answer.invocation_id
-        return compact(tool.shrink(_without_chance(answer).as_json()))
-
-    async def _read(self, method: str, arguments: Mapping[str, Any], *, analysis: str, caller: Caller) -> str:
-        context, skills = ContextReference(analysis=analysis), self.services.skills
-        if method == LIST_SKILLS:
-            return str(await skills.listed(context=context, caller=caller))
-        if method == GET_SKILL:
-            return str(await skills.read(arguments["uri"], context=context, caller=caller))
-        server = protocol(Opening(self.services), analysis=analysis, caller=caller)
-        async with Client(server, cache=None) as client:
-            asked: dict[str, Callable[[], Awaitable[BaseModel]]] = {
-                LIST_RESOURCES: client.list_resources,
-                LIST_TEMPLATES: client.list_resource_templates,
-                READ_RESOURCE: lambda: client.read_resource(arguments["uri"]),
-                LIST_PROMPTS: client.list_prompts,
-                GET_PROMPT: lambda: client.get_prompt("remediate", dict(arguments)),
-            }
-            try:
-                return (await asked[method]()).model_dump_json()
-            except MCPError as error:
-                return f"{error.error}"
-
-
-def _without_chance(answer: Answer) -> Answer:
-    """Rows of `insight` in an order of their own, without what differs from one database to the other."""
-    if isinstance(answer, TableStatistics):
-        numbers = {"min", "max", "mean", "stddev", "p50", "p95"}
-        columns = [
-            each.model_copy(update=dict.fromkeys(numbers if each.name in CHANCE else ())) for each in answer.columns
-        ]
-        return answer.model_copy(update={"columns": columns})
-    if isinstance(answer, QueryAnswer) and not set(CHANCE).isdisjoint(answer.columns):
-        kept = [place for place, name in enumerate(answer.columns) if name not in CHANCE]
-        rows = sorted(([row[place] for place in kept] for row in answer.rows), key=str)
-        return answer.model_copy(update={"rows": rows})
-    return answer
-
-
-def _waiting(each: CatalogEntry) -> NewInvocation:
-    """A request for a run in the namespace of the workflow, for production: a person has to approve it."""
-    facts = replace(
-        runs.HARMLESS,
-        workflow_name=each.name,
-        workflow_namespace=each.namespace,
-        namespace=each.namespace,
-        risk_level="high",
-        environment="production",
-    )
-    return runs.request(
-        facts=facts,
-        namespace=each.namespace,
-        workflow_namespace=each.namespace,
-        workflow_name=each.name,
-        workflow_version=each.version,
-        version_id=each.version_id,
-        document=each.document,
-    )
 
 
 @dataclass(frozen=True)
