@@ -36,3 +36,11 @@ def formulary_now(*arguments: str, **environment: str) -> Finished:
 async def formulary(*arguments: str, **environment: str) -> Finished:
     """`formulary_now` for tests that serve something in their event loop meanwhile."""
     return await asyncio.to_thread(formulary_now, *arguments, **environment)
+
+
+def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
+    """Ended with that code and one line on standard error, as JSON on standard output where that was asked for."""
+    assert done.code == code
+    assert done.err.startswith("formulary: ")
+    assert saying in done.err
+    assert done.err.count("\n") == 1

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from formulary_catalog import __version__
-from support.commands import formulary_now
+from support.commands import formulary, formulary_now
 
 COMMANDS = tuple(
     "up demo serve migrate stdio search show list select related find impact stats explain coverage stale duplicates "
@@ -58,6 +58,26 @@ def test_wrong_usage_ends_with_two_and_the_usage(arguments: list[str]) -> None:
     done = formulary_now(*arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Usage: formulary")
+
+
+async def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
+    done = await formulary("serch", "x")
+    assert done.code == 2
+    assert "There is no command 'serch'; did you mean search" in done.err
+    for group, misspelt, meant in (
+        ("governance", "evalute", "evaluate"),
+        ("docs", "serch", "search"),
+        ("runbooks", "lod", "load"),
+        ("trace", "shw", "show"),
+        ("export", "skil", "skill"),
+    ):
+        inner = await formulary(group, misspelt)
+        assert inner.code == 2
+        assert f"There is no command {misspelt!r}; did you mean {meant}" in inner.err
+    tool = await formulary("governance", "gat")  # a tool that is no command
+    assert "There is no command 'gat'; its commands are contracts, evaluate" in tool.err
+    other = await formulary("zzzzzz")
+    assert "`formulary --help` lists all commands." in other.err
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,9 @@
 """`formulary search`, `show`, `list` and `doctor` against a running server and against a database."""
 
 import asyncio
-import fcntl
 import json
-import os
 import re
-import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +22,10 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support.commands import Finished, formulary
+from support.commands import assert_one_line, formulary
 from support.databases import migrated_database
 from support.filling import fill
+from support.impostor import answering
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
 from support.serving import serving
@@ -187,26 +184,6 @@ async def test_a_misspelt_name_is_answered_with_the_nearest_in_words_for_people(
     assert "oom-scale-out" in found.out
 
 
-async def test_a_misspelt_command_is_answered_with_the_nearest() -> None:
-    done = await formulary("serch", "x")
-    assert done.code == 2
-    assert "There is no command 'serch'; did you mean search" in done.err
-    for group, misspelt, meant in (
-        ("governance", "evalute", "evaluate"),
-        ("docs", "serch", "search"),
-        ("runbooks", "lod", "load"),
-        ("trace", "shw", "show"),
-        ("export", "skil", "skill"),
-    ):
-        inner = await formulary(group, misspelt)
-        assert inner.code == 2
-        assert f"There is no command {misspelt!r}; did you mean {meant}" in inner.err
-    tool = await formulary("governance", "gat")  # a tool that is no command
-    assert "There is no command 'gat'; its commands are contracts, evaluate" in tool.err
-    other = await formulary("zzzzzz")
-    assert "`formulary --help` lists all commands." in other.err
-
-
 async def test_a_person_waits_longer_for_a_slow_database_than_an_agent_would(dsn: str) -> None:
     waiting = "select now() - query_start from pg_stat_activity where wait_event_type = 'Lock'"
     owner, observer = await asyncpg.connect(dsn), await asyncpg.connect(dsn)
@@ -231,14 +208,6 @@ async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:
         assert "team" not in hidden.out + hidden.err
         assert "red" not in hidden.err.replace("for-red", "")
         assert "for-red" not in (await formulary("list", "--remediation-id", "rr-blue", *target)).out
-
-
-def assert_one_line(done: Finished, *, code: int, saying: str) -> None:
-    """Ended with that code and one line on standard error, as JSON on standard output where that was asked for."""
-    assert done.code == code
-    assert done.err.startswith("formulary: ")
-    assert saying in done.err
-    assert done.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -364,27 +333,6 @@ async def test_finding_nothing_ends_with_one(url: str) -> None:
     assert done.out.startswith("No workflow is allowed and fits 'OOMKilled critical'.")
 
 
-async def test_no_server_is_said_with_the_way_out() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        closed = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    done = await formulary("search", "x", "--url", closed)
-    assert_one_line(done, code=3, saying=f"no server at {closed}; start one with `formulary up`")
-
-
-@asynccontextmanager
-async def answering(body: bytes) -> AsyncIterator[str]:
-    """The address of a server that is not ours and answers everything with this."""
-
-    async def page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(100)
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (len(body), body))
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(page, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 async def test_what_a_newer_server_says_besides_is_left_out(url: str) -> None:
     async with httpx2.AsyncClient() as client:
         answer = (await client.get(f"{url}/api/v1/workflows")).json()
@@ -394,39 +342,6 @@ async def test_what_a_newer_server_says_besides_is_left_out(url: str) -> None:
         done = await formulary("list", "--url", newer)
     assert (done.code, done.err) == (0, "")
     assert done.out == (await formulary("list", "--url", url)).out
-
-
-async def test_something_that_is_not_formulary_is_told_apart() -> None:
-    async with answering(b"<html>") as address:
-        done = await formulary("list", "--url", address)
-        assert_one_line(done, code=3, saying="does not answer like this version of Formulary")
-        found = await formulary("doctor", "--url", address)
-    assert f"✗ server        what listens at {address} is not Formulary" in found.out
-
-
-@pytest.mark.parametrize("address", ["localhost:8080", "http://", "http://[::1", "ftp://127.0.0.1"])
-async def test_an_address_that_is_none_is_wrong_usage(address: str) -> None:
-    assert_one_line(await formulary("list", "--url", address), code=2, saying="is not an HTTP address")
-
-
-async def test_a_data_directory_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = await formulary("list", "--data-dir", str(tmp_path / "typo"))
-    assert_one_line(done, code=3, saying="there is no catalog in")
-    assert not (tmp_path / "typo").exists()
-
-
-async def test_a_data_directory_whose_database_does_not_answer_is_not_to_be_taken_from_its_server(
-    tmp_path: Path,
-) -> None:
-    with (tmp_path / "lock").open("w") as lock:
-        lock.write(str(os.getpid()))
-        lock.flush()
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        done = await formulary("list", FORMULARY_DATA_DIR=str(tmp_path))
-    assert (done.code, done.out) == (3, "")
-    assert f"the PostgreSQL in {tmp_path} does not answer, and process {os.getpid()} (formulary up)" in done.err
-    assert "restart that `formulary up`" in done.err
-    assert "stop it" not in done.err
 
 
 async def test_escapes_and_markup_of_others_do_not_reach_the_terminal(url: str) -> None:
@@ -474,18 +389,3 @@ async def test_doctor_finds_a_healthy_installation(url: str, dsn: str) -> None:
         "trail",
         "server",
     ]
-
-
-async def test_doctor_sees_what_is_amiss_and_says_the_way_out(database: str, empty_database: str) -> None:
-    owner = await asyncpg.connect(database)
-    await owner.execute("alter table formulary.workflow_version no force row level security")
-    await owner.close()
-    done = await formulary("doctor", "--json", "--database-url", database, "--url", "http://127.0.0.1:9")
-    amiss = {check["name"]: check["detail"] for check in json.loads(done.out)["checks"] if not check["ok"]}
-    assert amiss == {"row security": "not forced on workflow_version", "server": "none at http://127.0.0.1:9"}
-    assert done.code == 3
-    empty = await formulary("doctor", "--database-url", empty_database, FORMULARY_EMBEDDING_MODEL="/nowhere")
-    assert empty.code == 3
-    assert "✗ model         not usable: searches would rank by words alone" in empty.out
-    assert "✗ schema        none in PostgreSQL 18" in empty.out
-    assert "run `formulary migrate`, which makes it" in empty.out
