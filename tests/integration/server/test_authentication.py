@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import asyncpg
@@ -11,8 +11,6 @@ import pytest
 from mcp import MCPError
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.access import Caller
-from formulary_catalog.errors import NotAuthenticated, StartupError, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.app import create_app
@@ -22,7 +20,8 @@ from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, found, refused
-from support.commands import formulary, formulary_now
+from support.authenticators import Broken, Recovering, Strict, Undecided
+from support.commands import formulary
 from support.serving import catalog, listening, serving
 from support.tenants import (
     BANK,
@@ -46,43 +45,6 @@ CALLERS = KnownCallers(
     blind=Rights(use={SHOP}),
     newcomer=Rights(see={SHARED}),
 )
-
-
-class TokensAlone:
-    """An authenticator that no proxy can vouch at."""
-
-    async def vouched_for(self, user: str, groups: Sequence[str]) -> Caller:
-        raise NotAuthenticated("no proxy is believed")
-
-
-class Undecided(TokensAlone):
-    """An authenticator that cannot ask anybody."""
-
-    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
-        raise Unavailable("callers cannot be checked; retry in a few seconds")
-
-    async def check(self) -> None:
-        raise Unavailable("callers cannot be checked; retry in a few seconds")
-
-
-class Strict(TokensAlone):
-    """An authenticator to which every header is malformed, and whose refusal quotes in all ways."""
-
-    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
-        raise NotAuthenticated('the header is "odd" \r \n \\ ü; send another', problem="invalid_request")
-
-    async def check(self) -> None:
-        return
-
-
-class Broken(TokensAlone):
-    """An authenticator with a bug."""
-
-    async def authenticate(self, authorization: Sequence[str], *, address: str) -> Caller:
-        raise RuntimeError(f"cannot read {authorization}")
-
-    async def check(self) -> None:
-        return
 
 
 @pytest.fixture(scope="module")
@@ -370,18 +332,6 @@ async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(
     assert 'check="token",outcome="undecided"' in metrics.exposition().decode()
 
 
-class Recovering(KnownCallers):
-    """An authenticator that can check nobody until it is told that it can."""
-
-    def __init__(self) -> None:
-        super().__init__(auditor=Rights(see={EVERYWHERE}))
-        self.works = False
-
-    async def check(self) -> None:
-        if not self.works:
-            raise Unavailable("not yet; retry")
-
-
 async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers(
     service: CatalogService,
 ) -> None:
@@ -432,24 +382,3 @@ async def test_the_read_commands_send_the_token_of_their_environment(url: str) -
     assert (stranger.code, "no token that is known here" in stranger.err) == (1, True)
     assert (forbidden.code, "newcomer may not get aianalyses" in forbidden.err) == (2, True)
     assert (unsendable.code, "FORMULARY_TOKEN" in unsendable.err) == (2, True)
-
-
-def test_an_unknown_way_to_authenticate_is_refused_with_the_known_ones() -> None:
-    done = formulary_now("serve", FORMULARY_DATABASE_URL="postgresql://nowhere", FORMULARY_AUTHENTICATION="ldap")
-
-    assert done.code == StartupError.exit_code
-    assert "FORMULARY_AUTHENTICATION is 'ldap', which is not installed; known are: none, kubernetes" in done.err
-
-
-def test_a_server_that_asks_nobody_still_listens_on_loopback_alone() -> None:
-    done = formulary_now("serve", "--host", "0.0.0.0", FORMULARY_DATABASE_URL="postgresql://nowhere")
-
-    assert done.code == StartupError.exit_code
-    assert "there is no authentication" in done.err
-
-
-def test_formulary_up_does_not_pretend_to_authenticate() -> None:
-    done = formulary_now("up", "--host", "0.0.0.0", FORMULARY_AUTHENTICATION="kubernetes")
-
-    assert done.code == StartupError.exit_code
-    assert "unset FORMULARY_AUTHENTICATION" in done.err

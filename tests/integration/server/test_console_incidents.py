@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
 from pathlib import Path
@@ -18,133 +17,17 @@ import pytest
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE
 from formulary_catalog.domain.audit.export import directory_name
-from formulary_catalog.domain.audit.sealing import seal
-from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
-from formulary_catalog.store.workflows.writer import CatalogWriter
-from support import playing
-from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import Finished, formulary
-from support.databases import migrated_database
-from support.filling import fill
-from support.pages import Element, page_of
-from support.rest_agent import rest_agent
-from support.runnable import runnable
-from support.runs import KEY as INPUT_KEY
-from support.services import open_service
-from support.serving import serving
-
-KEY, VALUE = "k3y-team", "v4lue-payments"
-HOSTILE = '<script>alert(1)</script><svg onload="x">\u202e'
-SHOP = RequestContext(
-    namespace="shop",
-    name="oom",
-    remediation_id="rr-shop",
-    environment="staging",
-    severity="critical",
-    signal_name=HOSTILE,
-    target_namespace="shop-apps",
-    target_kind="Deployment",
-    target_name="web",
-    custom_labels={KEY: (VALUE,)},
-)
-BANK = RequestContext(
-    namespace="bank", name="oom", remediation_id="rr-bank", custom_labels={KEY: ("b4nk-secret",)}, severity="low"
-)
-EARLY = RequestContext(
-    namespace="early",
-    name="oom",
-    remediation_id="rr-early",
-    signal_name="EarlySignal",
-    target_namespace="early-apps",
-    target_kind="Deployment",
-    target_name="web",
-)
-HERE = {"formulary", "shop", "shop-apps"}
-CALLERS = KnownCallers(
-    agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
-    sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
-    banker=Rights(see={"formulary", "bank"}, use={"bank"}),
-    early=Rights(see={"formulary", "early"}, use={"early"}),
-    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
-    nobody=Rights(),
-)
-LONG, LONG_EVENTS = "rr/long trace?", 1207
-CLAIMED = "rr-claimed"
-"""A trace of `shop` whose caller claims the incident of the bank."""
-
-
-@dataclass(frozen=True)
-class World:
-    """A server, and what happened there."""
-
-    url: str
-    search_id: str
-    client: httpx2.AsyncClient
-
-    async def page(self, path: str, *, by: str, status: int = 200, **query: Any) -> str:
-        address = f"/console{path}" + (f"?{urlencode(query)}" if query else "")
-        response = await self.client.get(address, headers={"Authorization": f"Bearer {by}"})
-        assert response.status_code == status, response.text
-        return response.text
+from support.incident_console import CLAIMED, EARLY, HOSTILE, LONG, LONG_EVENTS, VALUE, World, passages, served
+from support.pages import page_of
 
 
 @pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    async with migrated_database(postgres) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
-    await fill(CatalogWriter(writing), [runnable("risky", riskLevel="high"), runnable("scale-out")])
-    for incident in (SHOP, BANK):
-        await ContextWriter(writing).save(incident)
-    traces = TraceStore(writing)
-    sealed = seal(SHOP, strict_keys=frozenset())
-    said = {"outcome": "ok", "analysis": "bank/oom", "arguments": {"query": HOSTILE}}
-    await traces.append(TraceEvent(trace_id=CLAIMED, kind="search", caller="agent", payload=said, sealed=sealed))
-    listed = {"outcome": "ok", "analysis": "shop/oom"}
-    first = TraceEvent(trace_id=LONG, kind="list", caller="agent", payload=listed, sealed=sealed)
-    await traces.append(first)
-    await writing.close()
-    owner = await asyncpg.connect(dsn)
-    await owner.execute(
-        'select formulary.append_trace($1, \'list\', \'{"caller":"agent","outcome":"ok"}\') '
-        "from generate_series(2, $2::int)",
-        LONG,
-        LONG_EVENTS,
-    )
-    await owner.close()
-    service = await open_service(dsn)
-    yield service
-    await service.close()
-
-
-@pytest.fixture(scope="module")
-async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    keys = tmp_path_factory.mktemp("keys") / "input.key"
-    keys.write_text(INPUT_KEY)
-    async with (
-        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
-        httpx2.AsyncClient(base_url=url, timeout=50) as client,
-        rest_agent(url) as agent,
-        playing.operator(dsn),
-    ):
-        search_id = await agent.search("rr-shop", f"OOM {HOSTILE}")
-        await agent.search("rr-bank", f"OOM {HOSTILE}")
-        await agent.select("rr-shop", "risky", search_id=search_id, reasoning=HOSTILE)
-        states = [
-            (await agent.invoke("rr-shop", workflow, {"REPLICAS": 3}, search_id=search_id))["state"]
-            for workflow in ("scale-out", "risky")
-        ]
-        assert states == ["completed", "awaiting_approval"]
-        yield World(url, search_id, client)
+async def world(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with served(dsn, directory=tmp_path_factory.mktemp("keys")) as world:
+        yield world
 
 
 async def test_the_page_of_a_misspelt_incident_says_that_nothing_is_known_of_it(world: World) -> None:
@@ -271,7 +154,7 @@ async def test_pages_of_the_list_follow_each_other(world: World) -> None:
 
 async def test_the_story_is_that_of_the_command_event_for_event(world: World, dsn: str) -> None:
     page = await world.page("/incidents/rr-shop", by="sre")
-    shown = _passages(page)
+    shown = passages(page)
     answer = (await world.client.get("/api/v1/traces/rr-shop", headers={"Authorization": "Bearer sre"})).json()
     assert [(seq, title) for seq, title, _ in shown] == [
         (each["seq"], _shown(each["title"])) for each in answer["story"]["passages"]
@@ -285,22 +168,6 @@ async def test_the_story_is_that_of_the_command_event_for_event(world: World, ds
     callers = {each["caller"] for each in answer["story"]["passages"]} - {""}
     assert all(f"</time> by {caller}" in page for caller in callers)
     assert {word for word in left_out if not word.isdigit()} <= {"by", "min", "s", *_words(" ".join(callers))}
-
-
-def _passages(page: str) -> list[tuple[int, str, list[tuple[str, str]]]]:
-    """The passages of a page: number, title, and each line with its label."""
-    events = page_of(page).all("li", lambda each: each.attributes.get("id", "").startswith("event-"))
-    numbers = [int(each.attributes["id"].removeprefix("event-")) for each in events]
-    return [(seq, each.one("h3").text, list(_facts(each))) for seq, each in zip(numbers, events, strict=True)]
-
-
-def _facts(passage: Element) -> Iterator[tuple[str, str]]:
-    label = ""
-    for each in passage.inside:
-        if each.tag == "dt":
-            label = each.text
-        elif each.tag == "div":
-            yield label, each.text
 
 
 def _words(text: str) -> list[str]:
@@ -419,7 +286,7 @@ async def test_a_long_story_is_shown_in_pages_and_verified_in_parts(world: World
     while address:
         page = await world.page(address, by="sre")
         assert "an unbroken chain" in page
-        seen += [seq for seq, _, _ in _passages(page)]
+        seen += [seq for seq, _, _ in passages(page)]
         further = re.search(r'rel="next"[^>]*href="/console([^"]+)"', page)
         address = further[1].replace("&amp;", "&") if further else ""
     assert seen == list(range(1, LONG_EVENTS + 1))

@@ -4,127 +4,20 @@ import json
 import re
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 import pytest
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE
-from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
-from formulary_catalog.store.database.connection import Database, Role
-from formulary_catalog.store.embedded.server import EmbeddedPostgres
-from formulary_catalog.store.incidents import ContextWriter
-from formulary_catalog.store.runs.contracts import ContractWriter
-from formulary_catalog.store.workflows.writer import CatalogWriter
-from support import playing
-from support.access import EVERYWHERE, KnownCallers, Rights
-from support.commands import Finished, formulary
-from support.databases import migrated_database
-from support.filling import fill
-from support.rest_agent import rest_agent
-from support.runnable import runnable
-from support.runs import KEY as INPUT_KEY
-from support.services import open_service
-from support.serving import serving
-
-KEY, VALUE = "k3y-team", "v4lue-payments"
-HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
-SHOP = RequestContext(
-    namespace="shop",
-    name="oom",
-    remediation_id="rr-shop",
-    environment="staging",
-    signal_name=HOSTILE,
-    target_namespace="shop-apps",
-    target_kind="Deployment",
-    target_name="web",
-    custom_labels={KEY: (VALUE,)},
-)
-BANK = RequestContext(namespace="bank", name="oom", remediation_id="rr-bank", environment="production")
-HERE = {"formulary", "shop", "shop-apps"}
-CALLERS = KnownCallers(
-    agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
-    sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}, contracts={"shop-apps"}),
-    banker=Rights(see={"formulary", "bank"}, use={"bank"}, read={"bank"}, contracts={"bank"}),
-    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}, read={EVERYWHERE}, contracts={EVERYWHERE}),
-    nobody=Rights(),
-)
-
-
-@dataclass(frozen=True)
-class World:
-    """A server, and what happened there: a search for each incident, and a run that waits in `shop-apps`."""
-
-    url: str
-    searches: dict[str, str]
-    waiting: str
-    client: httpx2.AsyncClient
-
-    async def get(self, path: str, *, by: str, **parameters: Any) -> httpx2.Response:
-        headers = parameters.pop("headers", {}) | {"Authorization": f"Bearer {by}"}
-        return await self.client.get(f"/api/v1{path}", params=parameters or None, headers=headers)
-
-    async def read(self, path: str, *, by: str, **parameters: Any) -> Any:
-        response = await self.get(path, by=by, **parameters)
-        assert response.status_code == 200, response.text
-        return response.json()
-
-    async def command(self, *arguments: str, by: str, **environment: str) -> Finished:
-        return await formulary(*arguments, FORMULARY_URL=self.url, FORMULARY_TOKEN=by, **environment)
+from support.commands import formulary
+from support.readable import KEY, VALUE, World, served
 
 
 @pytest.fixture(scope="module")
-async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
-    async with migrated_database(postgres) as database:
-        yield database
-
-
-@pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
-    await fill(
-        CatalogWriter(writing),
-        [
-            runnable("scale-out", title=f"Scale out {HOSTILE[:25]}"),
-            runnable("risky", riskLevel="high"),
-            runnable("only-production", labels={**runnable("x")["spec"]["labels"], "environment": ["production"]}),
-            runnable("other-team", customLabels={KEY: "0ther"}),
-        ],
-    )
-    contexts = ContextWriter(writing)
-    for incident in (SHOP, BANK):
-        await contexts.save(incident)
-    spec = {"rules": [{"id": "ask", "effect": "REQUIRE_EVIDENCE", "rationale": "Say why."}]}
-    for namespace in ("shop-apps", "bank"):
-        await ContractWriter(writing, shared_namespace="formulary").save(
-            spec, namespace=namespace, name="c", uid=namespace
-        )
-    await writing.close()
-    service = await open_service(dsn)
-    yield service
-    await service.close()
-
-
-@pytest.fixture(scope="module")
-async def world(dsn: str, catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    keys = tmp_path_factory.mktemp("keys") / "input.key"
-    keys.write_text(INPUT_KEY)
-    async with (
-        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
-        httpx2.AsyncClient(base_url=url, timeout=50) as client,
-        rest_agent(url) as agent,
-        playing.operator(dsn),
-    ):
-        searches = {
-            incident: await agent.search(incident, f"OOMKilled risky {HOSTILE[:25]}")
-            for incident in ("rr-shop", "rr-bank")
-        }
-        result = await agent.invoke("rr-shop", "risky", {"REPLICAS": 3}, search_id=searches["rr-shop"])
-        assert result["state"] == "awaiting_approval", result
-        yield World(url, searches, result["invocation_id"], client)
+async def world(dsn: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with served(dsn, directory=tmp_path_factory.mktemp("keys")) as world:
+        yield world
 
 
 async def test_traces_are_listed_for_who_may_use_the_incidents_of_their_namespace(world: World) -> None:
