@@ -1,22 +1,19 @@
 """Tokens and rights as a real API server judges them (DESIGN section 9)."""
 
 import asyncio
-import base64
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
 import yaml
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from structlog.testing import capture_logs
 
-from formulary_catalog.domain.access import SEE_WORKFLOWS, USE_CONTEXTS
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
@@ -25,17 +22,13 @@ from formulary_operator.access.authentication import KubernetesAuthenticator
 from formulary_operator.access.cache import BRIEF_SECONDS, LASTING_SECONDS
 from formulary_operator.kube.client import KubeClient
 from support.agent import ERAS, agent, answer_of, call, found, refused
+from support.callers import AGENTS, QUERY, by, message, search, signed_again
 from support.control_plane import AUDIENCE, Cluster, ControlPlane, KubectlFailed
-from support.operator_process import server
+from support.roles import GET, LIST, bind, binding_name
 from support.serving import catalog, serving
-from support.tenants import BANK, BANK_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, TARGET, write_manifests
+from support.tenants import BANK, BANK_INCIDENT, SECRET, SHOP, write_manifests
 from support.visiting import visiting
-from support.waiting import wait_until
 
-AGENTS = "agents"
-QUERY = {"query": "OOMKilled critical restart"}
-SEARCH = "/api/v1/workflows/search"
-LIST, GET = "formulary-test-list", "formulary-test-get"
 REVIEWER = "system:serviceaccount:formulary:server"
 
 
@@ -55,24 +48,6 @@ class Clock:
         return time.time() + self._ahead
 
 
-@pytest.fixture(scope="module", autouse=True)
-def roles(cluster: Cluster) -> None:
-    """The two rights as ClusterRoles, the namespaces, and a server that may check callers."""
-    for namespace in (SHARED, SHOP, TARGET, BANK):
-        cluster.create_namespace(namespace)
-    for role, right in ((LIST, SEE_WORKFLOWS), (GET, USE_CONTEXTS)):
-        rule = {"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}
-        cluster.apply(_rbac("ClusterRole", role, rules=[rule]))
-    cluster.service_account(SHARED, "server", audiences=[])
-    _bind(cluster, "system:auth-delegator", to=("server", SHARED))
-
-
-@pytest.fixture(scope="module")
-def reviewer(cluster: Cluster) -> Path:
-    """The kubeconfig of the server."""
-    return cluster.kubeconfig_for(cluster.service_account(SHARED, "server", audiences=[]))
-
-
 @pytest.fixture(scope="module")
 async def service(
     postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
@@ -89,31 +64,6 @@ async def service(
 async def url(service: CatalogService, reviewer: Path) -> AsyncIterator[str]:
     async with _authenticated(service, reviewer) as at:
         yield at
-
-
-@pytest.fixture(scope="module")
-def responder(cluster: Cluster) -> str:
-    """A token of an agent with the rights that its work takes."""
-    token = cluster.service_account(AGENTS, "responder")
-    for namespace in (SHARED, SHOP, TARGET):
-        _bind(cluster, LIST, to=("responder", AGENTS), namespace=namespace)
-    _bind(cluster, GET, to=("responder", AGENTS), namespace=SHOP)
-    return token
-
-
-def by(token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> dict[str, str]:
-    """The headers of a call with this token."""
-    return {"Authorization": f"Bearer {token}", **incident}
-
-
-async def search(url: str, token: str, incident: Mapping[str, str] = SHOP_INCIDENT) -> httpx2.Response:
-    async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
-        return await http.post(SEARCH, json=QUERY, headers=by(token, incident))
-
-
-def message(answered: httpx2.Response) -> str:
-    text: str = answered.json()["error"]["message"]
-    return text
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -170,7 +120,7 @@ async def test_a_token_is_refused_from_the_moment_it_expires(
 ) -> None:
     key = serialization.load_pem_private_key(control_plane.signing_key.read_bytes(), password=None)
     assert isinstance(key, rsa.RSAPrivateKey)
-    expired, short = _signed_again(responder, key, lifetime=-3600), _signed_again(responder, key, lifetime=20)
+    expired, short = signed_again(responder, key, lifetime=-3600), signed_again(responder, key, lifetime=20)
     clock = Clock()
     async with _authenticated(service, reviewer, clock=clock) as url:
         refused_at_once = await search(url, expired)
@@ -191,14 +141,14 @@ async def test_the_api_server_itself_refuses_an_expired_token(
     clock = Clock()
     clock.forward(-7200)  # a server whose clock is two hours late
     async with _authenticated(service, reviewer, clock=clock) as url:
-        answered = await search(url, _signed_again(responder, key, lifetime=-3600))
+        answered = await search(url, signed_again(responder, key, lifetime=-3600))
 
     assert answered.status_code == 401
 
 
 async def test_a_token_that_somebody_else_signed_is_refused(url: str, responder: str) -> None:
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    answered = await search(url, _signed_again(responder, stranger, lifetime=3600))
+    answered = await search(url, signed_again(responder, stranger, lifetime=3600))
 
     assert (answered.status_code, "is not valid here" in message(answered)) == (401, True)
 
@@ -214,7 +164,7 @@ async def test_the_token_of_a_deleted_service_account_is_refused(url: str, clust
 async def test_a_namespace_in_which_the_caller_may_not_list_is_not_there(url: str, cluster: Cluster) -> None:
     token = cluster.service_account(AGENTS, "narrow")
     for role, namespace in [(LIST, SHOP), (GET, SHOP), (LIST, BANK)]:
-        _bind(cluster, role, to=("narrow", AGENTS), namespace=namespace)
+        bind(cluster, role, to=("narrow", AGENTS), namespace=namespace)
     searched = await call(url, "search_workflow_catalog", QUERY, headers=by(token))
     shared = await call(url, "get_workflow_details", {"workflow_id": "formulary-restart"}, headers=by(token))
     # May be listed, but the incident has nothing to do with it.
@@ -249,7 +199,7 @@ async def test_a_caller_without_any_role_is_refused(url: str, cluster: Cluster) 
 async def test_who_may_list_in_the_whole_cluster_sees_everything(url: str, cluster: Cluster) -> None:
     token = cluster.service_account(AGENTS, "auditor")
     for role in (LIST, GET):
-        _bind(cluster, role, to=("auditor", AGENTS))
+        bind(cluster, role, to=("auditor", AGENTS))
     answered = await search(url, token, BANK_INCIDENT)
 
     assert answered.json()["total_results"] == 4
@@ -260,11 +210,11 @@ async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
 ) -> None:
     clock = Clock()
     token = cluster.service_account(AGENTS, "leaving")
-    _bind(cluster, GET, to=("leaving", AGENTS), namespace=SHOP)
-    _bind(cluster, LIST, to=("leaving", AGENTS), namespace=SHOP)
+    bind(cluster, GET, to=("leaving", AGENTS), namespace=SHOP)
+    bind(cluster, LIST, to=("leaving", AGENTS), namespace=SHOP)
     async with _authenticated(service, reviewer, clock=clock) as url:
         before = await search(url, token)
-        cluster.kubectl("delete", "rolebinding", _name(LIST, "leaving"), f"--namespace={SHOP}")
+        cluster.kubectl("delete", "rolebinding", binding_name(LIST, "leaving"), f"--namespace={SHOP}")
         after = await _until(url, token, status=403, forward=lambda: clock.forward(LASTING_SECONDS))
 
     assert before.json()["total_results"] == 1
@@ -276,11 +226,11 @@ async def test_a_withdrawn_right_is_denied_to_a_session_of_the_console_too(
 ) -> None:
     clock = Clock()
     token = cluster.service_account(AGENTS, "visiting")
-    _bind(cluster, LIST, to=("visiting", AGENTS), namespace=SHOP)
+    bind(cluster, LIST, to=("visiting", AGENTS), namespace=SHOP)
     async with _authenticated(service, reviewer, clock=clock) as url, visiting(url) as visitor:
         await visitor.sign_in(token)
         before = await visitor.get("/console/catalog")
-        cluster.kubectl("delete", "rolebinding", _name(LIST, "visiting"), f"--namespace={SHOP}")
+        cluster.kubectl("delete", "rolebinding", binding_name(LIST, "visiting"), f"--namespace={SHOP}")
         async with asyncio.timeout(20):
             while (after := await visitor.get("/console/catalog")).status == 200:
                 clock.forward(LASTING_SECONDS)
@@ -298,8 +248,8 @@ async def test_a_right_that_was_just_given_is_there_within_seconds(
     token = cluster.service_account(AGENTS, "joining")
     async with _authenticated(service, reviewer, clock=clock) as url:
         before = await search(url, token)
-        _bind(cluster, GET, to=("joining", AGENTS), namespace=SHOP)
-        _bind(cluster, LIST, to=("joining", AGENTS), namespace=SHOP)
+        bind(cluster, GET, to=("joining", AGENTS), namespace=SHOP)
+        bind(cluster, LIST, to=("joining", AGENTS), namespace=SHOP)
         after = await _until(url, token, status=200, forward=lambda: clock.forward(BRIEF_SECONDS))
 
     assert before.status_code == 403
@@ -366,55 +316,6 @@ async def test_a_server_that_may_not_check_callers_lets_nobody_in_and_says_what_
     assert "bind its ServiceAccount to the ClusterRole system:auth-delegator" in message(answered)
 
 
-async def test_the_command_serves_on_every_address_those_who_have_a_token(
-    postgres: EmbeddedPostgres, database: str, reviewer: Path, responder: str
-) -> None:
-    settings = {"host": "0.0.0.0", "authentication": "kubernetes", "request_context": "required"}
-    with server(dsn=database, kubeconfig=reviewer, **settings) as process:
-        await asyncio.to_thread(process.start().wait_ready)
-        async with agent(process.url, headers=by(responder)) as client:
-            tools = await client.list_tools()
-            unknown = await client.call_tool("search_workflow_catalog", QUERY)
-        stranger = await search(process.url, "garbage")
-        async with httpx2.AsyncClient(base_url=process.url) as http:
-            ready = await http.get("/readyz")
-        output = process.output()
-
-    assert len(tools.tools) == 11
-    assert "is not known here" in refused(unknown)
-    assert stranger.status_code == 401
-    assert ready.json()["callers"] == "ok"
-    assert '"caller_unknown"' in output
-    assert responder not in output
-    assert "garbage" not in output
-
-
-async def test_the_command_is_not_ready_while_it_may_not_check_callers_and_gets_ready_once_it_may(
-    database: str, cluster: Cluster
-) -> None:
-    kubeconfig = cluster.kubeconfig_for(cluster.service_account(SHARED, "late", audiences=[]))
-    with server(dsn=database, kubeconfig=kubeconfig, authentication="kubernetes") as process:
-        process.start()
-        before = await asyncio.to_thread(_readiness, process.url)
-        _bind(cluster, "system:auth-delegator", to=("late", SHARED))
-        await asyncio.to_thread(process.wait_ready)
-
-    assert (before["status"], before["callers"]) == ("starting", "unchecked")
-
-
-def _readiness(url: str) -> dict[str, str]:
-    """What a server says of itself once it listens."""
-    readiness: dict[str, str] = {}
-
-    def listens() -> bool:
-        with suppress(httpx2.TransportError):
-            readiness.update(httpx2.get(f"{url}/readyz", timeout=5).json())
-        return bool(readiness)
-
-    wait_until(listens, what="the server to listen")
-    return readiness
-
-
 def _reviews(control_plane: ControlPlane, resource: str) -> int:
     """How many reviews of a kind the server has asked for so far."""
     return len(control_plane.requests(user=REVIEWER, verbs=["create"], resource=resource))
@@ -451,40 +352,3 @@ async def _until(url: str, token: str, *, status: int, forward: Callable[[], Non
             return answered
         assert time.monotonic() < deadline, answered.text
         await asyncio.sleep(0.2)
-
-
-def _signed_again(token: str, key: rsa.RSAPrivateKey, *, lifetime: float) -> str:
-    """The same token with another time to live in seconds, signed with this key."""
-    header, payload, _ = token.split(".")
-    now = int(time.time())
-    claims = json.loads(_decoded(payload)) | {"iat": now - 120, "nbf": now - 120, "exp": now + int(lifetime)}
-    signed = f"{header}.{_encoded(json.dumps(claims).encode())}"
-    return f"{signed}.{_encoded(key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
-
-
-def _decoded(part: str) -> bytes:
-    return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
-
-
-def _encoded(part: bytes) -> str:
-    return base64.urlsafe_b64encode(part).rstrip(b"=").decode()
-
-
-def _name(role: str, account: str) -> str:
-    return f"{account}-{role}".replace(":", "-")
-
-
-def _bind(cluster: Cluster, role: str, *, to: tuple[str, str], namespace: str = "") -> None:
-    """Bind a ClusterRole to a ServiceAccount, in a namespace or in the whole cluster."""
-    account, its_namespace = to
-    binding = _rbac(
-        "RoleBinding" if namespace else "ClusterRoleBinding",
-        _name(role, account),
-        roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        subjects=[{"kind": "ServiceAccount", "name": account, "namespace": its_namespace}],
-    )
-    cluster.apply(binding, namespace=namespace or "default")
-
-
-def _rbac(kind: str, name: str, **members: Any) -> dict[str, Any]:
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **members}

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -31,6 +30,7 @@ from formulary_operator.kube.client import KubeClient
 from support.cluster import install_kinds
 from support.control_plane import AUDIENCE, Cluster, KubectlFailed, control_plane
 from support.oidc_issuer import OidcIssuer, oidc_issuer
+from support.roles import rbac
 from support.serving import catalog, serving
 from support.waiting import wait_until
 
@@ -83,7 +83,7 @@ def trusting(issuer: OidcIssuer) -> Iterator[Cluster]:
         }
         for name, rights in roles.items():
             rules = [{"apiGroups": [it.group], "resources": [it.resource], "verbs": [it.verb]} for it in rights]
-            cluster.apply(_rbac("ClusterRole", name, rules=rules))
+            cluster.apply(rbac("ClusterRole", name, rules=rules))
         _bind(cluster, "reads", {"kind": "Group", "name": f"{PREFIX}oncall"}, namespace="shop")
         _bind(cluster, "approves", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="shop")
         _bind(cluster, "analyses", {"kind": "User", "name": f"{PREFIX}ann"}, namespace="bank")
@@ -236,14 +236,10 @@ def _reviewed(cluster: Cluster, right: Right, namespace: str, *, user: str, grou
 
 def _bind(cluster: Cluster, role: str, subject: dict[str, str], *, namespace: str = "") -> None:
     group = {} if subject["kind"] == "ServiceAccount" else {"apiGroup": "rbac.authorization.k8s.io"}
-    binding = _rbac(
+    binding = rbac(
         "RoleBinding" if namespace else "ClusterRoleBinding",
         f"{role.replace(':', '-')}-{subject['kind'].lower()}",
         roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
         subjects=[subject | group],
     )
     cluster.apply(binding, namespace=namespace or "default")
-
-
-def _rbac(kind: str, name: str, **members: Any) -> dict[str, Any]:
-    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, **members}
