@@ -90,7 +90,10 @@ def problem_first(query: str) -> str:
         return _alert_first(query, alert)
     name = "" if _begins_with_name(query) else _named(query)
     query = _EVENT.sub(lambda event: f"{_reason(event)} ", query)
-    return f"{name} {query.replace(name, '', 1)}".strip() if name else query
+    if not name:
+        return query
+    rest = re.sub(rf"\b{name}\b", "", query, count=1)
+    return f"{name} {rest}".strip()
 
 
 def _symptoms(query: str) -> str:

@@ -87,6 +87,7 @@ def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal
         (CONDITIONS, "DiskPressure     True    KubeletHasDiskPressure       kubelet has disk pressure"),
         (NODES, "NodeNotReady node-3   NotReady   <none>   40d   v1.31.2"),
         ("Warning  BackOff  5m  kubelet  Back-off restarting", "BackOff Back-off restarting"),
+        ("it is FailedNow\nWarning  Failed  5m  kubelet  Error", "Failed it is FailedNow Error"),
         (
             "[FIRING:1] NodeDown\nLabels:\n - alertname = NodeDown\n - node = w1",
             "NodeDown NodeDown\n -   \n - node = w1",
