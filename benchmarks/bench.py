@@ -25,6 +25,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from quantiles import milliseconds
 from support.databases import migrated_database
+from support.services import service_on
 from support.serving import catalog, load
 
 WORKFLOWS = Path(__file__).parents[1] / "catalog" / "workflows"
@@ -51,7 +52,8 @@ async def measure_phases(postgres: EmbeddedPostgres) -> dict[str, dict[str, list
     measured: dict[str, dict[str, list[float]]] = {}
     for kind, query in (("repeated query", lambda: QUERY), ("new query", _new_query())):
         metrics = Samples()
-        async with catalog([WORKFLOWS], postgres=postgres, embedder=embedder, metrics=metrics) as service:
+        async with catalog([WORKFLOWS], postgres=postgres, embedder=embedder, metrics=metrics) as parts:
+            service = service_on(parts)
             await _search(service, query=query, rounds=WARM_UP)
             metrics.seconds.clear()
             await _search(service, query=query, rounds=ROUNDS)

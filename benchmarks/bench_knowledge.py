@@ -23,9 +23,6 @@ from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.loading.runbooks import RunbookLoader
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
@@ -34,6 +31,7 @@ from quality_metrics import CUTOFF, Estimate, estimate, found, reciprocal_rank
 from quantiles import milliseconds
 from support.databases import migrated_database
 from support.knowledge import embed_everything
+from support.services import open_parts
 
 HERE = Path(__file__).parent / "knowledge"
 HYBRID, WORDS, COSINE = "hybrid", "words alone", "plain cosine"
@@ -57,11 +55,8 @@ async def measure(
         await embed_everything(writing, embedder)
         rankings = {}
         for system, model in ((HYBRID, embedder), (WORDS, None)):
-            catalog = await CatalogService.create(
-                dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=model
-            )
-            rankings[system] = [await _asked(KnowledgeService(catalog.parts), query) for query in queries]
-            await catalog.close()
+            async with open_parts(dsn, embedder=model) as parts:
+                rankings[system] = [await _asked(KnowledgeService(parts), query) for query in queries]
     return {**rankings, COSINE: _by_cosine(queries, runbooks=runbooks, embedder=embedder)}
 
 

@@ -21,10 +21,8 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder, load_embedder
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -43,6 +41,7 @@ from quality_report import report, report_incidents, report_misses
 from quality_summary import OURS, Answered, summarise
 from quality_variants import Ask, Variant, asks, with_owners
 from support.databases import migrated_database
+from support.services import open_parts, service_on
 from support.serving import load
 
 _WITHOUT_TEAM = (Variant.PLAIN, Variant.FILTERED, Variant.EXCLUDED)
@@ -122,13 +121,8 @@ async def _served(
     async with migrated_database(postgres) as dsn:
         await load(roots, dsn=dsn, embedder=embedder)
         await _save_incidents(asked, dsn=dsn)
-        service = await CatalogService.create(
-            dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
-        )
-        try:
-            yield service, dsn
-        finally:
-            await service.close()
+        async with open_parts(dsn, embedder=embedder) as parts:
+            yield service_on(parts), dsn
 
 
 class _Asking:

@@ -8,7 +8,7 @@ from formulary_catalog.embedding import load_embedder
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime.garbage import spare_what_stays
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.readiness import Readiness
@@ -49,15 +49,13 @@ async def main(dsn: str) -> None:
     TOOLSETS[Toolset.SEARCH] = (*TOOLSETS[Toolset.SEARCH], trivial)
     of_callers = dsn.replace("://postgres@", f"://{ROLE}@", 1)
     settings, metrics = Settings(analytics_database_url=of_callers, analytics_per_minute=1000), Metrics()
-    service = await CatalogService.create(
-        dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=load_embedder()
-    )
-    spare_what_stays()
-    try:
-        app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
+    async with CatalogParts.unconnected(
+        dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics
+    ) as parts:
+        parts.vectors.use(load_embedder())
+        spare_what_stays()
+        app = create_app(parts, settings=settings, readiness=Readiness())
         await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)
-    finally:
-        await service.close()
 
 
 if __name__ == "__main__":

@@ -12,12 +12,11 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role
+from support.services import open_parts, service_on
 
 TRACES, EVENTS_EACH = 400, 50
 _QUERY = "OOMKilled critical"
@@ -43,15 +42,12 @@ class TrailCosts:
 
 async def measure_trail(dsn: str, *, embedder: Embedder, rounds: int, warm_up: int) -> TrailCosts:
     """Measure on a database that holds the catalog; what is recorded stays there."""
-    service = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
-    )
-    database = await Database.open(dsn, role=Role.SERVER)
-    try:
-        searches, events = await _interleaved(service, traces=TraceStore(database), dsn=dsn, rounds=rounds + warm_up)
-    finally:
-        await service.close()
-        await database.close()
+    async with (
+        open_parts(dsn, embedder=embedder) as parts,
+        Database.opened(dsn, role=Role.SERVER) as database,
+    ):
+        service, traces = service_on(parts), TraceStore(database)
+        searches, events = await _interleaved(service, traces=traces, dsn=dsn, rounds=rounds + warm_up)
     return TrailCosts(
         search=statistics.median(searches[warm_up:]),
         event=statistics.median(events[warm_up:]),

@@ -22,9 +22,7 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.loading.files import starter_catalog
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -33,6 +31,7 @@ from formulary_catalog.store.knowledge.vectors import DocumentVectors
 from support.databases import migrated_database
 from support.incident import call, recalled
 from support.knowledge import embed_everything
+from support.services import open_parts, service_on
 from support.serving import load
 
 NAMESPACE = "formulary"
@@ -52,22 +51,12 @@ async def measure_scale(
         await load([starter_catalog()], dsn=dsn, embedder=embedder)
         await embed_everything(writing, embedder)
         await _fill(writing, model_id=embedder.model_id)
-        catalog = await CatalogService.create(
-            dsn=dsn,
-            settings=Settings(),
-            policy=ContextPolicy.OPTIONAL,
-            metrics=Metrics(),
-            embedder=embedder,
-            deadline=30,
-        )
-        try:
-            return await _timed(queries, asks=_asks(catalog))
-        finally:
-            await catalog.close()
+        async with open_parts(dsn, embedder=embedder) as parts:
+            return await _timed(queries, asks=_asks(parts))
 
 
-def _asks(catalog: CatalogService) -> dict[str, Ask]:
-    nowhere, knowledge = ContextReference(), KnowledgeService(catalog.parts)
+def _asks(parts: CatalogParts) -> dict[str, Ask]:
+    nowhere, catalog, knowledge = ContextReference(), service_on(parts), KnowledgeService(parts)
 
     def documents(collection: str) -> Ask:
         return lambda query: knowledge.search(query, context=nowhere, caller=_CALLER, collection=collection)

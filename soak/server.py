@@ -12,7 +12,7 @@ from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.log import configure_logging
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.serving import serve
@@ -48,16 +48,12 @@ async def main(*, dsn: str, fails_while: Path) -> None:
     """Serve until SIGTERM, as in a cluster: no answer without an incident, and the logging of production."""
     configure_logging(level="warning", as_json=True)
     settings, metrics = Settings(), Metrics()
-    service = await CatalogService.create(
-        dsn=dsn,
-        settings=settings,
-        policy=ContextPolicy.REQUIRED,
-        metrics=metrics,
-        embedder=FailingOnCommand(load_embedder(), fails_while=fails_while),
-    )
-    app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
-    await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)
-    await service.close()
+    async with CatalogParts.unconnected(
+        dsn=dsn, settings=settings, policy=ContextPolicy.REQUIRED, metrics=metrics
+    ) as parts:
+        parts.vectors.use(FailingOnCommand(load_embedder(), fails_while=fails_while))
+        app = create_app(parts, settings=settings, readiness=Readiness())
+        await serve(app, host="127.0.0.1", port=0, background=announce, settings=settings, metrics=metrics)
 
 
 if __name__ == "__main__":

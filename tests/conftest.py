@@ -16,6 +16,7 @@ from hypothesis import Phase, settings
 
 from formulary_catalog.domain.search import spelling, synonyms, terms
 from formulary_catalog.embedding import Embedder, load_embedder
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
@@ -23,7 +24,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases
-from support.services import open_service
+from support.services import open_parts, service_on
 
 pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -127,11 +128,16 @@ def contexts(writing: Database) -> ContextWriter:
 
 
 @pytest.fixture
-async def service(database: str, embedder: Embedder) -> AsyncIterator[CatalogService]:
-    """The read side on the real database with the real model."""
-    created = await open_service(database, embedder=embedder)
-    yield created
-    await created.close()
+async def parts(database: str, embedder: Embedder) -> AsyncIterator[CatalogParts]:
+    """What the services on the real database with the real model share."""
+    async with open_parts(database, embedder=embedder) as opened:
+        yield opened
+
+
+@pytest.fixture
+def service(parts: CatalogParts) -> CatalogService:
+    """Searches, details and selections on them."""
+    return service_on(parts)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
@@ -15,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from structlog.testing import capture_logs
 
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_operator.access.authentication import KubernetesAuthenticator
@@ -49,9 +50,7 @@ class Clock:
 
 
 @pytest.fixture(scope="module")
-async def service(
-    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CatalogParts]:
     manifests = write_manifests(tmp_path_factory.mktemp("tenants"))
     loaded = catalog(
         [manifests], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED, context_wait_seconds=0
@@ -61,8 +60,8 @@ async def service(
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService, reviewer: Path) -> AsyncIterator[str]:
-    async with _authenticated(service, reviewer) as at:
+async def url(parts: CatalogParts, reviewer: Path) -> AsyncIterator[str]:
+    async with _authenticated(parts, reviewer) as at:
         yield at
 
 
@@ -116,13 +115,13 @@ def test_a_token_for_formulary_is_of_no_use_at_the_api_server(cluster: Cluster, 
 
 
 async def test_a_token_is_refused_from_the_moment_it_expires(
-    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+    parts: CatalogParts, reviewer: Path, control_plane: ControlPlane, responder: str
 ) -> None:
     key = serialization.load_pem_private_key(control_plane.signing_key.read_bytes(), password=None)
     assert isinstance(key, rsa.RSAPrivateKey)
     expired, short = signed_again(responder, key, lifetime=-3600), signed_again(responder, key, lifetime=20)
     clock = Clock()
-    async with _authenticated(service, reviewer, clock=clock) as url:
+    async with _authenticated(parts, reviewer, clock=clock) as url:
         refused_at_once = await search(url, expired)
         in_time = await search(url, short)
         clock.forward(20)  # its answer is still kept, and the API server would take it for another minute
@@ -134,13 +133,13 @@ async def test_a_token_is_refused_from_the_moment_it_expires(
 
 
 async def test_the_api_server_itself_refuses_an_expired_token(
-    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+    parts: CatalogParts, reviewer: Path, control_plane: ControlPlane, responder: str
 ) -> None:
     key = serialization.load_pem_private_key(control_plane.signing_key.read_bytes(), password=None)
     assert isinstance(key, rsa.RSAPrivateKey)
     clock = Clock()
     clock.forward(-7200)  # a server whose clock is two hours late
-    async with _authenticated(service, reviewer, clock=clock) as url:
+    async with _authenticated(parts, reviewer, clock=clock) as url:
         answered = await search(url, signed_again(responder, key, lifetime=-3600))
 
     assert answered.status_code == 401
@@ -206,13 +205,13 @@ async def test_who_may_list_in_the_whole_cluster_sees_everything(url: str, clust
 
 
 async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
-    service: CatalogService, reviewer: Path, cluster: Cluster
+    parts: CatalogParts, reviewer: Path, cluster: Cluster
 ) -> None:
     clock = Clock()
     token = cluster.service_account(AGENTS, "leaving")
     bind(cluster, GET, to=("leaving", AGENTS), namespace=SHOP)
     bind(cluster, LIST, to=("leaving", AGENTS), namespace=SHOP)
-    async with _authenticated(service, reviewer, clock=clock) as url:
+    async with _authenticated(parts, reviewer, clock=clock) as url:
         before = await search(url, token)
         cluster.kubectl("delete", "rolebinding", binding_name(LIST, "leaving"), f"--namespace={SHOP}")
         after = await _until(url, token, status=403, forward=lambda: clock.forward(LASTING_SECONDS))
@@ -222,12 +221,12 @@ async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
 
 
 async def test_a_withdrawn_right_is_denied_to_a_session_of_the_console_too(
-    service: CatalogService, reviewer: Path, cluster: Cluster
+    parts: CatalogParts, reviewer: Path, cluster: Cluster
 ) -> None:
     clock = Clock()
     token = cluster.service_account(AGENTS, "visiting")
     bind(cluster, LIST, to=("visiting", AGENTS), namespace=SHOP)
-    async with _authenticated(service, reviewer, clock=clock) as url, visiting(url) as visitor:
+    async with _authenticated(parts, reviewer, clock=clock) as url, visiting(url) as visitor:
         await visitor.sign_in(token)
         before = await visitor.get("/console/catalog")
         cluster.kubectl("delete", "rolebinding", binding_name(LIST, "visiting"), f"--namespace={SHOP}")
@@ -242,11 +241,11 @@ async def test_a_withdrawn_right_is_denied_to_a_session_of_the_console_too(
 
 
 async def test_a_right_that_was_just_given_is_there_within_seconds(
-    service: CatalogService, reviewer: Path, cluster: Cluster
+    parts: CatalogParts, reviewer: Path, cluster: Cluster
 ) -> None:
     clock = Clock()
     token = cluster.service_account(AGENTS, "joining")
-    async with _authenticated(service, reviewer, clock=clock) as url:
+    async with _authenticated(parts, reviewer, clock=clock) as url:
         before = await search(url, token)
         bind(cluster, GET, to=("joining", AGENTS), namespace=SHOP)
         bind(cluster, LIST, to=("joining", AGENTS), namespace=SHOP)
@@ -257,13 +256,13 @@ async def test_a_right_that_was_just_given_is_there_within_seconds(
 
 
 async def test_many_calls_at_once_ask_the_api_server_once(
-    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+    parts: CatalogParts, reviewer: Path, control_plane: ControlPlane, responder: str
 ) -> None:
     def reviews() -> tuple[int, int]:
         return _reviews(control_plane, "tokenreviews"), _reviews(control_plane, "subjectaccessreviews")
 
     before = reviews()
-    async with _authenticated(service, reviewer) as url:
+    async with _authenticated(parts, reviewer) as url:
         answers = await asyncio.gather(*(search(url, responder) for _ in range(20)))
     after = reviews()
 
@@ -273,11 +272,11 @@ async def test_many_calls_at_once_ask_the_api_server_once(
 
 
 async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_moment_ago(
-    service: CatalogService, reviewer: Path, control_plane: ControlPlane, responder: str
+    parts: CatalogParts, reviewer: Path, control_plane: ControlPlane, responder: str
 ) -> None:
     clock, metrics = Clock(), Metrics()
     unknown = control_plane.service_account(AGENTS, "auditor")
-    async with _authenticated(service, reviewer, clock=clock, metrics=metrics) as url:
+    async with _authenticated(replace(parts, metrics=metrics), reviewer, clock=clock) as url:
         known = await search(url, responder)
         control_plane.stop_api_server()
         try:
@@ -303,11 +302,11 @@ async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_
 
 
 async def test_a_server_that_may_not_check_callers_lets_nobody_in_and_says_what_it_lacks(
-    service: CatalogService, cluster: Cluster, responder: str
+    parts: CatalogParts, cluster: Cluster, responder: str
 ) -> None:
     powerless = cluster.kubeconfig_for(cluster.service_account(AGENTS, "powerless", audiences=[]))
     with capture_logs() as lines:
-        async with _authenticated(service, powerless) as url:
+        async with _authenticated(parts, powerless) as url:
             answered = await search(url, responder)
             await search(url, responder)
 
@@ -322,9 +321,7 @@ def _reviews(control_plane: ControlPlane, resource: str) -> int:
 
 
 @asynccontextmanager
-async def _authenticated(
-    service: CatalogService, kubeconfig: Path, *, clock: Clock | None = None, metrics: Metrics | None = None
-) -> AsyncIterator[str]:
+async def _authenticated(parts: CatalogParts, kubeconfig: Path, *, clock: Clock | None = None) -> AsyncIterator[str]:
     """A server that checks its callers with the identity of this kubeconfig."""
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("KUBECONFIG", str(kubeconfig))
@@ -334,7 +331,7 @@ async def _authenticated(
         client, audience=AUDIENCE, clock=clock.monotonic, wall_clock=clock.on_the_wall
     )
     try:
-        async with serving(service, authenticator=authenticator, metrics=metrics) as url:
+        async with serving(parts, authenticator=authenticator) as url:
             yield url
     finally:
         await authenticator.close()

@@ -194,8 +194,8 @@ async def test_the_console_and_the_api_take_an_id_token(
     bearer = {"Authorization": f"Bearer {issuer.id_token('ann', client_id=CLIENT, groups=['oncall'])}"}
     proxied = {"X-Formulary-Proxy-Secret": SECRET, "X-Forwarded-User": f"{PREFIX}ann"}
     async with (
-        catalog([], postgres=postgres, embedder=None) as service,
-        serving(service, authenticator=authenticator, console_proxy_secret_file=secret) as url,
+        catalog([], postgres=postgres, embedder=None) as parts,
+        serving(parts, authenticator=authenticator, console_proxy_secret_file=secret) as url,
         httpx2.AsyncClient(base_url=url) as http,
     ):
         by_bearer, by_proxy = [await http.get("/console/waiting", headers=each) for each in (bearer, proxied)]

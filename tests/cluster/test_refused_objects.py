@@ -13,7 +13,7 @@ from support.control_plane import Cluster
 from support.manifest import workflow
 from support.operator_process import Daemon, operator
 from support.pages import page_of
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 from support.waiting import wait_until
 
@@ -31,11 +31,9 @@ def daemon(database: str, operator_account: OperatorAccount, namespace: str) -> 
 @pytest.fixture
 async def url(database: str, namespace: str) -> AsyncIterator[str]:
     """A server on the same database that knows who may list workflows in the namespace, and who elsewhere."""
-    service = await open_service(database)
     callers = KnownCallers(ours=Rights(see={namespace}), theirs=Rights(see={"formulary"}))
-    async with serving(service, authenticator=callers) as at:
+    async with open_parts(database) as parts, serving(parts, authenticator=callers) as at:
         yield at
-    await service.close()
 
 
 def wrong(name: str) -> dict[str, Any]:

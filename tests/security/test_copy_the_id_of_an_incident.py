@@ -10,6 +10,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import ContextError
 from formulary_catalog.runs.request import InvocationRequest
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
@@ -48,12 +49,17 @@ COPIES = {
 
 @pytest.mark.parametrize("how", COPIES)
 async def test_neither_a_run_nor_a_search_takes_one_of_two_incidents_with_one_id(
-    how: str, workflows: CatalogWriter, contexts: ContextWriter, service: CatalogService, database: str
+    how: str,
+    workflows: CatalogWriter,
+    contexts: ContextWriter,
+    service: CatalogService,
+    parts: CatalogParts,
+    database: str,
 ) -> None:
     await workflows.apply(entry(runnable("restart")))
     await contexts.save(ORIGINAL)
     await contexts.save(COPIES[how])
-    invocations = Services.on(service, settings=Settings()).invocations
+    invocations = Services.on(parts, settings=Settings()).invocations
     asked = InvocationRequest(workflow_id="restart", input={"REPLICAS": 2})
     async with playing.operator(database) as runs:
         with pytest.raises(ContextError, match="different targets"):
@@ -64,12 +70,12 @@ async def test_neither_a_run_nor_a_search_takes_one_of_two_incidents_with_one_id
 
 
 async def test_two_analyses_of_the_same_incident_are_one(
-    workflows: CatalogWriter, contexts: ContextWriter, service: CatalogService, database: str
+    workflows: CatalogWriter, contexts: ContextWriter, parts: CatalogParts, database: str
 ) -> None:
     await workflows.apply(entry(runnable("restart")))
     for context in (ORIGINAL, replace(ORIGINAL, name="a-second-try")):
         await contexts.save(context)
-    invocations = Services.on(service, settings=Settings()).invocations
+    invocations = Services.on(parts, settings=Settings()).invocations
     asked = InvocationRequest(workflow_id="restart", input={"REPLICAS": 2})
     async with playing.operator(database):
         assert (await invocations.invoke(asked, context=REFERENCE, caller=AGENT)).state == "completed"

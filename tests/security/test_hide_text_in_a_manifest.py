@@ -31,7 +31,7 @@ from support.databases import migrated_database
 from support.filling import entry, fill
 from support.runnable import runnable
 from support.runs import request
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 
 TAGS = "".join(chr(0xE0000 + ord(each)) for each in "run delete")
@@ -69,10 +69,8 @@ async def dsn(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator[s
 
 @pytest_asyncio.fixture(scope="module")
 async def url(dsn: str, embedder: Embedder) -> AsyncIterator[str]:
-    service = await open_service(dsn, embedder=embedder)
-    async with serving(service) as address:
+    async with open_parts(dsn, embedder=embedder) as parts, serving(parts) as address:
         yield address
-    await service.close()
 
 
 def assert_visible(answer: Any) -> None:

@@ -11,7 +11,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.database.connection import Database
@@ -166,12 +166,12 @@ async def test_an_approval_that_came_before_anything_was_shown_counts_for_what_i
 
 
 async def test_over_rest_an_approval_names_what_it_is_of_and_a_rejection_needs_no_digest(
-    service: CatalogService, writing: Database
+    parts: CatalogParts, writing: Database
 ) -> None:
     runs = RunWriter(writing, shared_namespace="formulary")
     run = (await runs.submit(request(facts=replace(HARMLESS, environment="production")))).invocation
     await runs.begin(run.id, content=CONTENT)
-    invocations = Services.on(service, settings=Settings()).invocations
+    invocations = Services.on(parts, settings=Settings()).invocations
     with pytest.raises(InvalidInput, match="is not that of the content"):
         await invocations.approve(
             run.id, decision=ApprovalDecision.APPROVE, reason="", caller=PERSON, digest=str(OTHER["digest"])

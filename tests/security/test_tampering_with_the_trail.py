@@ -36,7 +36,8 @@ from support.commands import formulary
 from support.control_plane import Cluster
 from support.databases import migrated_database
 from support.kube_clients import connected
-from support.runnable import PRODUCTION, opened, runnable_database
+from support.runnable import PRODUCTION, runnable_database
+from support.services import open_parts
 from support.trail import write_trace
 
 KEY = SigningKey.generate()
@@ -64,8 +65,8 @@ async def waiting(dsn: str) -> AsyncIterator[tuple[InvocationService, str]]:
         "insert into formulary.executor values ('test', '{job}', clock_timestamp() + interval '1 hour') "
         "on conflict do nothing"
     )
-    async with opened(dsn) as catalog:
-        service = Services.on(catalog, settings=Settings()).invocations
+    async with open_parts(dsn) as parts:
+        service = Services.on(parts, settings=Settings()).invocations
         request = InvocationRequest(workflow_id="risky", input={"REPLICAS": 3})
         answer = await service.invoke(request, context=PRODUCTION, caller=LOCAL)
         assert answer.state == "approval_required" or answer.phase == "AwaitingApproval"

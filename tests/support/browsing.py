@@ -5,7 +5,7 @@ from typing import Any
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ListingRequest, RelatedRequest
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.arguments.browsing import ListArguments, RelatedPageArguments
 from formulary_catalog.workflows.relations import Relations
 from support.manifest import workflow
@@ -53,7 +53,7 @@ def walk(**asked: Any) -> RelatedRequest:
     return RelatedPageArguments.read(asked).request
 
 
-async def edges(service: CatalogService, entity: str, **asked: Any) -> list[tuple[str, str, str]]:
-    answer = await Relations(service.parts).related(walk(entity=entity, **asked), **ASKED)
+async def edges(parts: CatalogParts, entity: str, **asked: Any) -> list[tuple[str, str, str]]:
+    answer = await Relations(parts).related(walk(entity=entity, **asked), **ASKED)
     assert answer.total >= len(answer.related)
     return [(each.relation, each.direction, each.name) for each in answer.related]

@@ -27,7 +27,7 @@ from support.access import EVERYWHERE, KnownCallers, NotAnswered, Rights
 from support.filling import fill, refusal
 from support.manifest import workflow
 from support.rest_agent import RestAgent, rest_agent
-from support.services import open_service
+from support.services import open_parts
 from support.serving import load, serving
 
 SHOP, BANK, STAGING = "rr-checkout-oom", "rr-ledger-full", "rr-search-oom"
@@ -270,16 +270,14 @@ async def serve_console(
     dsn: str, *, embedder: Embedder, keys: Path, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[Console]:
     """A server on the database, with an operator that is played and people who prove themselves by tokens."""
-    service, people = await open_service(dsn, embedder=embedder), People()
-    try:
-        async with (
-            serving(service, authenticator=people, input_key_file=keys, tls=tls) as url,
-            playing.operator(dsn),
-            rest_agent(url) as agent,
-        ):
-            yield Console(url, dsn, people, Agent(agent.http))
-    finally:
-        await service.close()
+    people = People()
+    async with (
+        open_parts(dsn, embedder=embedder) as parts,
+        serving(parts, authenticator=people, input_key_file=keys, tls=tls) as url,
+        playing.operator(dsn),
+        rest_agent(url) as agent,
+    ):
+        yield Console(url, dsn, people, Agent(agent.http))
 
 
 async def render(dsn: str, run: str) -> None:

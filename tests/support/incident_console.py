@@ -12,7 +12,7 @@ import httpx2
 
 from formulary_catalog.domain.audit.sealing import seal
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
@@ -24,7 +24,7 @@ from support.pages import Element, page_of
 from support.rest_agent import rest_agent
 from support.runnable import runnable
 from support.runs import KEY as INPUT_KEY
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
@@ -83,7 +83,7 @@ class World:
 
 
 @asynccontextmanager
-async def _opened(dsn: str) -> AsyncIterator[CatalogService]:
+async def _opened(dsn: str) -> AsyncIterator[CatalogParts]:
     writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
     await fill(CatalogWriter(writing), [runnable("risky", riskLevel="high"), runnable("scale-out")])
     for incident in (SHOP, BANK):
@@ -104,9 +104,8 @@ async def _opened(dsn: str) -> AsyncIterator[CatalogService]:
         LONG_EVENTS,
     )
     await owner.close()
-    service = await open_service(dsn)
-    yield service
-    await service.close()
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
 @asynccontextmanager
@@ -115,8 +114,8 @@ async def served(dsn: str, *, directory: Path) -> AsyncIterator[World]:
     keys = directory / "input.key"
     keys.write_text(INPUT_KEY)
     async with (
-        _opened(dsn) as catalog,
-        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
+        _opened(dsn) as parts,
+        serving(parts, authenticator=CALLERS, input_key_file=keys) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
         rest_agent(url) as agent,
         playing.operator(dsn),

@@ -16,6 +16,7 @@ from formulary_catalog.domain.access import EVERYTHING, Access, Caller
 from formulary_catalog.domain.analytics.scope import Scope
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.analytics.connection import ROLE, InsightDatabase
 from formulary_catalog.store.database.connection import Database, Role
@@ -28,7 +29,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases, manifest
 from support.filling import fill
 from support.runs import request
-from support.services import open_service
+from support.services import open_parts, service_on
 
 SHARED, SHOP, BANK = "formulary", "shop", "bank"
 TEAM_OF_THE_BANK, TEAM_OF_THE_SHOP = "vault-team-secret", "till-team-secret"
@@ -50,10 +51,10 @@ NOWHERE = ContextReference()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """The filled database: its owner's DSN, and the read side of its catalog."""
+    """The filled database: its owner's DSN, and what the services on it share."""
 
     dsn: str
-    catalog: CatalogService
+    parts: CatalogParts
 
     @property
     def insight_dsn(self) -> str:
@@ -62,14 +63,14 @@ class Stage:
 
     def database(self, **walls: Any) -> InsightDatabase:
         """The connection for SQL of callers."""
-        return InsightDatabase(walls.pop("dsn", self.insight_dsn), catalog=self.catalog.parts.database, **walls)
+        return InsightDatabase(walls.pop("dsn", self.insight_dsn), catalog=self.parts.database, **walls)
 
     def service(
         self, *, database: InsightDatabase | None = None, per_minute: int = 10_000, **walls: Any
     ) -> AnalyticsService:
         """Analytics on it."""
         return AnalyticsService(
-            parts=self.catalog.parts,
+            parts=self.parts,
             database=database or self.database(),
             rate=walls.pop("rate", Rate(per_minute)),
             **walls,
@@ -109,41 +110,39 @@ async def staged(dsn: str) -> AsyncIterator[Stage]:
     async with (
         Database.opened(dsn, role=Role.WRITER, deadline=30) as writing,
         Database.opened(dsn, role=Role.SERVER, deadline=30) as serving,
+        open_parts(dsn) as parts,
     ):
-        catalog = await open_service(dsn)
-        try:
-            writer, contexts = CatalogWriter(writing), ContextWriter(writing)
-            (shared,) = await fill(writer, [manifest.workflow("shared-restart")], namespace=SHARED)
-            await fill(writer, [manifest.workflow("shop-restart")], namespace=SHOP)
-            secret = manifest.workflow("ledger-unlock", customLabels={"team": TEAM_OF_THE_BANK})
-            await fill(writer, [secret], namespace=BANK)
-            await _happened(
-                catalog,
-                serving,
-                contexts,
-                SHOP,
-                query="OOMKilled",
-                chosen="shop-restart",
-                reason="it fits",
-                labels={"team": [TEAM_OF_THE_SHOP]},
-            )
-            await _happened(
-                catalog,
-                serving,
-                contexts,
-                BANK,
-                query=QUERY_OF_THE_BANK,
-                chosen="ledger-unlock",
-                reason=REASON_OF_THE_BANK,
-                labels={"team": [TEAM_OF_THE_BANK]},
-            )
-            await writing.execute(
-                "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42.5)",
-                shared.version_id,
-            )
-            yield Stage(dsn=dsn, catalog=catalog)
-        finally:
-            await catalog.close()
+        catalog = service_on(parts)
+        writer, contexts = CatalogWriter(writing), ContextWriter(writing)
+        (shared,) = await fill(writer, [manifest.workflow("shared-restart")], namespace=SHARED)
+        await fill(writer, [manifest.workflow("shop-restart")], namespace=SHOP)
+        secret = manifest.workflow("ledger-unlock", customLabels={"team": TEAM_OF_THE_BANK})
+        await fill(writer, [secret], namespace=BANK)
+        await _happened(
+            catalog,
+            serving,
+            contexts,
+            SHOP,
+            query="OOMKilled",
+            chosen="shop-restart",
+            reason="it fits",
+            labels={"team": [TEAM_OF_THE_SHOP]},
+        )
+        await _happened(
+            catalog,
+            serving,
+            contexts,
+            BANK,
+            query=QUERY_OF_THE_BANK,
+            chosen="ledger-unlock",
+            reason=REASON_OF_THE_BANK,
+            labels={"team": [TEAM_OF_THE_BANK]},
+        )
+        await writing.execute(
+            "insert into workflow_outcome (version_id, succeeded, failed, median_seconds) values ($1, 3, 1, 42.5)",
+            shared.version_id,
+        )
+        yield Stage(dsn=dsn, parts=parts)
 
 
 async def _happened(

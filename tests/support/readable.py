@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -21,7 +21,7 @@ from support.filling import fill
 from support.rest_agent import rest_agent
 from support.runnable import runnable
 from support.runs import KEY as INPUT_KEY
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
@@ -71,7 +71,7 @@ class World:
 
 
 @asynccontextmanager
-async def _opened(dsn: str) -> AsyncIterator[CatalogService]:
+async def _opened(dsn: str) -> AsyncIterator[CatalogParts]:
     writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
     await fill(
         CatalogWriter(writing),
@@ -91,9 +91,8 @@ async def _opened(dsn: str) -> AsyncIterator[CatalogService]:
             spec, namespace=namespace, name="c", uid=namespace
         )
     await writing.close()
-    service = await open_service(dsn)
-    yield service
-    await service.close()
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
 @asynccontextmanager
@@ -102,8 +101,8 @@ async def served(dsn: str, *, directory: Path) -> AsyncIterator[World]:
     keys = directory / "input.key"
     keys.write_text(INPUT_KEY)
     async with (
-        _opened(dsn) as catalog,
-        serving(catalog, authenticator=CALLERS, input_key_file=keys) as url,
+        _opened(dsn) as parts,
+        serving(parts, authenticator=CALLERS, input_key_file=keys) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
         rest_agent(url) as agent,
         playing.operator(dsn),

@@ -8,11 +8,9 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.search.request import ContextReference
-from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
-from support.services import open_service
 from support.serving import load
 
 STAGING = ContextReference(remediation_id="rr-staging")
@@ -78,16 +76,6 @@ async def runnable_database(postgres: EmbeddedPostgres, directory: Path) -> Asyn
     async with migrated_database(postgres) as dsn:
         await load([write_manifests(directory)], dsn=dsn, embedder=None)
         yield dsn
-
-
-@asynccontextmanager
-async def opened(dsn: str) -> AsyncIterator[CatalogService]:
-    """The read side of such a database."""
-    catalog = await open_service(dsn)
-    try:
-        yield catalog
-    finally:
-        await catalog.close()
 
 
 @asynccontextmanager

@@ -14,7 +14,8 @@ from typing import Any
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.embedding import Embedder, load_embedder
-from support.services import open_service
+from formulary_catalog.search.service import CatalogService
+from support.services import open_parts, service_on
 
 _AT_ONCE = 8
 
@@ -23,10 +24,9 @@ async def answers(
     requests: Sequence[dict[str, Any]], *, dsn: str, at_once: int, embedder: Embedder | None
 ) -> list[str]:
     """The answers of a service that has answered nothing before."""
-    service = await open_service(dsn, embedder=embedder)
     places = asyncio.Semaphore(at_once)
 
-    async def answer(request: dict[str, Any]) -> str:
+    async def answer(request: dict[str, Any], *, service: CatalogService) -> str:
         context = ContextReference(remediation_id=request.get("incident", ""))
         asked = search_request(
             **{name: value for name, value in request.items() if name != "incident"}, context=context
@@ -35,10 +35,9 @@ async def answers(
             found = await service.search(asked, caller=Caller(name="process", access=EVERYTHING))
         return found.model_dump_json(exclude={"search_id", "time_ms"})
 
-    try:
-        return list(await asyncio.gather(*map(answer, requests)))
-    finally:
-        await service.close()
+    async with open_parts(dsn, embedder=embedder) as parts:
+        service = service_on(parts)
+        return list(await asyncio.gather(*(answer(each, service=service) for each in requests)))
 
 
 def main() -> None:

@@ -1,30 +1,39 @@
-"""The read side of the catalog for tests to which the database's deadline does not matter."""
+"""The catalog for tests; to most of them the deadline of the database does not matter."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
+from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import ContextPolicy, Settings
 
 PATIENT = 30.0
 """Seconds for each question to the database: machines stand still at times, for longer than callers are to wait."""
 
 
-async def open_service(
+@asynccontextmanager
+async def open_parts(
     dsn: str,
     *,
     embedder: Embedder | None = None,
     policy: ContextPolicy = ContextPolicy.OPTIONAL,
     metrics: Metrics | None = None,
+    deadline: float = PATIENT,
     **settings: Any,
-) -> CatalogService:
-    """The read side of this database; to be closed."""
-    return await CatalogService.create(
-        dsn=dsn,
-        settings=Settings(**settings),
-        policy=policy,
-        metrics=metrics or Metrics(),
-        embedder=embedder,
-        deadline=PATIENT,
-    )
+) -> AsyncIterator[CatalogParts]:
+    """What the services on this database share."""
+    async with CatalogParts.unconnected(
+        dsn=dsn, settings=Settings(**settings), policy=policy, metrics=metrics or Metrics(), deadline=deadline
+    ) as parts:
+        await parts.database.connect()
+        parts.vectors.use(embedder)
+        yield parts
+
+
+def service_on(parts: CatalogParts) -> CatalogService:
+    """Searches, details and selections, as every edge has them."""
+    return Services.on(parts, settings=Settings()).catalog

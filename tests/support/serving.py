@@ -14,7 +14,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.listening.server import Server
 from formulary_catalog.loading.loader import Loader
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import PROBES
@@ -26,7 +26,7 @@ from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.connection_limits import connection_limits
 from support.databases import migrated_database
-from support.services import open_service
+from support.services import open_parts
 
 
 @asynccontextmanager
@@ -38,34 +38,24 @@ async def catalog(
     policy: ContextPolicy = ContextPolicy.OPTIONAL,
     metrics: Metrics | None = None,
     **settings: Any,
-) -> AsyncIterator[CatalogService]:
-    """The read side of a new database that holds the manifests below `roots`."""
+) -> AsyncIterator[CatalogParts]:
+    """The parts on a new database that holds the manifests below `roots`."""
     async with migrated_database(postgres) as dsn:
         await load(roots, dsn=dsn, embedder=embedder)
-        service = await open_service(dsn, embedder=embedder, policy=policy, metrics=metrics, **settings)
-        try:
-            yield service
-        finally:
-            await service.close()
+        async with open_parts(dsn, embedder=embedder, policy=policy, metrics=metrics, **settings) as parts:
+            yield parts
 
 
 @asynccontextmanager
 async def serving(
-    service: CatalogService,
+    parts: CatalogParts,
     *,
     authenticator: Authenticator | None = None,
-    metrics: Metrics | None = None,
     tls: ssl.SSLContext | None = None,
     **settings: Any,
 ) -> AsyncIterator[str]:
     """The URL of a server of the whole application."""
-    app = create_app(
-        service=service,
-        settings=Settings(**settings),
-        readiness=Readiness(),
-        metrics=metrics or Metrics(),
-        authenticator=authenticator,
-    )
+    app = create_app(parts, settings=Settings(**settings), readiness=Readiness(), authenticator=authenticator)
     async with listening(app, tls=tls) as url:
         yield url
 

@@ -19,7 +19,7 @@ from formulary_catalog.domain.runs.run import NewInvocation
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.incident import ANALYSIS_HEADER
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
@@ -80,9 +80,9 @@ def protocol(opening: Opening, *, analysis: str, caller: Caller) -> Server[Any]:
 class Catalog:
     """One database and the services on it."""
 
-    def __init__(self, service: CatalogService, writing: Database, *, dsn: str) -> None:
+    def __init__(self, parts: CatalogParts, writing: Database, *, dsn: str) -> None:
         settings = Settings(analytics_database_url=as_user(dsn, ROLE), analytics_per_minute=1000)
-        self.services = Services.on(service, settings=settings)
+        self.services = Services.on(parts, settings=settings)
         self._writing = writing
         self._workflows, self._contexts = CatalogWriter(writing), ContextWriter(writing)
         self._runs = InvocationStore(writing, shared_namespace="formulary")

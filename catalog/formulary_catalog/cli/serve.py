@@ -92,20 +92,14 @@ async def _serve(settings: "Settings") -> None:
             if authenticator is not None:
                 await readiness.until_callers_are_checked(authenticator.check)
 
-        app = create_app(
-            service=catalog.service,
-            settings=settings,
-            readiness=readiness,
-            metrics=catalog.metrics,
-            authenticator=authenticator,
-        )
+        app = create_app(catalog.parts, settings=settings, readiness=readiness, authenticator=authenticator)
         await serve(
             app,
             host=settings.host,
             port=settings.port,
             background=work,
             settings=settings,
-            metrics=catalog.metrics,
+            metrics=catalog.parts.metrics,
             tls=None if certificate is None else certificate.context,
         )
         hurry_on_signals()

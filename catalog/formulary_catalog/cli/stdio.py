@@ -25,7 +25,7 @@ from formulary_catalog.errors import StartupError
 
 if TYPE_CHECKING:
     from formulary_catalog.metrics import Metrics
-    from formulary_catalog.search.service import CatalogService
+    from formulary_catalog.search.parts import CatalogParts
     from formulary_catalog.server.calls.services import Opening
     from formulary_catalog.settings import Settings, Toolset
 
@@ -156,8 +156,8 @@ async def _hold_open(
         from formulary_catalog.runtime.databases import with_local_parts
         from formulary_catalog.server.calls.services import Services
 
-        async with _catalog(settings, manifests=manifests, metrics=metrics) as service:
-            opening.opened(Services.on(service, settings=with_local_parts(settings)))
+        async with _catalog(settings, manifests=manifests, metrics=metrics) as parts:
+            opening.opened(Services.on(parts, settings=with_local_parts(settings)))
             await asyncio.get_running_loop().create_future()
     except Exception as error:
         import structlog
@@ -170,7 +170,7 @@ async def _hold_open(
 @asynccontextmanager
 async def _catalog(
     settings: "Settings", *, manifests: tuple[Path, ...], metrics: "Metrics"
-) -> AsyncIterator["CatalogService"]:
+) -> AsyncIterator["CatalogParts"]:
     from formulary_catalog.runtime import databases
     from formulary_catalog.runtime.display import Display
     from formulary_catalog.runtime.serving_process import open_catalog
@@ -187,12 +187,12 @@ async def _catalog(
     if fed_by_others:
         async with (
             databases.existing_database(settings, role=Role.SERVER) as dsn,
-            open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, metrics=metrics) as opened,
+            open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, metrics=metrics) as parts,
         ):
-            yield opened.service
+            yield parts
         return
     with Display() as display:
         async with standalone(settings, manifests=manifests, display=display, metrics=metrics) as catalog:
             await catalog.load(display=display)
             display.close()
-            yield catalog.service
+            yield catalog.parts

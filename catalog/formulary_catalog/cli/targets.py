@@ -166,8 +166,8 @@ async def _services(settings: "Settings", *, by_meaning: bool) -> AsyncIterator[
         existing_database(settings, role=Role.SERVER) as dsn,
         open_catalog(
             settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=by_meaning, deadline=_SECONDS
-        ) as opened,
+        ) as parts,
     ):
         # Nothing is run, so no key of inputs is needed.
         settings = with_analytics(settings).model_copy(update={"input_key_file": None})
-        yield Services.on(opened.service, settings=settings)
+        yield Services.on(parts, settings=settings)

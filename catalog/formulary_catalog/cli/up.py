@@ -101,7 +101,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
         ):
             readiness = Readiness(catalog_loaded=False, unembedded=lambda: catalog.filling.problem)
             serving = with_local_parts(settings)
-            app = create_app(service=catalog.service, settings=serving, readiness=readiness, metrics=catalog.metrics)
+            app = create_app(catalog.parts, settings=serving, readiness=readiness)
 
             async def load(port: int) -> None:
                 report = await catalog.load(display=display)
@@ -120,7 +120,7 @@ async def _up(settings: "Settings", *, manifests: tuple[Path, ...], runbooks: tu
                     port=settings.port,
                     background=load,
                     settings=settings,
-                    metrics=catalog.metrics,
+                    metrics=catalog.parts.metrics,
                 )
             finally:
                 hurry_on_signals()
@@ -198,7 +198,7 @@ async def _demo(settings: "Settings") -> None:
             try:
                 await catalog.load(display=display)
                 display.close()
-                stored = StoredCatalog(Services.on(catalog.service, settings=with_local_parts(settings)))
+                stored = StoredCatalog(Services.on(catalog.parts, settings=with_local_parts(settings)))
                 await _show_search(stored, title="The whole catalog, as nobody's incident sees it", page=page)
                 title = "The same question for an incident whose owners accept no restart"
                 await _show_search(stored, title=title, remediation_id=_INCIDENT, page=page)

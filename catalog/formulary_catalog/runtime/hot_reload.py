@@ -23,12 +23,12 @@ _log = structlog.get_logger(__name__)
 async def follow(catalog: Standalone, *, first: LoadReport) -> None:
     """Load again on every change of the manifests after the first load, until it is cancelled."""
     before = first.rejections
-    vectors = catalog.service.parts.vectors
+    vectors = catalog.parts.vectors
     async for outcome in watch(catalog.loader, embedder=lambda: vectors.embedder):
         if isinstance(outcome, FormularyError):
             _log.error("load_failed", reason=str(outcome))
             continue
-        catalog.metrics.set_contexts(outcome.contexts)
+        catalog.parts.metrics.set_contexts(outcome.contexts)
         _report_rejections(outcome.rejections, before=before)
         _report_changes(outcome)
         before = outcome.rejections

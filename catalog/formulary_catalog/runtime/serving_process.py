@@ -4,12 +4,11 @@ from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
 from formulary_catalog.runtime.model_registry import Embedders
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE
 from formulary_catalog.store.database.migrate import require_current_schema
@@ -17,20 +16,10 @@ from formulary_catalog.store.embedding_models import ModelStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCatalog:
-    """An open catalog. `problem` says why searches rank by words alone, where they should not."""
-
-    service: CatalogService
-    metrics: Metrics
-    problem: EmbedderUnavailable | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCatalog:
     """A catalog that can be served before its database is there; calls fail until then."""
 
-    service: CatalogService
-    metrics: Metrics
+    parts: CatalogParts
     dsn: str
     settings: Settings
 
@@ -41,32 +30,26 @@ class PendingCatalog:
             StartupError, Unavailable: it cannot, or its schema is not that of this version.
         """
         await require_current_schema(self.dsn)
-        await self.service.connect()
+        await self.parts.database.connect()
 
     def embedders(self) -> Embedders:
         """The embedders of the catalog's models, not loaded yet.
 
         After the database is there: a process that ends while its model is being loaded may crash.
         """
-        return _embedders(self.service, settings=self.settings, own=start_loading(self.settings))
+        return _embedders(self.parts, settings=self.settings, own=start_loading(self.settings))
 
 
-def _embedders(service: CatalogService, *, settings: Settings, own: Awaitable[Loaded]) -> Embedders:
-    parts = service.parts
+def _embedders(parts: CatalogParts, *, settings: Settings, own: Awaitable[Loaded]) -> Embedders:
     return Embedders(parts.vectors, models=ModelStore(parts.database), settings=settings, own=own)
 
 
 @asynccontextmanager
 async def pending_catalog(settings: Settings, *, dsn: str, policy: ContextPolicy) -> AsyncIterator[PendingCatalog]:
     """Prepare the catalog of a database that need not be there yet. The settings go before `policy`."""
-    metrics = Metrics()
-    service = await CatalogService.unconnected(
-        dsn=dsn, settings=settings, policy=settings.request_context or policy, metrics=metrics
-    )
-    try:
-        yield PendingCatalog(service=service, metrics=metrics, dsn=dsn, settings=settings)
-    finally:
-        await service.close()
+    policy = settings.request_context or policy
+    async with CatalogParts.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=Metrics()) as parts:
+        yield PendingCatalog(parts=parts, dsn=dsn, settings=settings)
 
 
 @asynccontextmanager
@@ -78,7 +61,7 @@ async def open_catalog(
     by_meaning: bool = True,
     deadline: float = DEADLINE,
     metrics: Metrics | None = None,
-) -> AsyncIterator[OpenCatalog]:
+) -> AsyncIterator[CatalogParts]:
     """Open the catalog of a database; `by_meaning` loads the embedding model. The settings go before `policy`.
 
     `deadline` is in seconds, for each question to the database.
@@ -88,16 +71,15 @@ async def open_catalog(
     """
     own = start_loading(settings) if by_meaning else None
     await require_current_schema(dsn)
-    metrics = metrics or Metrics()
     policy = settings.request_context or policy
-    service = await CatalogService.create(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
-    try:
+    async with CatalogParts.unconnected(
+        dsn=dsn, settings=settings, policy=policy, metrics=metrics or Metrics(), deadline=deadline
+    ) as parts:
+        await parts.database.connect()
         if own is None:
-            yield OpenCatalog(service=service, metrics=metrics)
+            yield parts
             return
-        embedders = _embedders(service, settings=settings, own=own)
+        embedders = _embedders(parts, settings=settings, own=own)
         await embedders.refresh()
         async with background(embedders.keep_fresh()):
-            yield OpenCatalog(service=service, metrics=metrics, problem=embedders.problem)
-    finally:
-        await service.close()
+            yield parts

@@ -24,7 +24,7 @@ from formulary_catalog.runtime.background import background
 from formulary_catalog.runtime.display import Display
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
 from formulary_catalog.runtime.model_registry import LOOK_SECONDS, Embedders, change_model
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import signing_key
@@ -50,8 +50,7 @@ _log = structlog.get_logger(__name__)
 class Standalone:
     """A catalog that can be served; it holds what an earlier run left until it is loaded."""
 
-    service: CatalogService
-    metrics: Metrics
+    parts: CatalogParts
     loader: Loader
     runbooks: RunbookLoader
     filling: Filling
@@ -72,16 +71,16 @@ class Standalone:
         own = await self.model
         if not isinstance(own, EmbedderUnavailable):
             await ModelStore(self.writing).adopt(own.model_id, source=self._source)
-        parts = self.service.parts
-        embedders = Embedders(parts.vectors, models=ModelStore(parts.database), settings=self.settings, own=self.model)
+        vectors, models = self.parts.vectors, ModelStore(self.parts.database)
+        embedders = Embedders(vectors, models=models, settings=self.settings, own=self.model)
         await embedders.refresh()
         if embedders.problem is not None:
             display.problem(f"searches rank by words alone (mode lexical): {embedders.problem}")
-        report = await self.loader.load(embedder=parts.vectors.embedder, progress=display.progress)
+        report = await self.loader.load(embedder=vectors.embedder, progress=display.progress)
         display.report(report)
         for rejection in (await self.runbooks.load()).rejections:
             display.problem(f"rejected: {rejection.message}")
-        self.metrics.set_contexts(report.contexts)
+        self.parts.metrics.set_contexts(report.contexts)
         await self.background_work.enter_async_context(background(embedders.keep_fresh()))
         self.filling.problem = report.unembedded
         await self.background_work.enter_async_context(background(self.filling.keep_filling()))
@@ -97,9 +96,8 @@ class Standalone:
         Raises:
             Unavailable: the database does not answer.
         """
-        parts = self.service.parts
-        served = (await parts.workflows.counts()).get("Active", 0)
-        return served, SearchMode.HYBRID if parts.vectors.embedder is not None else SearchMode.LEXICAL
+        served = (await self.parts.workflows.counts()).get("Active", 0)
+        return served, SearchMode.HYBRID if self.parts.vectors.embedder is not None else SearchMode.LEXICAL
 
     @property
     def _source(self) -> str:
@@ -126,7 +124,7 @@ class Standalone:
 
     async def _change_to(self, own: Embedder, *, display: Display) -> None:
         """Have the catalog changed to the model of the settings, if it is ours to change."""
-        serving = self.service.parts.vectors.models.serving
+        serving = self.parts.vectors.models.serving
         if serving is None or serving.model_id == own.model_id:
             return
         if self.settings.database_url:
@@ -178,21 +176,20 @@ async def standalone(
             default_namespace=settings.catalog_namespace,
             owns_contexts=not settings.database_url,
         )
-        metrics = metrics or Metrics()
-        service = await CatalogService.create(
+        opening = CatalogParts.unconnected(
             dsn=dsn_of(Role.SERVER),
             settings=settings,
             policy=settings.request_context or ContextPolicy.OPTIONAL,
-            metrics=metrics,
+            metrics=metrics or Metrics(),
         )
-        stack.push_async_callback(service.close)
+        parts = await stack.enter_async_context(opening)
+        await parts.database.connect()
         background_work = await stack.enter_async_context(AsyncExitStack())
         yield Standalone(
-            service=service,
-            metrics=metrics,
+            parts=parts,
             loader=loader,
             runbooks=RunbookLoader(runbooks, writer=RunbookWriter(writing), namespace=settings.catalog_namespace),
-            filling=Filling(service.parts.vectors, writing=writing),
+            filling=Filling(parts.vectors, writing=writing),
             model=model,
             writing=writing,
             writer_dsn=dsn_of(Role.WRITER),

@@ -1,12 +1,15 @@
 """What the services of one catalog share: its database, its trail, and how incidents and workflows are found.
 
-Each process builds it once, on its connection to the database. `server/calls/services` gives every service the parts
-that it needs.
+Each process builds it once and closes it in the end: `runtime/` does both. `server/calls/services` gives every service
+the parts that it needs.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Self
 
+from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Trail
 from formulary_catalog.search.incidents import ContextResolver
@@ -14,13 +17,16 @@ from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflows
 from formulary_catalog.search.names import NearestNames
 from formulary_catalog.search.notes import Halted
+from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.audit.events import TraceStore
-from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.incidents import ContextReader
+from formulary_catalog.store.search.page import PageReader
+from formulary_catalog.store.search.statement import CandidateReader
 from formulary_catalog.store.workflows.names import NameReader
 from formulary_catalog.store.workflows.reader import WorkflowReader
 
@@ -39,6 +45,27 @@ class CatalogParts:
     finder: WorkflowFinder
     halted: Halted
     vectors: QueryVectors
+    searcher: Searcher
+    """What ranks, for searches, explanations and coverage."""
+    metrics: Metrics
+
+    @classmethod
+    @asynccontextmanager
+    async def unconnected(
+        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics, deadline: float = DEADLINE
+    ) -> AsyncIterator[Self]:
+        """The parts on a database that need not be there yet; at the end of the block it is disconnected.
+
+        Calls raise `Unavailable` until it is there. `deadline` is in seconds, for each question to the database.
+        """
+        database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size, deadline=deadline)
+        query_terms("warming up")  # reads the synonyms now, and not in the middle of the first search
+        parts = cls.on(database, settings=settings, policy=policy, metrics=metrics)
+        try:
+            yield parts
+        finally:
+            await database.close()
+            parts.vectors.close()
 
     @classmethod
     def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> Self:
@@ -53,7 +80,15 @@ class CatalogParts:
         visibility = Visibility(
             contexts=contexts, shared_namespace=settings.catalog_namespace, readable=ReadableNamespaces(database)
         )
-        parsed = ParsedWorkflows(metrics=metrics)
+        parsed, halted = ParsedWorkflows(metrics=metrics), Halted(database)
+        finder = WorkflowFinder(
+            workflows=workflows,
+            nearest=NearestNames(NameReader(database)),
+            visibility=visibility,
+            parsed=parsed,
+            strict_keys=settings.strict_custom_labels,
+        )
+        vectors = QueryVectors(metrics=metrics, at_once=settings.calls_at_once)
         return cls(
             database=database,
             workflows=workflows,
@@ -62,13 +97,19 @@ class CatalogParts:
             contexts=contexts,
             visibility=visibility,
             parsed=parsed,
-            finder=WorkflowFinder(
-                workflows=workflows,
-                nearest=NearestNames(NameReader(database)),
+            finder=finder,
+            halted=halted,
+            vectors=vectors,
+            searcher=Searcher(
+                candidates=CandidateReader(database),
+                pages=PageReader(database),
                 visibility=visibility,
+                vectors=vectors,
+                finder=finder,
                 parsed=parsed,
+                halted=halted,
                 strict_keys=settings.strict_custom_labels,
+                metrics=metrics,
             ),
-            halted=Halted(database),
-            vectors=QueryVectors(metrics=metrics, at_once=settings.calls_at_once),
+            metrics=metrics,
         )

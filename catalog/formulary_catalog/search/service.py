@@ -17,19 +17,13 @@ from formulary_catalog.domain.answers.catalog import (
 )
 from formulary_catalog.domain.audit.chain import TRIAL
 from formulary_catalog.domain.search.request import ContextReference, SearchRequest
-from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.workflows.labels import wire_name
-from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.audit import OK
-from formulary_catalog.search.lookup import details_of, own_search
-from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.search.audit import OK, Trail
+from formulary_catalog.search.lookup import WorkflowFinder, details_of, own_search
 from formulary_catalog.search.pipeline import Searcher
-from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.database.connection import DEADLINE, Database, Role
-from formulary_catalog.store.search.page import PageReader
-from formulary_catalog.store.search.statement import CandidateReader
+from formulary_catalog.store.audit.events import TraceStore
 
 _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
@@ -40,72 +34,12 @@ _NO_EVIDENCE = (
 class CatalogService:
     """Answers callers; every failure is a `FormularyError`, every call leaves an event in the trail."""
 
-    def __init__(self, parts: CatalogParts, *, settings: Settings, metrics: Metrics) -> None:
-        self.parts = parts
-        """What the other services of this catalog share with this one."""
-        self._trail, self._traces, self._finder = parts.trail, parts.traces, parts.finder
-        self.searcher = Searcher(
-            candidates=CandidateReader(parts.database),
-            pages=PageReader(parts.database),
-            visibility=parts.visibility,
-            vectors=parts.vectors,
-            finder=parts.finder,
-            parsed=parts.parsed,
-            halted=parts.halted,
-            strict_keys=settings.strict_custom_labels,
-            metrics=metrics,
-        )
-        """What ranks, for this service and for explanations: it holds the model and its cache."""
+    def __init__(
+        self, *, trail: Trail, traces: TraceStore, finder: WorkflowFinder, searcher: Searcher, metrics: Metrics
+    ) -> None:
+        self._trail, self._traces, self._finder = trail, traces, finder
+        self._searcher = searcher
         self._metrics = metrics
-
-    @classmethod
-    def on(cls, database: Database, *, settings: Settings, policy: ContextPolicy, metrics: Metrics) -> "CatalogService":
-        """The catalog in this database, which the caller may share with others. It closes the database in the end."""
-        parts = CatalogParts.on(database, settings=settings, policy=policy, metrics=metrics)
-        return cls(parts, settings=settings, metrics=metrics)
-
-    @classmethod
-    async def create(
-        cls,
-        *,
-        dsn: str,
-        settings: Settings,
-        policy: ContextPolicy,
-        metrics: Metrics,
-        embedder: Embedder | None = None,
-        deadline: float = DEADLINE,
-    ) -> "CatalogService":
-        """Connect as the server's role. `deadline` is in seconds, for each question to the database.
-
-        Raises:
-            StartupError, Unavailable: the database is not usable.
-        """
-        service = await cls.unconnected(dsn=dsn, settings=settings, policy=policy, metrics=metrics, deadline=deadline)
-        await service.connect()
-        service.parts.vectors.use(embedder)
-        return service
-
-    @classmethod
-    async def unconnected(
-        cls, *, dsn: str, settings: Settings, policy: ContextPolicy, metrics: Metrics, deadline: float = DEADLINE
-    ) -> "CatalogService":
-        """The catalog of a database that need not be there yet: calls raise `Unavailable` until it is."""
-        database = await Database.unconnected(dsn, role=Role.SERVER, size=settings.pool_size, deadline=deadline)
-        query_terms("warming up")  # reads the synonyms now, and not in the middle of the first search
-        return cls.on(database, settings=settings, policy=policy, metrics=metrics)
-
-    async def connect(self) -> None:
-        """Make a first connection, to find out early why there can be none.
-
-        Raises:
-            StartupError, Unavailable: the database is not usable.
-        """
-        await self.parts.database.connect()
-
-    async def close(self) -> None:
-        """Disconnect."""
-        await self.parts.database.close()
-        self.parts.vectors.close()
 
     async def search(self, request: SearchRequest, *, caller: Caller, browsing: bool = False) -> SearchAnswer:
         """The allowed workflows that fit best (DESIGN section 5).
@@ -133,7 +67,7 @@ class CatalogService:
             ) as record:
                 record.custom_labels = request.custom_labels
                 digest = await self._traces.digest()
-                answer = await self.searcher.search(
+                answer = await self._searcher.search(
                     request, caller=caller, search_id=search_id, record=record, digest=digest, browsing=browsing
                 )
             mode, outcome = answer.search_mode, OK

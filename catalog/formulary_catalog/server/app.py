@@ -19,8 +19,7 @@ from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 from formulary_catalog import __version__
 from formulary_catalog.domain.access import Authenticator, Caller
 from formulary_catalog.domain.console_address import CONSOLE_PATH
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening, Services
@@ -73,25 +72,20 @@ _INVALID = -32002
 
 
 def create_app(
-    *,
-    service: CatalogService,
-    settings: Settings,
-    readiness: Readiness,
-    metrics: Metrics,
-    authenticator: Authenticator | None = None,
+    parts: CatalogParts, *, settings: Settings, readiness: Readiness, authenticator: Authenticator | None = None
 ) -> ASGIApp:
     """Everything that is served over HTTP; its lifespan must run, which uvicorn sees to.
 
     Without an authenticator everybody is the local caller, who may see everything.
     """
-    services = Services.on(service, settings=settings)
-    known = Counted(authenticator, metrics=metrics) if authenticator is not None else Anybody()
+    services = Services.on(parts, settings=settings)
+    known = Counted(authenticator, metrics=parts.metrics) if authenticator is not None else Anybody()
     sessions = StreamableHTTPSessionManager(
         app=mcp_server(
             opening=Opening(services),
             settings=settings,
             readiness=readiness,
-            metrics=metrics,
+            metrics=parts.metrics,
             caller_of=_mcp_caller,
         ),
         json_response=True,
@@ -112,19 +106,19 @@ def create_app(
             await alert_states.stop()
 
     app = _api(lifespan=lifespan)
-    app.state.services, app.state.readiness, app.state.metrics = services, readiness, metrics
-    app.state.catalog_size = probes.CatalogSize(services.parts.workflows)
+    app.state.services, app.state.readiness, app.state.metrics = services, readiness, parts.metrics
+    app.state.catalog_size = probes.CatalogSize(parts.workflows)
     app.state.alert_states = alert_states
     app.state.door = Door(
         Identification(known),
-        sessions=Sessions(EndedSessions(services.parts.database), keys=input_keys(settings).keys),
+        sessions=Sessions(EndedSessions(parts.database), keys=input_keys(settings).keys),
         asks=authenticator is not None,
         audience=settings.token_audience,
         proxy=TrustedProxy.load(path) if (path := settings.console_proxy_secret_file) is not None else None,
     )
     return Edge(
         _split(mcp=ToolsetsChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
-        admission=Admission(settings, metrics=metrics),
+        admission=Admission(settings, metrics=parts.metrics),
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
         authenticator=known,
         visitors=app.state.door,

@@ -27,7 +27,7 @@ from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit, Searcher
+from formulary_catalog.search.pipeline import Hit
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.alert_rules import AlertRuleReader
@@ -72,15 +72,12 @@ class Coverage:
     A call compares alerts of the cluster for `alert_seconds`: it stays within its deadline, however many there are.
     """
 
-    def __init__(
-        self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str], alert_seconds: float = 3.0
-    ) -> None:
+    def __init__(self, parts: CatalogParts, *, strict_keys: frozenset[str], alert_seconds: float = 3.0) -> None:
         self._demand = DemandReader(parts.database)
         self._rules = AlertRuleReader(parts.database)
         self._workflows = UpkeepReader(parts.database)
         self._readable = ReadableNamespaces(parts.database)
-        self._trail, self._visibility = parts.trail, parts.visibility
-        self._searcher = searcher
+        self._trail, self._visibility, self._searcher = parts.trail, parts.visibility, parts.searcher
         self._strict_keys = strict_keys
         self._alert_seconds = alert_seconds
         self._queries: TTLCache[Asking, list[WeakQuery]] = TTLCache(maxsize=_REMEMBERED, ttl=_QUERIES_SECONDS)

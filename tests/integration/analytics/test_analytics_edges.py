@@ -33,7 +33,7 @@ async def stage(postgres: EmbeddedPostgres) -> AsyncIterator[Stage]:
 
 @pytest.fixture(scope="module")
 async def url(stage: Stage) -> AsyncIterator[str]:
-    async with serving(stage.catalog, analytics_database_url=stage.insight_dsn) as address:
+    async with serving(stage.parts, analytics_database_url=stage.insight_dsn) as address:
         yield address
 
 
@@ -83,7 +83,7 @@ async def test_a_server_that_asks_for_tokens_asks_for_the_right_and_shows_what_o
         bob=Rights(see={SHARED, SHOP}, use={SHOP}, read={SHOP}),
     )
     async with (
-        serving(stage.catalog, authenticator=known, analytics_database_url=stage.insight_dsn) as address,
+        serving(stage.parts, authenticator=known, analytics_database_url=stage.insight_dsn) as address,
         httpx2.AsyncClient(base_url=address) as client,
     ):
         path, body = "/api/v1/analytics/query", {"sql": "select * from insight.searches"}
@@ -98,7 +98,7 @@ async def test_a_server_that_asks_for_tokens_asks_for_the_right_and_shows_what_o
 
 async def test_more_statements_than_allowed_are_429_with_when_to_come_back(stage: Stage) -> None:
     async with (
-        serving(stage.catalog, analytics_database_url=stage.insight_dsn, analytics_per_minute=1) as address,
+        serving(stage.parts, analytics_database_url=stage.insight_dsn, analytics_per_minute=1) as address,
         httpx2.AsyncClient(base_url=address) as client,
     ):
         assert (await client.post("/api/v1/analytics/query", json={"sql": "select 1"})).status_code == 200
@@ -175,7 +175,7 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("tool", ANALYTICS_TOOLS, ids=lambda tool: str(tool.name))
 async def test_every_tool_answers_by_its_output_schema_within_what_a_model_reads(stage: Stage, tool: Any) -> None:
-    services = Services.on(stage.catalog, settings=Settings(analytics_database_url=stage.insight_dsn))
+    services = Services.on(stage.parts, settings=Settings(analytics_database_url=stage.insight_dsn))
     listed = tool.listed(spelling=LabelSpelling.DOTTED, with_clusters=False)
     assert listed.annotations.read_only_hint
     assert len(listed.description) < 420

@@ -19,6 +19,7 @@ from formulary_catalog.errors import (
     Unavailable,
     UnknownWorkflow,
 )
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceEvent, TraceStore
 from formulary_catalog.store.database.connection import Database
@@ -114,11 +115,11 @@ async def test_a_search_is_recorded_with_what_was_asked_and_what_was_returned(
 
 
 async def test_details_listings_and_selections_are_recorded(
-    catalog: None, service: CatalogService, audit: Recorded
+    catalog: None, service: CatalogService, parts: CatalogParts, audit: Recorded
 ) -> None:
     answer = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
     found = await service.details("mine", context=INCIDENT, caller=CALLER, version="1.0.0")
-    await Listing(service.parts).page(ListingRequest(limit=7), context=INCIDENT, caller=CALLER)
+    await Listing(parts).page(ListingRequest(limit=7), context=INCIDENT, caller=CALLER)
     await service.record_selection(
         workflow_id="mine",
         reasoning="fits",
@@ -166,6 +167,7 @@ UNKNOWN_SEARCH = "00000000-0000-4000-8000-000000000000"
 async def test_a_failed_call_leaves_one_row_that_says_why(
     catalog: None,
     service: CatalogService,
+    parts: CatalogParts,
     audit: Recorded,
     action: str,
     arguments: dict[str, Any],
@@ -174,7 +176,7 @@ async def test_a_failed_call_leaves_one_row_that_says_why(
     calls: dict[str, Callable[[], Awaitable[object]]] = {
         "search": lambda: service.search(search_request(query="OOMKilled", **arguments), caller=CALLER),
         "details": lambda: service.details(**arguments, caller=CALLER),
-        "list": lambda: Listing(service.parts).page(**arguments, caller=CALLER),
+        "list": lambda: Listing(parts).page(**arguments, caller=CALLER),
         "selection": lambda: service.record_selection(**arguments, caller=CALLER),
     }
     with pytest.raises(error) as refusal:
@@ -185,9 +187,9 @@ async def test_a_failed_call_leaves_one_row_that_says_why(
     assert row["mode"] == ""
 
 
-async def test_what_an_edge_refused_is_recorded_too(service: CatalogService, audit: Recorded) -> None:
+async def test_what_an_edge_refused_is_recorded_too(parts: CatalogParts, audit: Recorded) -> None:
     error = InvalidInput("top_k 99 is out of bounds; give 1 to 50", field="top_k")
-    await service.parts.trail.refused("search", arguments={"top_k": 99}, reference=INCIDENT, caller=CALLER, error=error)
+    await parts.trail.refused("search", arguments={"top_k": 99}, reference=INCIDENT, caller=CALLER, error=error)
     row = await audit.row()
     assert (row["kind"], row["outcome"], row["remediation_id"]) == ("search", "InvalidInput", "rr-1")
     assert (row["arguments"], row["result"]) == ({"top_k": 99}, {"error": str(error)})
@@ -217,13 +219,13 @@ async def test_no_row_holds_a_custom_label(catalog: None, service: CatalogServic
     ],
 )
 async def test_without_its_row_no_answer_leaves(
-    catalog: None, service: CatalogService, audit: Recorded, sabotage: str
+    catalog: None, service: CatalogService, parts: CatalogParts, audit: Recorded, sabotage: str
 ) -> None:
     await audit.connection.execute(sabotage)
     calls: list[Callable[[], Awaitable[object]]] = [
         lambda: service.search(search_request(query="OOMKilled"), caller=CALLER),
         lambda: service.details("mine", context=NOWHERE, caller=CALLER),
-        lambda: Listing(service.parts).page(context=NOWHERE, caller=CALLER),
+        lambda: Listing(parts).page(context=NOWHERE, caller=CALLER),
         lambda: service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER),
     ]
     for call in calls:
@@ -236,14 +238,14 @@ async def test_without_its_row_no_answer_leaves(
 
 @pytest.mark.parametrize("odd", ["nul \0 inside", "lone \ud800 surrogate", "\udfff\0", "🚀 \u202e fine"])
 async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it_can(
-    catalog: None, service: CatalogService, audit: Recorded, odd: str
+    catalog: None, service: CatalogService, parts: CatalogParts, audit: Recorded, odd: str
 ) -> None:
     with pytest.raises(InvalidInput):
         await service.details(odd, context=NOWHERE, caller=CALLER)
     await service.record_selection(workflow_id="mine", reasoning=odd, context=NOWHERE, caller=CALLER)
     error = InvalidInput(f"odd {odd}", field="query")
     arguments = {odd: [odd, {"deep": odd}], "number": float("inf")}
-    await service.parts.trail.refused(
+    await parts.trail.refused(
         "search", caller=CALLER, reference=ContextReference(analysis=odd), arguments=arguments, error=error
     )
     details, selection, refused = await audit.rows()
@@ -258,7 +260,7 @@ async def test_arguments_that_the_database_cannot_hold_are_recorded_as_far_as_it
 
 
 async def test_an_unexpected_failure_is_recorded_without_its_text(
-    catalog: None, service: CatalogService, audit: Recorded
+    catalog: None, service: CatalogService, parts: CatalogParts, audit: Recorded
 ) -> None:
     class Broken:
         model_id = "broken@1"
@@ -269,7 +271,7 @@ async def test_an_unexpected_failure_is_recorded_without_its_text(
         def embed_documents(self, texts: Any, *, progress: Any = None) -> Any:
             raise ZeroDivisionError
 
-    service.parts.vectors.use(Broken())
+    parts.vectors.use(Broken())
     with pytest.raises(ZeroDivisionError):
         await service.search(search_request(query="OOMKilled"), caller=CALLER)
     row = await audit.row()
@@ -374,7 +376,7 @@ async def test_calls_of_an_incident_share_its_trace_and_others_that_of_their_sea
 
 
 async def test_no_call_gets_into_the_trace_of_a_search_that_is_not_its_own(
-    catalog: None, service: CatalogService, audit: Recorded
+    catalog: None, service: CatalogService, parts: CatalogParts, audit: Recorded
 ) -> None:
     answer = await service.search(search_request(query="OOMKilled"), caller=CALLER)
     stranger = Caller(name="stranger", access=EVERYTHING)
@@ -384,9 +386,9 @@ async def test_no_call_gets_into_the_trace_of_a_search_that_is_not_its_own(
             workflow_id="mine", reasoning="r", search_id=answer.search_id, context=NOWHERE, caller=stranger
         )
     with pytest.raises(ContextError):
-        await Listing(service.parts).page(context=ContextReference(remediation_id=own), caller=stranger)
+        await Listing(parts).page(context=ContextReference(remediation_id=own), caller=stranger)
     with pytest.raises(ContextError):
-        await Listing(service.parts).page(context=ContextReference(remediation_id="r" * 300), caller=stranger)
+        await Listing(parts).page(context=ContextReference(remediation_id="r" * 300), caller=stranger)
     first, *others = await audit.rows()
     assert first["trace_id"] == own
     assert len({row["trace_id"] for row in others} - {own}) == 3

@@ -14,9 +14,6 @@ import pytest_asyncio
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.loading.loader import Loader
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -28,6 +25,7 @@ from support.filling import fill
 from support.impostor import answering
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
+from support.services import open_parts
 from support.serving import serving
 
 HOSTILE_TITLE = "Ring\x1b[31m the \x1b]0;owned\x07bell [red]now[/red]"
@@ -62,12 +60,8 @@ async def dsn(
 @pytest_asyncio.fixture(scope="module")
 async def url(dsn: str, embedder: Embedder) -> AsyncIterator[str]:
     """A server of that database."""
-    service = await CatalogService.create(
-        dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=embedder
-    )
-    async with serving(service) as address:
+    async with open_parts(dsn, embedder=embedder) as parts, serving(parts) as address:
         yield address
-    await service.close()
 
 
 def without_search_id(answer: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from support.commands import formulary
 from support.databases import migrated_database
 from support.manifest import analysis, text, workflow
 from support.process import FORMULARY
-from support.services import open_service
+from support.services import open_parts
 from support.serving import load, serving
 
 WHY = "The limit is the only cap."
@@ -48,10 +48,8 @@ async def world(
     )
     async with migrated_database(postgres) as dsn:
         await load([manifests], dsn=dsn, embedder=embedder)
-        service = await open_service(dsn, embedder=embedder)
-        async with serving(service) as url:
+        async with open_parts(dsn, embedder=embedder) as parts, serving(parts) as url:
             yield World(dsn=dsn, url=url)
-        await service.close()
 
 
 @pytest.mark.parametrize("by", ["server", "database"])

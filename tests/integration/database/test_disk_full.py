@@ -14,11 +14,11 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import Unavailable
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.store.database.connection import DEADLINE
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support.services import open_parts, service_on
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
 
@@ -64,17 +64,15 @@ async def test_a_full_disk_refuses_answers_and_frees_itself_without_a_restart(
 ) -> None:
     with EmbeddedPostgres(data_dir=small_disk / "data") as postgres:
         await asyncio.to_thread(migrate, postgres.dsn())
-        service = await CatalogService.create(
-            dsn=postgres.dsn(), settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-        )
-        ballast = small_disk / "ballast"
-        free = os.statvfs(small_disk)
-        ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - 512 * 1024))
+        async with open_parts(postgres.dsn(), deadline=DEADLINE) as parts:
+            service = service_on(parts)
+            ballast = small_disk / "ballast"
+            free = os.statvfs(small_disk)
+            ballast.write_bytes(b"x" * (free.f_bavail * free.f_frsize - 512 * 1024))
 
-        answered = await _answered_until_full(service)
-        ballast.unlink()
+            answered = await _answered_until_full(service)
+            ballast.unlink()
 
-        assert await _audited(postgres.dsn()) == answered
-        await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
-        assert await _audited(postgres.dsn()) == answered + 1
-        await service.close()
+            assert await _audited(postgres.dsn()) == answered
+            await service.search(search_request(query="OOMKilled critical"), caller=CALLER)
+            assert await _audited(postgres.dsn()) == answered + 1

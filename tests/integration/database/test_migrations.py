@@ -27,7 +27,7 @@ from formulary_catalog.store.database.migrate import (
 from formulary_catalog.store.database.owner import owner_connection
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.filters import column_of
-from support.services import open_service
+from support.services import open_parts, service_on
 
 PASSWORD = "s3cret"
 
@@ -299,11 +299,9 @@ async def test_a_superuser_may_bring_the_database_of_an_owner_forward_and_its_tr
         await owner.execute(f"create schema formulary authorization {role}")
         await _upgrade(theirs, to="0034")
         await _migrate(empty_database)
-        service = await open_service(theirs)
-        try:
-            await service.search(search_request(query="anything"), caller=Caller(name="alice", access=EVERYTHING))
-        finally:
-            await service.close()
+        async with open_parts(theirs) as parts:
+            alice = Caller(name="alice", access=EVERYTHING)
+            await service_on(parts).search(search_request(query="anything"), caller=alice)
         async with owner_connection(theirs) as connection:
             assert await connection.fetchval("select count(*) from formulary.trace_event") == 1
             await connection.execute("create temporary table made (id integer)")

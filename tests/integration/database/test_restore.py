@@ -18,7 +18,7 @@ from support import manifest
 from support.embedded import PSQL, query
 from support.filling import fill
 from support.process import FORMULARY
-from support.services import PATIENT, open_service
+from support.services import PATIENT, open_parts, service_on
 
 OPERATIONS = Path(__file__).parents[3] / "docs" / "operations.md"
 CALLER = Caller(name="test", access=EVERYTHING)
@@ -119,13 +119,11 @@ async def test_a_restore_replaces_what_the_database_holds(servers: tuple[Server,
 
 async def _asked(server: Server, *, times: int) -> list[str]:
     """The version ids that the catalog tells, newest first, after a search that is the `times`-th in its trail."""
-    service = await open_service(server.owner)
-    try:
+    async with open_parts(server.owner) as parts:
+        service = service_on(parts)
         answer = await service.search(search_request(query="oom"), caller=CALLER)
         assert [hit.workflow_id for hit in answer.workflows] == ["oom"]
         details = await service.details("oom", context=ContextReference(), caller=CALLER)
-    finally:
-        await service.close()
     kinds = query(server.owner, "select count(*) from formulary.trace_event where kind = 'search'")
     assert kinds == str(times)
     return [line.version_id for line in details.versions]

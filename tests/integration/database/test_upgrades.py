@@ -31,7 +31,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.databases import empty_database, migrated_database
 from support.runnable import PRODUCTION, STAGING
-from support.services import open_service
+from support.services import open_parts, service_on
 
 _BEFORE = Path(__file__).parent / "upgrades"
 OLD_KEYS = PublicKey.load((_BEFORE / "e71c4e0.pub").read_bytes())
@@ -84,9 +84,9 @@ async def test_its_trail_is_as_it_was_written_with_the_key_of_then_and_goes_on_i
     last = (await _events(upgraded, "rr-staging"))[-1]
     assert (last.kind, last.caller) == (HOLD_PLACED, "alice"), "a hold of before leaves its event"
 
-    catalog = await open_service(upgraded, embedder=embedder)
-    answer = await catalog.search(search_request(query="OOMKilled critical", top_k=3, context=STAGING), caller=LOCAL)
-    await catalog.close()
+    request = search_request(query="OOMKilled critical", top_k=3, context=STAGING)
+    async with open_parts(upgraded, embedder=embedder) as parts:
+        answer = await service_on(parts).search(request, caller=LOCAL)
     assert answer.workflows
     assert answer.search_mode == "hybrid"
     searched = (await _events(upgraded, "rr-staging"))[-1]
@@ -101,20 +101,19 @@ async def test_its_trail_is_as_it_was_written_with_the_key_of_then_and_goes_on_i
 
 
 async def test_its_runs_go_on_and_new_ones_are_asked_for_and_approved(upgraded: str, embedder: Embedder) -> None:
-    catalog = await open_service(upgraded, embedder=embedder)
-    runs = Services.on(catalog, settings=Settings()).invocations
     owner = await asyncpg.connect(upgraded)
-    for row in await owner.fetch("select id from formulary.invocation"):
-        assert (await runs.status(row["id"], caller=LOCAL)).phase
-    async with playing.operator(upgraded):
-        waits = await runs.invoke(
-            InvocationRequest(workflow_id="risky", input={"REPLICAS": 2}), context=PRODUCTION, caller=LOCAL
-        )
-        await runs.approve(waits.invocation_id, decision=ApprovalDecision.APPROVE, reason="checked", caller=LOCAL)
-    kinds = [event.kind for event in await _events(upgraded, "rr-production")]
-    assert kinds.count("invocation.approved") == 2
+    async with open_parts(upgraded, embedder=embedder) as parts:
+        runs = Services.on(parts, settings=Settings()).invocations
+        for row in await owner.fetch("select id from formulary.invocation"):
+            assert (await runs.status(row["id"], caller=LOCAL)).phase
+        async with playing.operator(upgraded):
+            waits = await runs.invoke(
+                InvocationRequest(workflow_id="risky", input={"REPLICAS": 2}), context=PRODUCTION, caller=LOCAL
+            )
+            await runs.approve(waits.invocation_id, decision=ApprovalDecision.APPROVE, reason="checked", caller=LOCAL)
+        kinds = [event.kind for event in await _events(upgraded, "rr-production")]
+        assert kinds.count("invocation.approved") == 2
     await owner.close()
-    await catalog.close()
 
 
 async def test_every_statement_of_its_programs_still_means_something_to_their_roles(upgraded: str) -> None:

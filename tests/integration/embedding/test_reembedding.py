@@ -10,9 +10,7 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.errors import EmbedderUnavailable, Unavailable
-from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import _upgrade, migrate
 from formulary_catalog.store.embedding_models import ModelStore
@@ -22,6 +20,7 @@ from support.filling import entry, fill
 from support.manifest import workflow
 from support.models import Formula, Held
 from support.reembedding import MANY, A, B, C, failing_after, many, reembedding, served_models, served_vectors
+from support.services import open_parts, service_on
 
 
 async def top_hit(service: CatalogService) -> tuple[str, float | None]:
@@ -279,17 +278,15 @@ async def test_every_search_ranks_by_meaning_before_during_and_after_the_change(
     database: str, writing: Database, workflows: CatalogWriter, models: ModelStore
 ) -> None:
     await fill(workflows, many(), embedder=Formula(A))
-    service = await CatalogService.create(
-        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    service.parts.vectors.use(Formula(A), preparing=Formula(B))
-    before = await top_hit(service)
-    running = asyncio.create_task(reembedding(writing, Formula(B)).run())
-    meanwhile = []
-    while not running.done():
-        meanwhile.append(await top_hit(service))
-    after = await top_hit(service)
-    await service.close()
+    async with open_parts(database) as parts:
+        parts.vectors.use(Formula(A), preparing=Formula(B))
+        service = service_on(parts)
+        before = await top_hit(service)
+        running = asyncio.create_task(reembedding(writing, Formula(B)).run())
+        meanwhile = []
+        while not running.done():
+            meanwhile.append(await top_hit(service))
+        after = await top_hit(service)
     assert (await running).changed
     assert before[0] == after[0] == "hybrid"
     assert before != after

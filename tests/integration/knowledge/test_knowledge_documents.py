@@ -8,7 +8,7 @@ from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownDocument
 from formulary_catalog.knowledge.service import KnowledgeService
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.knowledge.runbooks import RunbookWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -32,8 +32,8 @@ RUNBOOKS = {
 
 
 @pytest.fixture
-def knowledge(service: CatalogService) -> KnowledgeService:
-    return KnowledgeService(service.parts)
+def knowledge(parts: CatalogParts) -> KnowledgeService:
+    return KnowledgeService(parts)
 
 
 @pytest.fixture

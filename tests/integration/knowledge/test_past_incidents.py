@@ -12,6 +12,7 @@ from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
@@ -43,8 +44,8 @@ REASON = "the cart leaks when coupons are redeemed"
 
 
 @pytest.fixture
-def knowledge(service: CatalogService) -> KnowledgeService:
-    return KnowledgeService(service.parts)
+def knowledge(parts: CatalogParts) -> KnowledgeService:
+    return KnowledgeService(parts)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 
 from formulary_catalog.runs.service import InvocationService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
@@ -13,8 +14,9 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import InvocationStore
-from support.runnable import nobody_runs_anything, opened, runnable_database
+from support.runnable import nobody_runs_anything, runnable_database
 from support.runs import KEY, KEYS
+from support.services import open_parts, service_on
 
 
 @pytest.fixture(scope="module")
@@ -24,16 +26,21 @@ async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    async with opened(dsn) as catalog:
-        yield catalog
+async def parts(dsn: str) -> AsyncIterator[CatalogParts]:
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def service(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> InvocationService:
+def catalog(parts: CatalogParts) -> CatalogService:
+    return service_on(parts)
+
+
+@pytest.fixture(scope="module")
+def service(parts: CatalogParts, tmp_path_factory: pytest.TempPathFactory) -> InvocationService:
     keys = tmp_path_factory.mktemp("keys") / "input.key"
     keys.write_text(KEY)
-    return Services.on(catalog, settings=Settings(input_key_file=keys)).invocations
+    return Services.on(parts, settings=Settings(input_key_file=keys)).invocations
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
@@ -103,12 +103,12 @@ class World:
 
 
 @pytest.fixture
-async def world(dsn: str, catalog: CatalogService, tmp_path: Path) -> AsyncIterator[World]:
+async def world(dsn: str, parts: CatalogParts, tmp_path: Path) -> AsyncIterator[World]:
     keys = tmp_path / "input.key"
     keys.write_text(KEY)
     database = await asyncpg.connect(dsn)
     async with (
-        serving(catalog, authenticator=CALLERS, input_key_file=keys, console_url=CONSOLE) as url,
+        serving(parts, authenticator=CALLERS, input_key_file=keys, console_url=CONSOLE) as url,
         playing.operator(dsn, ends=lambda _: None) as runs,
     ):
         yield World(url, runs, database)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.halting import HaltWriter
@@ -21,8 +21,8 @@ STAGING = {"X-Remediation-Id": "rr-staging"}
 
 
 @pytest.fixture(scope="module")
-async def url(catalog: CatalogService) -> AsyncIterator[str]:
-    async with serving(catalog) as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts) as at:
         yield at
 
 

@@ -8,13 +8,12 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.search.parts import CatalogParts
 from support import playing
 from support.access import KnownCallers, Rights
 from support.agent import call, refused
 from support.runnable import TARGET
+from support.services import open_parts
 from support.serving import serving
 
 STAGING = {"X-Remediation-Id": "rr-staging"}
@@ -27,15 +26,10 @@ REPEATED = """
 
 
 @pytest.fixture(scope="module")
-async def replicas(dsn: str) -> AsyncIterator[tuple[CatalogService, CatalogService]]:
+async def replicas(dsn: str) -> AsyncIterator[tuple[CatalogParts, CatalogParts]]:
     """Two servers' worth of connections to one database."""
-    one, other = [
-        await CatalogService.create(dsn=dsn, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics())
-        for _ in range(2)
-    ]
-    yield one, other
-    await one.close()
-    await other.close()
+    async with open_parts(dsn) as one, open_parts(dsn) as other:
+        yield one, other
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +51,7 @@ async def ask(url: str, *, headers: dict[str, str] = STAGING, **options: Any) ->
 
 
 async def test_the_hourly_limit_holds_over_replicas_and_says_when_there_is_room(
-    replicas: tuple[CatalogService, CatalogService], dsn: str, nothing_asked_for: asyncpg.Connection
+    replicas: tuple[CatalogParts, CatalogParts], dsn: str, nothing_asked_for: asyncpg.Connection
 ) -> None:
     one, other = replicas
     async with (
@@ -87,7 +81,7 @@ async def test_the_hourly_limit_holds_over_replicas_and_says_when_there_is_room(
 
 
 async def test_the_limit_of_concurrent_runs_counts_what_is_not_over(
-    replicas: tuple[CatalogService, CatalogService], dsn: str
+    replicas: tuple[CatalogParts, CatalogParts], dsn: str
 ) -> None:
     one, other = replicas
     async with (
@@ -107,7 +101,7 @@ async def test_the_limit_of_concurrent_runs_counts_what_is_not_over(
     assert again.status_code == 200
 
 
-async def test_a_repeat_of_a_run_needs_no_room(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+async def test_a_repeat_of_a_run_needs_no_room(replicas: tuple[CatalogParts, CatalogParts], dsn: str) -> None:
     async with serving(replicas[0], invocations_per_hour=1) as url, playing.operator(dsn):
         first = await ask(url, idempotencyKey="k")
         again = await ask(url, idempotencyKey="k")
@@ -118,7 +112,7 @@ async def test_a_repeat_of_a_run_needs_no_room(replicas: tuple[CatalogService, C
 
 
 async def test_dry_runs_have_an_hourly_limit_of_their_own(
-    replicas: tuple[CatalogService, CatalogService], dsn: str
+    replicas: tuple[CatalogParts, CatalogParts], dsn: str
 ) -> None:
     one, other = replicas
     async with (
@@ -136,7 +130,7 @@ async def test_dry_runs_have_an_hourly_limit_of_their_own(
     assert "2 dry runs within an hour" in refusal.json()["error"]["message"]
 
 
-async def test_each_caller_has_limits_of_its_own(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+async def test_each_caller_has_limits_of_its_own(replicas: tuple[CatalogParts, CatalogParts], dsn: str) -> None:
     rights = Rights(see=["formulary"], use=["shop"], invoke=[TARGET])
     known = KnownCallers(ann=rights, bob=rights)
     serving_two = serving(replicas[0], authenticator=known, invocations_per_hour=1)
@@ -149,7 +143,7 @@ async def test_each_caller_has_limits_of_its_own(replicas: tuple[CatalogService,
     assert statuses == [200, 429, 200]
 
 
-async def test_the_longest_timeout_is_a_setting(replicas: tuple[CatalogService, CatalogService], dsn: str) -> None:
+async def test_the_longest_timeout_is_a_setting(replicas: tuple[CatalogParts, CatalogParts], dsn: str) -> None:
     async with serving(replicas[0], max_timeout_ms=20_000) as url, playing.operator(dsn):
         longer = await ask(url, timeoutMs=20_001)
         allowed = await ask(url, timeoutMs=20_000)
@@ -161,7 +155,7 @@ async def test_the_longest_timeout_is_a_setting(replicas: tuple[CatalogService, 
 
 
 async def test_without_settings_real_runs_have_no_limits_and_dry_ones_have(
-    replicas: tuple[CatalogService, CatalogService], dsn: str, nothing_asked_for: asyncpg.Connection
+    replicas: tuple[CatalogParts, CatalogParts], dsn: str, nothing_asked_for: asyncpg.Connection
 ) -> None:
     async with serving(replicas[0]) as url, playing.operator(dsn):
         answers = await asyncio.gather(*(ask(url) for _ in range(12)))

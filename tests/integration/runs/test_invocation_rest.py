@@ -8,7 +8,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
@@ -24,10 +24,10 @@ PRODUCTION = {"X-Remediation-Id": "rr-production"}
 
 
 @pytest.fixture(scope="module")
-async def url(catalog: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+async def url(parts: CatalogParts, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     keys = tmp_path_factory.mktemp("keys") / "input.key"
     keys.write_text(KEY)
-    async with serving(catalog, input_key_file=keys) as at:
+    async with serving(parts, input_key_file=keys) as at:
         yield at
 
 
@@ -218,12 +218,12 @@ async def test_a_waiting_run_is_approved_over_rest(http: httpx2.AsyncClient, dsn
     assert late.status_code == 400
 
 
-async def test_callers_are_held_to_their_rights(catalog: CatalogService, dsn: str) -> None:
+async def test_callers_are_held_to_their_rights(parts: CatalogParts, dsn: str) -> None:
     seeing = {"see": ["formulary"], "use": ["shop"]}
     known = KnownCallers(
         agent=Rights(**seeing, invoke=[TARGET]), reader=Rights(**seeing), person=Rights(**seeing, approve=[TARGET])
     )
-    async with serving(catalog, authenticator=known) as at, playing.operator(dsn):
+    async with serving(parts, authenticator=known) as at, playing.operator(dsn):
         async with httpx2.AsyncClient(base_url=at, timeout=50) as http:
 
             def as_(name: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from formulary_catalog.errors import (
 )
 from formulary_catalog.runs import preparation
 from formulary_catalog.runs.service import InvocationService
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
@@ -147,7 +147,7 @@ async def test_what_cannot_be_run_says_why(service: InvocationService, dsn: str,
     ids=["target", "runs", "release"],
 )
 async def test_nothing_is_accepted_for_namespaces_of_kubernetes_and_of_the_product_itself(
-    catalog: CatalogService,
+    parts: CatalogParts,
     dsn: str,
     owner: asyncpg.Connection,
     settings: Settings,
@@ -156,7 +156,7 @@ async def test_nothing_is_accepted_for_namespaces_of_kubernetes_and_of_the_produ
     dry_run: bool,
 ) -> None:
     before = await rows(owner)
-    service = Services.on(catalog, settings=settings).invocations
+    service = Services.on(parts, settings=settings).invocations
     async with playing.operator(dsn):
         with pytest.raises(NotInvocable, match=f"nothing is run in namespace {why}"):
             await service.invoke(asked(dry_run=dry_run), context=context, caller=LOCAL)
@@ -347,10 +347,10 @@ async def test_an_engine_that_the_executor_lacks_is_named(service: InvocationSer
     ],
 )
 async def test_what_others_wrote_for_an_engine_waits_for_an_approval_unless_the_settings_allow_it(
-    catalog: CatalogService, dsn: str, workflow_id: str, allowing: dict[str, bool]
+    parts: CatalogParts, dsn: str, workflow_id: str, allowing: dict[str, bool]
 ) -> None:
-    strict = Services.on(catalog, settings=Settings()).invocations
-    lenient = Services.on(catalog, settings=Settings.model_validate(allowing)).invocations
+    strict = Services.on(parts, settings=Settings()).invocations
+    lenient = Services.on(parts, settings=Settings.model_validate(allowing)).invocations
     async with playing.operator(dsn, engines=["tekton", "argo"]):
         waits = await strict.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)
         runs = await lenient.invoke(asked(workflow_id), context=STAGING, caller=LOCAL)

@@ -17,7 +17,8 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.contracts import ContractWriter
 from support import playing
 from support.agent import ERAS, agent, answer_of, call, refused, text_of
-from support.runnable import TARGET, nobody_runs_anything, opened
+from support.runnable import TARGET, nobody_runs_anything
+from support.services import open_parts
 from support.serving import serving
 
 INVOKE = "invoke_workflow"
@@ -28,19 +29,18 @@ ASKED = {"workflow_id": "scale-out", "input": {"REPLICAS": 3}}
 SERVER = """
 import asyncio, sys
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.services import Opening, Services
 from formulary_catalog.server.mcp.stdio import run_stdio
 from formulary_catalog.settings import ContextPolicy, Settings
 
 async def main():
     metrics = Metrics()
-    service = await CatalogService.create(
+    async with CatalogParts.unconnected(
         dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
-    )
-    opening = Opening(Services.on(service, settings=Settings()))
-    await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
-    await service.close()
+    ) as parts:
+        opening = Opening(Services.on(parts, settings=Settings()))
+        await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
 
 asyncio.run(main())
 """
@@ -48,7 +48,7 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 async def url(dsn: str) -> AsyncIterator[str]:
-    async with opened(dsn) as catalog, serving(catalog) as at:
+    async with open_parts(dsn) as parts, serving(parts) as at:
         yield at
 
 

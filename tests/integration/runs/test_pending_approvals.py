@@ -12,7 +12,7 @@ from formulary_catalog.domain.answers.browsing import PendingApprovals
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.requests import ApprovalsRequest
 from formulary_catalog.runs.approvals import WaitingRuns
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -20,14 +20,14 @@ from support import runs
 from support.access import EVERYWHERE, Rights
 from support.filling import fill
 from support.manifest import workflow
-from support.services import open_service
+from support.services import open_parts
 
 RISKY = replace(runs.HARMLESS, risk_level="high", environment="production")
 STRANGER = "system:serviceaccount:bank:agent"
 
 
 @pytest.fixture
-async def service(database: str, workflows: CatalogWriter, writing: Database) -> AsyncIterator[CatalogService]:
+async def parts(database: str, workflows: CatalogWriter, writing: Database) -> AsyncIterator[CatalogParts]:
     """A catalog with a run in `shop` that waits, one in `bank` that does, and one in `shop` that need not."""
     (entry,) = await fill(workflows, [workflow("restart", riskLevel="high")])
     store = InvocationStore(writing, shared_namespace="formulary")
@@ -36,50 +36,49 @@ async def service(database: str, workflows: CatalogWriter, writing: Database) ->
     bank = replace(RISKY, namespace="bank", caller=STRANGER)
     await store.submit(runs.request(facts=bank, namespace="bank", caller=STRANGER, **about))
     await store.submit(runs.request(facts=replace(runs.HARMLESS, environment="staging"), **about))
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database) as opened:
+        yield opened
 
 
 async def pending(
-    service: CatalogService, *, caller: str = "somebody", read: tuple[str, ...] = (), namespace: str = ""
+    parts: CatalogParts, *, caller: str = "somebody", read: tuple[str, ...] = (), namespace: str = ""
 ) -> PendingApprovals:
-    return await WaitingRuns(service.parts).pending(
+    return await WaitingRuns(parts).pending(
         ApprovalsRequest(namespace=namespace),
         context=ContextReference(),
         caller=Caller(name=caller, access=Rights(see=[EVERYWHERE], read=read)),
     )
 
 
-async def test_who_may_read_runs_is_told_which_wait_and_why_and_until_when(service: CatalogService) -> None:
-    listed = await pending(service, read=("shop",), namespace="shop")
+async def test_who_may_read_runs_is_told_which_wait_and_why_and_until_when(parts: CatalogParts) -> None:
+    listed = await pending(parts, read=("shop",), namespace="shop")
     (waiting,) = listed.approvals
     assert (waiting.workflow_id, waiting.namespace, listed.total) == ("formulary/restart", "shop", 1)
     assert "high" in waiting.reason
     asked, until = (datetime.fromisoformat(at) for at in (waiting.asked_at, waiting.waits_until))
     assert until - asked == timedelta(hours=24)
-    assert await pending(service, read=("shop",), namespace="shop") == listed
+    assert await pending(parts, read=("shop",), namespace="shop") == listed
 
 
-async def test_others_are_told_of_their_own_runs_alone(service: CatalogService) -> None:
-    assert (await pending(service)).total == 0
-    assert (await pending(service, namespace="bank")).total == 0
-    assert (await pending(service, read=("shop",), namespace="bank")).total == 0
-    own = await pending(service, caller=STRANGER)
+async def test_others_are_told_of_their_own_runs_alone(parts: CatalogParts) -> None:
+    assert (await pending(parts)).total == 0
+    assert (await pending(parts, namespace="bank")).total == 0
+    assert (await pending(parts, read=("shop",), namespace="bank")).total == 0
+    own = await pending(parts, caller=STRANGER)
     assert [each.namespace for each in own.approvals] == ["bank"]
-    assert {each.namespace for each in (await pending(service, read=(EVERYWHERE,))).approvals} == {"shop", "bank"}
+    assert {each.namespace for each in (await pending(parts, read=(EVERYWHERE,))).approvals} == {"shop", "bank"}
 
 
-async def test_a_run_of_a_suspended_workflow_is_not_told_of(service: CatalogService, workflows: CatalogWriter) -> None:
+async def test_a_run_of_a_suspended_workflow_is_not_told_of(parts: CatalogParts, workflows: CatalogWriter) -> None:
     await workflows.suspend(namespace="formulary", name="restart")
-    assert (await pending(service, read=(EVERYWHERE,))).total == 0
+    assert (await pending(parts, read=(EVERYWHERE,))).total == 0
 
 
 async def test_a_namespace_in_which_nothing_waits_is_answered_with_those_in_which_something_does(
-    service: CatalogService,
+    parts: CatalogParts,
 ) -> None:
-    (own,) = (await pending(service, caller=STRANGER, namespace="bnk")).notes
+    (own,) = (await pending(parts, caller=STRANGER, namespace="bnk")).notes
     assert own == "no run that you may see waits in namespace 'bnk'; runs wait in bank; check its name, or leave it out"
     for namespace in ("bank", "nowhere"):
-        (note,) = (await pending(service, namespace=namespace)).notes
+        (note,) = (await pending(parts, namespace=namespace)).notes
         assert note.endswith(f"in namespace {namespace!r}; check its name, or leave it out")

@@ -22,10 +22,10 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
-from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -36,6 +36,7 @@ from support.adversarial import Case, cases, copies, store, store_cases, store_e
 from support.agent import agent, answer_of
 from support.databases import copied_database, migrated_database
 from support.filling import entry, starter_documents
+from support.services import open_parts, service_on
 from support.serving import serving
 
 CASES = cases()
@@ -98,20 +99,11 @@ async def writers(dsn: str) -> AsyncIterator[tuple[CatalogWriter, ContextWriter]
 
 
 @asynccontextmanager
-async def reading(dsn: str, *, embedder: Embedder | None, shared: str) -> AsyncIterator[CatalogService]:
-    """The read side of a database, with one of the namespaces as the shared one."""
-    database = await Database.open(dsn, role=Role.SERVER, size=2, deadline=60)
-    service = CatalogService.on(
-        database,
-        settings=Settings(catalog_namespace=shared),
-        policy=ContextPolicy.REQUIRED,
-        metrics=Metrics(),
-    )
-    service.parts.vectors.use(embedder)
-    try:
-        yield service
-    finally:
-        await service.close()
+async def reading(dsn: str, *, embedder: Embedder | None, shared: str) -> AsyncIterator[CatalogParts]:
+    """The parts on a database, with one of the namespaces as the shared one."""
+    required = ContextPolicy.REQUIRED
+    async with open_parts(dsn, embedder=embedder, policy=required, deadline=60, catalog_namespace=shared) as parts:
+        yield parts
 
 
 @pytest.fixture(scope="module")
@@ -188,7 +180,8 @@ async def test_the_forbidden_workflow_is_never_returned(
 ) -> None:
     shared = SHARED[size]
     loaded = None if mode == "lexical" else embedder
-    async with reading(untouched, embedder=loaded, shared=shared) as service:
+    async with reading(untouched, embedder=loaded, shared=shared) as parts:
+        service = service_on(parts)
         others = world.others[shared]
         assert await wrong_answers(CASES, service=service, mode=mode, others=others, vectors=vectors) == []
 
@@ -199,7 +192,8 @@ async def test_nor_is_it_to_those_who_see_all_namespaces(
 ) -> None:
     others = [*world.others["small"], *world.others["large"], *(each for case in CASES for each in case.served())]
     everyone = Caller(name="admin", access=EVERYTHING)
-    async with reading(untouched, embedder=embedder, shared="small") as service:
+    async with reading(untouched, embedder=embedder, shared="small") as parts:
+        service = service_on(parts)
         for case in CASES:
             if case.elsewhere:
                 continue
@@ -227,7 +221,8 @@ async def test_it_is_among_the_best_sounding_ones_and_only_its_labels_speak_agai
     conforming: str, embedder: Embedder, vectors: Vectors, mode: str
 ) -> None:
     places = {}
-    async with reading(conforming, embedder=embedder if mode == "hybrid" else None, shared="small") as service:
+    async with reading(conforming, embedder=embedder if mode == "hybrid" else None, shared="small") as parts:
+        service = service_on(parts)
         for case in CASES:
             request = replace(asked(case, mode=mode, vectors=vectors), exclude_keywords=())
             answer = await service.search(request, caller=agent_of(case))
@@ -270,7 +265,8 @@ async def test_nor_does_it_matter_how_the_database_finds_it(
         await _prepare(dsn, state=state)
         for turn, mode in enumerate(MODES):
             loaded = None if mode == "lexical" else embedder
-            async with reading(dsn, embedder=loaded, shared="large") as service:
+            async with reading(dsn, embedder=loaded, shared="large") as parts:
+                service = service_on(parts)
                 some, others = SOME[turn :: len(MODES)], world.others["large"]
                 assert await wrong_answers(some, service=service, mode=mode, others=others, vectors=vectors) == []
 
@@ -296,7 +292,8 @@ async def _prepare(dsn: str, *, state: str) -> None:
 async def test_no_name_leads_to_it(untouched: str, embedder: Embedder) -> None:
     held = [case for case in CASES if case.held_everywhere]
     assert len(held) >= 80
-    async with reading(untouched, embedder=embedder, shared="small") as service:
+    async with reading(untouched, embedder=embedder, shared="small") as parts:
+        service = service_on(parts)
         for case in held:
             caller, context = agent_of(case), reference(case)
             for name in case.names():
@@ -319,14 +316,14 @@ async def _version_of(service: CatalogService, name: str, *, context: ContextRef
 
 
 async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedder: Embedder) -> None:
-    async with reading(untouched, embedder=embedder, shared="small") as service:
+    async with reading(untouched, embedder=embedder, shared="small") as parts:
         for case in CASES:
             if not case.held_everywhere:
                 continue
             listed: list[str] = []
             total = 1
             while len(listed) < total:
-                page = await Listing(service.parts).page(
+                page = await Listing(parts).page(
                     ListingRequest(offset=len(listed)), context=reference(case), caller=agent_of(case)
                 )
                 listed, total = [*listed, *(line.version_id for line in page.workflows)], page.total_results
@@ -339,8 +336,8 @@ async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedd
 async def url(untouched: str, embedder: Embedder) -> AsyncIterator[str]:
     """A server among whose callers is one for each case."""
     callers = KnownCallers(**{case.namespace: rights_of(case) for case in CASES})
-    async with reading(untouched, embedder=embedder, shared="small") as service:
-        async with serving(service, authenticator=callers) as at:
+    async with reading(untouched, embedder=embedder, shared="small") as parts:
+        async with serving(parts, authenticator=callers) as at:
             yield at
 
 

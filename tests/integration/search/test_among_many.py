@@ -18,7 +18,7 @@ from support import manifest
 from support.adversarial import store
 from support.databases import migrated_database
 from support.filling import entry
-from support.services import open_service
+from support.services import open_parts, service_on
 
 SIZE = 1_000
 CALLER = Caller(name="test", access=EVERYTHING)
@@ -39,9 +39,8 @@ async def many(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator[
     entries = [*map(entry, _own()), *(each.entries()[-1] for each in Catalog(SIZE).workflows())]
     async with migrated_database(postgres) as dsn, Database.opened(dsn, role=Role.WRITER, deadline=60) as database:
         await store(entries, writer=CatalogWriter(database), embedder=embedder)
-        service = await open_service(dsn, embedder=embedder)
-        yield service
-        await service.close()
+        async with open_parts(dsn, embedder=embedder) as parts:
+            yield service_on(parts)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.entry import catalog_entry
 from formulary_catalog.domain.search.request import ContextReference, search_request
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
@@ -35,7 +36,7 @@ async def _ids(service: CatalogService, query: str = "OOMKilled critical", **opt
 
 
 async def test_a_name_that_two_visible_namespaces_have_is_answered_with_its_namespace(
-    workflows: CatalogWriter, service: CatalogService
+    workflows: CatalogWriter, service: CatalogService, parts: CatalogParts
 ) -> None:
     await _store(workflows, "shared", namespace="alpha")
     await _store(workflows, "shared", namespace="beta")
@@ -43,7 +44,7 @@ async def test_a_name_that_two_visible_namespaces_have_is_answered_with_its_name
 
     ids = await _ids(service)
     assert sorted(ids) == ["alpha/shared", "beta/shared", "single"]
-    listed = await Listing(service.parts).page(context=NO_CONTEXT, caller=CALLER)
+    listed = await Listing(parts).page(context=NO_CONTEXT, caller=CALLER)
     assert sorted(each.workflow_id for each in listed.workflows) == sorted(ids)
     for workflow_id in ids:
         details = await service.details(workflow_id, context=NO_CONTEXT, caller=CALLER)

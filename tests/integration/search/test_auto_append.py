@@ -12,6 +12,7 @@ from formulary_catalog.domain.entry import catalog_entry, incident_context
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.readiness import Readiness, Status
 from formulary_catalog.server.calls.services import Services
@@ -42,7 +43,7 @@ def _team(*names: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_that_sends_the_same_call_gets_what_the_analysis_allows(
-    workflows: CatalogWriter, contexts: ContextWriter, service: CatalogService, era: str
+    workflows: CatalogWriter, contexts: ContextWriter, parts: CatalogParts, era: str
 ) -> None:
     labels = workflow("x")["spec"]["labels"]
     await _store(
@@ -54,7 +55,7 @@ async def test_a_client_that_sends_the_same_call_gets_what_the_analysis_allows(
             workflow("for-staging", labels={**labels, "environment": ["staging"]}),
         ],
     )
-    async with serving(service) as url, agent(url, mode=era, headers=INCIDENT) as client:
+    async with serving(parts) as url, agent(url, mode=era, headers=INCIDENT) as client:
 
         async def found() -> set[str]:
             result = await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"})
@@ -94,10 +95,10 @@ class _Failing:
 
 
 async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_works_again(
-    workflows: CatalogWriter, service: CatalogService, embedder: Embedder
+    workflows: CatalogWriter, service: CatalogService, parts: CatalogParts, embedder: Embedder
 ) -> None:
     failing = _Failing(embedder)
-    service.parts.vectors.use(failing)
+    parts.vectors.use(failing)
     entry = catalog_entry(workflow("oom"), source="test", default_namespace="formulary")
     (vector,) = embedder.embed_documents([entry.embedding_text])
     await workflows.save_vectors({entry.text_hash: vector}, model_id=embedder.model_id)
@@ -111,7 +112,7 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
     ):
         failing.broken = broken
         answer = await service.search(search_request(query=query), caller=CALLER)
-        report = await Readiness().report(Services.on(service, settings=Settings()))
+        report = await Readiness().report(Services.on(parts, settings=Settings()))
         states.append((answer.search_mode, report.status, report.mode))
 
     healthy = ("hybrid", Status.READY, "hybrid")
@@ -119,7 +120,7 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
 
 
 async def test_a_call_that_is_given_up_leaves_its_audit_row(
-    database: str, service: CatalogService, embedder: Embedder
+    database: str, service: CatalogService, parts: CatalogParts, embedder: Embedder
 ) -> None:
 
     started = asyncio.Event()
@@ -130,7 +131,7 @@ async def test_a_call_that_is_given_up_leaves_its_audit_row(
             loop.call_soon_threadsafe(started.set)
             return super().embed_query(text)
 
-    service.parts.vectors.use(Slow(embedder))
+    parts.vectors.use(Slow(embedder))
     call = asyncio.create_task(service.search(search_request(query="never seen before"), caller=CALLER))
     await started.wait()
     call.cancel()

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from mcp_types import TextResourceContents
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
@@ -29,9 +29,7 @@ UNKNOWN = {"X-Remediation-Id": "rr-nobody"}
 
 
 @pytest.fixture(scope="module")
-async def service(
-    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CatalogParts]:
     """Workflows of four namespaces, and one of the shared namespace for another team than the incident's."""
     manifests = write_manifests(tmp_path_factory.mktemp("tenants"))
     (manifests.parent / "others.yaml").write_text(text(workflow("for-others", customLabels={"team": ["others"]})))
@@ -42,8 +40,8 @@ async def service(
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService) -> AsyncIterator[str]:
-    async with serving(service, authenticator=CALLERS) as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts, authenticator=CALLERS) as at:
         yield at
 
 

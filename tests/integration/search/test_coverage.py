@@ -15,6 +15,7 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput, NotAllowed
 from formulary_catalog.loading.rule_files import alerts_in_files
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -23,7 +24,7 @@ from formulary_catalog.workflows.upkeep import Upkeep
 from support.access import Rights
 from support.filling import fill, starter_documents
 from support.manifest import workflow
-from support.services import open_service
+from support.services import open_parts, service_on
 from support.trail import recorded
 
 RULES = Path(__file__).with_name("coverage") / "forty_alerts.yaml"
@@ -76,8 +77,8 @@ TABLE = {
 BREAD = "bake bread in an oven"
 
 
-def coverage(service: CatalogService) -> Coverage:
-    return Coverage(service.parts, searcher=service.searcher, strict_keys=frozenset())
+def coverage(parts: CatalogParts) -> Coverage:
+    return Coverage(parts, strict_keys=frozenset())
 
 
 async def asked(
@@ -92,25 +93,24 @@ def queries(answer: CoverageAnswer) -> list[tuple[str, int]]:
 
 
 async def test_coverage_of_forty_alerts_is_what_a_person_found(
-    service: CatalogService, workflows: CatalogWriter, embedder: Embedder, starter_catalog: Path
+    parts: CatalogParts, workflows: CatalogWriter, embedder: Embedder, starter_catalog: Path
 ) -> None:
     await fill(workflows, starter_documents(starter_catalog), embedder=embedder)
     alerts = alerts_in_files(RULES)
-    answer = await coverage(service).of_alerts(alerts, caller=LEAD)
+    answer = await coverage(parts).of_alerts(alerts, caller=LEAD)
     assert len(alerts) == 40
     assert {each.name: (each.state, each.workflow_id) for each in answer.signals} == TABLE
 
 
 @pytest.fixture
-async def words(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogService]:
+async def words(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogParts]:
     """A catalog that ranks by words, with workflows and incidents of two tenants."""
     await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
     await fill(workflows, [workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})], namespace="bank")
     for name in ("shop", "bank"):
         await contexts.save(RequestContext(namespace=name, name="oom", remediation_id=f"rr-{name}", signal_name=BANKS))
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database) as opened:
+        yield opened
 
 
 BANKS = "VaultSealed"
@@ -119,7 +119,7 @@ BANKER = Caller(name="banker", access=Rights(see={"formulary"}, use={"bank"}))
 STRANGER = Caller(name="stranger", access=Rights(see={"formulary"}))
 
 
-async def test_workflows_of_other_tenants_never_cover_anything(words: CatalogService) -> None:
+async def test_workflows_of_other_tenants_never_cover_anything(words: CatalogParts) -> None:
     alerts = [Alert(name=BANKS, summary="A vault is sealed.")]
     (lead,) = (await coverage(words).of_alerts(alerts, caller=LEAD)).signals
     assert (lead.state, lead.workflow_id, lead.declared_by) == ("covered", "vault-unseal", 1)
@@ -130,12 +130,12 @@ async def test_workflows_of_other_tenants_never_cover_anything(words: CatalogSer
         await coverage(words).of_catalog(limit=1000, caller=Caller(name="nobody", access=Rights()))
 
 
-async def test_only_searches_and_incidents_that_the_caller_may_read_count(words: CatalogService) -> None:
-    await asked(words, BREAD, by="agent", incident="rr-bank")
-    await asked(words, BREAD, by="agent", incident="rr-bank")
-    await asked(words, "knit a scarf", by="agent", incident="rr-shop")
-    await asked(words, "paint a wall", by="agent")
-    await asked(words, f"{BANKS} critical", by="agent", incident="rr-bank")
+async def test_only_searches_and_incidents_that_the_caller_may_read_count(words: CatalogParts) -> None:
+    await asked(service_on(words), BREAD, by="agent", incident="rr-bank")
+    await asked(service_on(words), BREAD, by="agent", incident="rr-bank")
+    await asked(service_on(words), "knit a scarf", by="agent", incident="rr-shop")
+    await asked(service_on(words), "paint a wall", by="agent")
+    await asked(service_on(words), f"{BANKS} critical", by="agent", incident="rr-bank")
     seen = {}
     for caller in (LEAD, SHOPPER, BANKER, STRANGER):
         answer = await coverage(words).of_catalog(limit=1000, caller=caller)
@@ -148,8 +148,8 @@ async def test_only_searches_and_incidents_that_the_caller_may_read_count(words:
     assert seen["stranger"] == ([], 0, 0)
 
 
-async def test_demand_weighs_and_orders_what_is_not_covered(words: CatalogService) -> None:
-    await asked(words, "OOMKilled critical", by="agent")
+async def test_demand_weighs_and_orders_what_is_not_covered(words: CatalogParts) -> None:
+    await asked(service_on(words), "OOMKilled critical", by="agent")
     answer = await coverage(words).of_alerts(
         [Alert(name="OOMKilled"), Alert(name="BreadBurns"), Alert(name=BANKS)], caller=BANKER
     )
@@ -163,7 +163,7 @@ async def test_demand_weighs_and_orders_what_is_not_covered(words: CatalogServic
     assert lead.totals.demand_covered == 1.0
 
 
-async def test_a_comparison_is_recorded_and_is_no_search(words: CatalogService, database: str) -> None:
+async def test_a_comparison_is_recorded_and_is_no_search(words: CatalogParts, database: str) -> None:
     await coverage(words).of_alerts([Alert(name="BreadBurns")], caller=LEAD)
     answer = await coverage(words).of_catalog(limit=1000, caller=LEAD)
     assert answer.queries == []
@@ -173,7 +173,7 @@ async def test_a_comparison_is_recorded_and_is_no_search(words: CatalogService, 
     assert [(row["kind"], row["caller"]) for row in kinds] == [("read.coverage", "lead")] * 2
 
 
-async def test_the_catalog_is_compared_with_the_canonical_signals_and_its_own(words: CatalogService) -> None:
+async def test_the_catalog_is_compared_with_the_canonical_signals_and_its_own(words: CatalogParts) -> None:
     answer = await coverage(words).of_catalog(limit=1000, caller=LEAD)
     by_name = {each.name: each for each in answer.signals}
     assert by_name["OOMKilled"].state == by_name[BANKS].state == "covered"
@@ -181,29 +181,29 @@ async def test_the_catalog_is_compared_with_the_canonical_signals_and_its_own(wo
     assert answer.search_mode == "lexical"
 
 
-async def test_workflows_are_stale_by_their_use_and_their_runs(words: CatalogService, database: str) -> None:
+async def test_workflows_are_stale_by_their_use_and_their_runs(words: CatalogParts, database: str) -> None:
     admin = await asyncpg.connect(database)
     await admin.execute("update formulary.workflow_version set created_at = now() - interval '100 days'")
-    stale = await Upkeep(words.parts).stale(limit=10, caller=LEAD)
+    stale = await Upkeep(words).stale(limit=10, caller=LEAD)
     assert [(each.workflow_id, each.reason) for each in stale.workflows] == [
         ("restart-pod", "never-found"),
         ("vault-unseal", "never-found"),
     ]
     for _ in range(3):
-        search_id = await asked(words, "OOMKilled", by="agent")
-    stale = await Upkeep(words.parts).stale(limit=10, caller=LEAD)
+        search_id = await asked(service_on(words), "OOMKilled", by="agent")
+    stale = await Upkeep(words).stale(limit=10, caller=LEAD)
     assert [(each.workflow_id, each.reason, each.found, each.first) for each in stale.workflows] == [
         ("restart-pod", "never-chosen", 3, 3),
         ("vault-unseal", "never-found", 0, 0),
     ]
-    await words.record_selection(
+    await service_on(words).record_selection(
         workflow_id="restart-pod",
         reasoning="r",
         search_id=search_id,
         context=NO_CONTEXT,
         caller=Caller(name="agent", access=EVERYTHING),
     )
-    assert [each.workflow_id for each in (await Upkeep(words.parts).stale(limit=10, caller=LEAD)).workflows] == [
+    assert [each.workflow_id for each in (await Upkeep(words).stale(limit=10, caller=LEAD)).workflows] == [
         "vault-unseal"
     ]
     await admin.execute(
@@ -211,22 +211,22 @@ async def test_workflows_are_stale_by_their_use_and_their_runs(words: CatalogSer
         "select version_id, 1, 3 from formulary.workflow_version where name = 'restart-pod'"
     )
     await admin.close()
-    stale = await Upkeep(words.parts).stale(limit=1, caller=LEAD)
+    stale = await Upkeep(words).stale(limit=1, caller=LEAD)
     assert [(each.workflow_id, each.reason) for each in stale.workflows] == [("restart-pod", "fails")]
     assert (stale.total, stale.compared) == (2, 2)
-    rest = await Upkeep(words.parts).stale(limit=1, after=stale.next_cursor, caller=LEAD)
+    rest = await Upkeep(words).stale(limit=1, after=stale.next_cursor, caller=LEAD)
     assert ([each.workflow_id for each in rest.workflows], rest.total, rest.next_cursor) == (["vault-unseal"], 2, "")
     with pytest.raises(InvalidInput, match="belongs to another question"):
-        await Upkeep(words.parts).duplicates(limit=1, after=stale.next_cursor, caller=LEAD)
-    seen = await Upkeep(words.parts).stale(limit=10, caller=SHOPPER)
+        await Upkeep(words).duplicates(limit=1, after=stale.next_cursor, caller=LEAD)
+    seen = await Upkeep(words).stale(limit=10, caller=SHOPPER)
     assert ([each.workflow_id for each in seen.workflows], seen.compared) == (["restart-pod"], 1)
 
 
-async def test_a_workflow_that_was_chosen_without_being_found_stays_never_chosen(words: CatalogService) -> None:
+async def test_a_workflow_that_was_chosen_without_being_found_stays_never_chosen(words: CatalogParts) -> None:
     for _ in range(3):
-        await asked(words, "OOMKilled", by="agent")
-    in_vain = await asked(words, BREAD, by="agent")
-    receipt = await words.record_selection(
+        await asked(service_on(words), "OOMKilled", by="agent")
+    in_vain = await asked(service_on(words), BREAD, by="agent")
+    receipt = await service_on(words).record_selection(
         workflow_id="restart-pod",
         reasoning="r",
         search_id=in_vain,
@@ -234,15 +234,15 @@ async def test_a_workflow_that_was_chosen_without_being_found_stays_never_chosen
         caller=Caller(name="agent", access=EVERYTHING),
     )
     assert receipt.supported is False
-    (stale,) = (await Upkeep(words.parts).stale(limit=10, caller=LEAD)).workflows
+    (stale,) = (await Upkeep(words).stale(limit=10, caller=LEAD)).workflows
     assert (stale.workflow_id, stale.reason, stale.first) == ("restart-pod", "never-chosen", 3)
 
 
-async def test_a_new_version_inherits_the_use_of_the_old_one(words: CatalogService, workflows: CatalogWriter) -> None:
+async def test_a_new_version_inherits_the_use_of_the_old_one(words: CatalogParts, workflows: CatalogWriter) -> None:
     for _ in range(3):
-        await asked(words, "OOMKilled", by="agent")
+        await asked(service_on(words), "OOMKilled", by="agent")
     await fill(workflows, [workflow("restart-pod", version="2.0.0", labels=LABELS | {"signalType": ["OOMKilled"]})])
-    (stale,) = (await Upkeep(words.parts).stale(limit=10, caller=LEAD)).workflows
+    (stale,) = (await Upkeep(words).stale(limit=10, caller=LEAD)).workflows
     assert (stale.workflow_id, stale.version, stale.reason) == ("restart-pod", "2.0.0", "never-chosen")
 
 
@@ -250,7 +250,7 @@ WHAT = "Raises the memory limit of a container and rolls its workload."
 
 
 async def test_pairs_that_say_the_same_are_found_where_their_labels_overlap(
-    service: CatalogService, workflows: CatalogWriter, embedder: Embedder
+    service: CatalogService, parts: CatalogParts, workflows: CatalogWriter, embedder: Embedder
 ) -> None:
     def described(when: str) -> dict[str, Any]:
         return {"description": {"what": WHAT, "whenToUse": when}}
@@ -266,17 +266,17 @@ async def test_pairs_that_say_the_same_are_found_where_their_labels_overlap(
     await fill(workflows, [workflow("limits-of-the-bank", **described(limit))], namespace="bank", embedder=embedder)
     sees_shared = Caller(name="shared", access=Rights(see={"formulary"}, use={"*"}))
     await asked(service, "memory limit raise", by="agent", access=Rights(see={"formulary"}))
-    answer = await Upkeep(service.parts).duplicates(limit=10, caller=sees_shared)
+    answer = await Upkeep(parts).duplicates(limit=10, caller=sees_shared)
     (pair,) = answer.pairs
     assert {pair.workflow_id, pair.other_id} == {"formulary/raise-memory-limit", "formulary/memory-limit-raise"}
     assert pair.same_action
     assert pair.cosine >= answer.threshold
     assert answer.compared == 4
-    everywhere = await Upkeep(service.parts).duplicates(limit=10, caller=LEAD)
+    everywhere = await Upkeep(parts).duplicates(limit=10, caller=LEAD)
     assert len(everywhere.pairs) == 3
     paged, after = list[str](), ""
     for _ in everywhere.pairs:
-        page = await Upkeep(service.parts).duplicates(limit=1, after=after, caller=LEAD)
+        page = await Upkeep(parts).duplicates(limit=1, after=after, caller=LEAD)
         paged += [each.other_id for each in page.pairs]
         after = page.next_cursor
     assert (paged, after) == ([each.other_id for each in everywhere.pairs], "")
@@ -284,7 +284,7 @@ async def test_pairs_that_say_the_same_are_found_where_their_labels_overlap(
 
 
 async def test_the_one_that_the_other_replaces_and_that_never_led_is_named(
-    service: CatalogService, workflows: CatalogWriter, embedder: Embedder
+    parts: CatalogParts, workflows: CatalogWriter, embedder: Embedder
 ) -> None:
     text = {"what": WHAT, "whenToUse": "A container was OOM killed."}
     documents = [
@@ -292,11 +292,11 @@ async def test_the_one_that_the_other_replaces_and_that_never_led_is_named(
         workflow("raise-memory-limit-2", description=text),
     ]
     await fill(workflows, documents, embedder=embedder)
-    (pair,) = (await Upkeep(service.parts).duplicates(limit=10, caller=LEAD)).pairs
+    (pair,) = (await Upkeep(parts).duplicates(limit=10, caller=LEAD)).pairs
     assert pair.never_first == "formulary/raise-memory-limit-2"
 
 
-async def test_the_trail_names_no_summaries(words: CatalogService, database: str) -> None:
+async def test_the_trail_names_no_summaries(words: CatalogParts, database: str) -> None:
     await coverage(words).of_alerts([Alert(name="BreadBurns", summary="secret recipe")], caller=LEAD)
     admin = await asyncpg.connect(database)
     (event,) = await recorded(admin)

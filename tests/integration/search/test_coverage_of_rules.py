@@ -13,7 +13,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.alert_rules import AlertRuleReader, AlertRuleWriter, RuleObject
 from formulary_catalog.store.database.connection import Connection, Database, Role
 from formulary_catalog.store.incidents import ContextWriter
@@ -23,7 +23,7 @@ from formulary_catalog.workflows.coverage import Coverage
 from support.access import EVERYWHERE, Rights
 from support.filling import fill
 from support.manifest import workflow
-from support.services import open_service
+from support.services import open_parts
 
 LABELS = workflow("x")["spec"]["labels"]
 LEAD = Caller(name="lead", access=EVERYTHING)
@@ -45,7 +45,7 @@ def rules(writing: Database) -> AlertRuleWriter:
 @pytest.fixture
 async def catalog(
     database: str, workflows: CatalogWriter, contexts: ContextWriter, rules: AlertRuleWriter
-) -> AsyncIterator[CatalogService]:
+) -> AsyncIterator[CatalogParts]:
     """A catalog that ranks by words, with alerts of two namespaces, one of them in both."""
     await fill(workflows, [workflow("restart-pod", labels=LABELS | {"signalType": ["OOMKilled"]})])
     await fill(workflows, [workflow("vault-unseal", labels=LABELS | {"signalType": ["VaultSealed"]})], namespace="bank")
@@ -53,20 +53,19 @@ async def catalog(
     await rules.replace(SHOP, [Alert(name="OOMKilled", severity="critical"), Alert(name="BreadBurns")])
     await rules.replace(SHOP_TOO, [Alert(name="Watchdog", ignored="always fires")])
     await rules.replace(BANK, [Alert(name="VaultSealed", summary="A vault is sealed."), Alert(name="oomkilled")])
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database) as opened:
+        yield opened
 
 
-def coverage(service: CatalogService, *, alert_seconds: float = 60.0) -> Coverage:
-    return Coverage(service.parts, searcher=service.searcher, strict_keys=frozenset(), alert_seconds=alert_seconds)
+def coverage(parts: CatalogParts, *, alert_seconds: float = 60.0) -> Coverage:
+    return Coverage(parts, strict_keys=frozenset(), alert_seconds=alert_seconds)
 
 
 def shown(answer: CoverageAnswer) -> list[tuple[str, str, list[str]]]:
     return [(each.name, each.ignored or each.state, each.sources) for each in answer.alerts]
 
 
-async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(catalog: CatalogService) -> None:
+async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(catalog: CatalogParts) -> None:
     answer = await coverage(catalog).of_catalog(limit=1000, caller=LEAD)
     assert shown(answer) == [
         ("BreadBurns", "none", ["shop/orders"]),
@@ -81,7 +80,7 @@ async def test_alerts_of_the_cluster_are_listed_once_with_what_defines_them(cata
     assert "VaultSealed" in [each.name for each in answer.signals]
 
 
-async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_list(catalog: CatalogService) -> None:
+async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_list(catalog: CatalogParts) -> None:
     shop = await coverage(catalog).of_catalog(limit=1000, caller=SHOPPER)
     assert shown(shop) == [
         ("BreadBurns", "none", ["shop/orders"]),
@@ -98,14 +97,14 @@ async def test_people_see_and_count_alerts_of_namespaces_whose_rules_they_may_li
     assert (stranger.alerts, stranger.alert_totals, stranger.alerts_waiting) == ([], None, 0)
 
 
-async def test_the_right_to_list_rules_shows_no_workflow(catalog: CatalogService) -> None:
+async def test_the_right_to_list_rules_shows_no_workflow(catalog: CatalogParts) -> None:
     everywhere = Caller(name="ops", access=Rights(see={"formulary"}, rules={EVERYWHERE}))
     answer = await coverage(catalog).of_catalog(limit=1000, caller=everywhere)
     (vault,) = (each for each in answer.alerts if each.name == "VaultSealed")
     assert (vault.state, vault.workflow_id, vault.declared_by) == ("none", "", 0)
 
 
-async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_uncovered(catalog: CatalogService) -> None:
+async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_uncovered(catalog: CatalogParts) -> None:
     forgetful = coverage(catalog, alert_seconds=-1.0)
     answer = await forgetful.of_catalog(limit=1000, caller=LEAD)
     assert (len(answer.alerts), answer.alerts_waiting) == (2, 2)
@@ -120,7 +119,7 @@ async def test_alerts_for_which_there_was_no_time_are_counted_and_not_called_unc
     assert later.next_cursor == ""
 
 
-async def test_pages_together_are_the_whole(catalog: CatalogService) -> None:
+async def test_pages_together_are_the_whole(catalog: CatalogParts) -> None:
     paging = coverage(catalog)
     whole = await paging.of_catalog(limit=1000, caller=LEAD)
     pages = [await paging.of_catalog(limit=1, caller=LEAD)]
@@ -136,7 +135,7 @@ async def test_pages_together_are_the_whole(catalog: CatalogService) -> None:
 
 
 async def test_pages_list_each_alert_and_signal_once_whatever_is_asked_for_meanwhile(
-    catalog: CatalogService, contexts: ContextWriter
+    catalog: CatalogParts, contexts: ContextWriter
 ) -> None:
     paging = coverage(catalog)
     names = {each.name for each in (await paging.of_catalog(limit=1000, caller=LEAD)).signals}
@@ -155,7 +154,7 @@ async def test_pages_list_each_alert_and_signal_once_whatever_is_asked_for_meanw
     assert (sorted(listed), len(listed)) == (sorted(names), len(names))
 
 
-async def test_an_alert_that_no_page_listed_fails_a_check(catalog: CatalogService, rules: AlertRuleWriter) -> None:
+async def test_an_alert_that_no_page_listed_fails_a_check(catalog: CatalogParts, rules: AlertRuleWriter) -> None:
     await rules.replace(SHOP, [Alert(name="OOMKilled")])
     paging = coverage(catalog)
     pages = [await paging.of_catalog(limit=1, caller=LEAD)]
@@ -171,7 +170,7 @@ async def test_an_alert_that_no_page_listed_fails_a_check(catalog: CatalogServic
 
 
 async def test_the_metric_counts_all_alerts_over_the_whole_catalog(
-    catalog: CatalogService, rules: AlertRuleWriter
+    catalog: CatalogParts, rules: AlertRuleWriter
 ) -> None:
     assert await coverage(catalog).states_of_rules() == {"covered": 2, "weak": 0, "none": 1, "ignored": 1}
     for each in (SHOP, SHOP_TOO, BANK):
@@ -214,7 +213,7 @@ async def test_the_server_reads_rules_of_the_namespaces_that_it_names_alone(
 
 
 async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
-    service: CatalogService,
+    parts: CatalogParts,
     workflows: CatalogWriter,
     rules: AlertRuleWriter,
     embedder: Embedder,
@@ -223,13 +222,13 @@ async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
     await fill(workflows, [workflow("restart-pod")], embedder=embedder)
     await rules.replace(SHOP, [Alert(name=f"Alert{number}", summary="The oven is cold.") for number in range(5)])
     asked: list[str] = []
-    ranking = service.searcher.ranking
+    ranking = parts.searcher.ranking
 
     async def noted(request: SearchRequest, **given: Any) -> Any:
         asked.append(request.query)
         return await ranking(request, **given)
 
-    monkeypatch.setattr(service.searcher, "ranking", noted)
+    monkeypatch.setattr(parts.searcher, "ranking", noted)
     fingerprint = UpkeepReader.fingerprint
     read: list[frozenset[str] | None] = []
 
@@ -238,7 +237,7 @@ async def test_what_was_compared_is_remembered_until_a_visible_workflow_changes(
         return await fingerprint(reader, namespaces=namespaces)
 
     monkeypatch.setattr(UpkeepReader, "fingerprint", counted)
-    remembering = coverage(service)
+    remembering = coverage(parts)
     first = await remembering.of_catalog(limit=1000, caller=LEAD)
     assert asked
     assert len(read) == 1

@@ -12,6 +12,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import manifest
 from support.filling import starter_documents
 from support.served import PAYMENTS, Served, incident_of, written
+from support.services import service_on
 from support.serving import catalog, serving
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
@@ -45,9 +46,9 @@ async def twins(
         incident_of("payments", labels={KEY: [VALUE]}),
     ]
     directory = written(documents, into=tmp_path_factory.mktemp("twins"))
-    async with catalog([directory], postgres=postgres, embedder=embedder) as service:
-        async with serving(service) as url:
-            yield Served(service=service, url=url)
+    async with catalog([directory], postgres=postgres, embedder=embedder) as parts:
+        async with serving(parts) as url:
+            yield Served(service=service_on(parts), url=url)
 
 
 async def test_a_workflow_of_the_team_ranks_above_its_equals_and_what_does_not_fit_stays_last(twins: Served) -> None:
@@ -96,8 +97,8 @@ async def warned(
         [twin(against, namespace="a-not-for-it"), twin(own, namespace="b-for-it")],
         into=tmp_path_factory.mktemp("warned"),
     )
-    async with catalog([directory], postgres=postgres, embedder=embedder) as service:
-        yield Served(service=service, url="")
+    async with catalog([directory], postgres=postgres, embedder=embedder) as parts:
+        yield Served(service=service_on(parts), url="")
 
 
 @pytest.mark.parametrize("top_k", [1, 2])

@@ -12,13 +12,14 @@ from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotAllowed, NotFound
 from formulary_catalog.search.explanation.service import Explaining
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.filling import fill
-from support.services import open_service
+from support.services import open_parts
 from support.trail import recorded
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
@@ -42,7 +43,7 @@ def workflow(name: str, *, labels: dict[str, Any] | None = None, **spec: Any) ->
 
 
 @pytest.fixture
-async def service(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogService]:
+async def parts(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogParts]:
     await fill(
         workflows,
         [
@@ -56,9 +57,8 @@ async def service(database: str, workflows: CatalogWriter, contexts: ContextWrit
         ],
     )
     await contexts.save(SHOP)
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -68,15 +68,15 @@ async def owner(database: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
     await connection.close()
 
 
-def explaining(service: CatalogService) -> Explaining:
-    return Explaining(service.parts, searcher=service.searcher, strict_keys=frozenset())
+def explaining(parts: CatalogParts) -> Explaining:
+    return Explaining(parts, strict_keys=frozenset())
 
 
 async def explain(
-    service: CatalogService, name: str, *, query: str = "OOMKilled memory limit", caller: Caller = AGENT, **asked: Any
+    parts: CatalogParts, name: str, *, query: str = "OOMKilled memory limit", caller: Caller = AGENT, **asked: Any
 ) -> Explanation:
     request = search_request(query=query, **{"context": INCIDENT} | asked)
-    return await explaining(service).of_search(name, request, caller=caller)
+    return await explaining(parts).of_search(name, request, caller=caller)
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ async def explain(
     ],
 )
 async def test_the_first_rule_that_excluded_a_workflow_is_said_in_words(
-    service: CatalogService, name: str, asked: dict[str, Any], rule: str, reason: str
+    parts: CatalogParts, name: str, asked: dict[str, Any], rule: str, reason: str
 ) -> None:
-    why = await explain(service, name, **asked)
+    why = await explain(parts, name, **asked)
     assert why.excluded_by is not None
     assert (why.allowed, why.returned, why.excluded_by.rule) == (False, False, rule)
     assert reason in why.excluded_by.reason
     assert (why.rank, why.score, why.evidence, why.to_be_first) == (None, None, [], [])
 
 
-async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_first(service: CatalogService) -> None:
-    first, other = await explain(service, "raise-limit"), await explain(service, "drain")
+async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_first(parts: CatalogParts) -> None:
+    first, other = await explain(parts, "raise-limit"), await explain(parts, "drain")
     assert (first.allowed, first.returned, first.rank, first.to_be_first) == (True, True, 1, [])
     assert {part.part for part in first.evidence} >= {"words in headings", "label environment", "signal in the query"}
     assert first.first is not None
@@ -124,27 +124,27 @@ async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_
     assert "memory" in " ".join(change.change for change in other.to_be_first)
 
 
-async def test_an_allowed_one_that_is_not_shown_says_why(service: CatalogService) -> None:
-    assert (await explain(service, "unrelated", query="quota zebra")).not_returned_because.startswith("nothing in")
-    why = await explain(service, "drain", top_k=1)
+async def test_an_allowed_one_that_is_not_shown_says_why(parts: CatalogParts) -> None:
+    assert (await explain(parts, "unrelated", query="quota zebra")).not_returned_because.startswith("nothing in")
+    why = await explain(parts, "drain", top_k=1)
     assert (why.returned, why.not_returned_because) == (
         False,
         f"it is number {why.rank}, and the answer holds 1",
     )
-    assert "min_confidence" in (await explain(service, "drain", min_confidence=1.0)).not_returned_because
+    assert "min_confidence" in (await explain(parts, "drain", min_confidence=1.0)).not_returned_because
 
 
 async def test_a_recorded_search_is_explained_under_the_constraints_that_were_sealed_with_it(
-    service: CatalogService, contexts: ContextWriter
+    service: CatalogService, parts: CatalogParts, contexts: ContextWriter
 ) -> None:
     request = search_request(query="OOMKilled memory limit", context=INCIDENT)
     answer = await service.search(request, caller=AGENT)
     await contexts.remove(namespace="shop", name="oom")
-    why = await explaining(service).of_recorded("staging-only", answer.search_id, caller=SRE)
+    why = await explaining(parts).of_recorded("staging-only", answer.search_id, caller=SRE)
     assert why.excluded_by is not None
     assert why.excluded_by.rule == "environment"
     assert (why.query, why.search_id) == (request.query, answer.search_id)
-    found = await explaining(service).of_recorded("raise-limit", answer.search_id, caller=SRE)
+    found = await explaining(parts).of_recorded("raise-limit", answer.search_id, caller=SRE)
     assert found.recorded is not None
     assert (found.recorded.rank, found.recorded.returned, found.recorded.score) == (1, True, found.score)
     assert any("agent asked" in note for note in found.notes)
@@ -152,40 +152,43 @@ async def test_a_recorded_search_is_explained_under_the_constraints_that_were_se
 
 async def test_who_may_not_read_the_incidents_of_a_search_learns_as_much_as_of_one_that_does_not_exist(
     service: CatalogService,
+    parts: CatalogParts,
 ) -> None:
     answer = await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=AGENT)
     messages = []
     for search_id in (answer.search_id, "00000000-0000-4000-8000-000000000000"):
         with pytest.raises(NotFound) as refused:
-            await explaining(service).of_recorded("drain", search_id, caller=STRANGER)
+            await explaining(parts).of_recorded("drain", search_id, caller=STRANGER)
         messages.append(str(refused.value).replace(search_id, "ID"))
     assert messages[0] == messages[1]
     with pytest.raises(NotAllowed):
-        await explain(service, "drain", caller=STRANGER)
+        await explain(parts, "drain", caller=STRANGER)
 
 
-async def test_a_search_without_an_incident_is_explained_to_whoever_made_it(service: CatalogService) -> None:
+async def test_a_search_without_an_incident_is_explained_to_whoever_made_it(
+    service: CatalogService, parts: CatalogParts
+) -> None:
     person = Caller(name="person", access=Rights(see=["*"]))
     answer = await service.search(search_request(query="OOMKilled"), caller=person)
-    assert (await explaining(service).of_recorded("drain", answer.search_id, caller=person)).allowed
+    assert (await explaining(parts).of_recorded("drain", answer.search_id, caller=person)).allowed
     with pytest.raises(NotFound):
-        await explaining(service).of_recorded("drain", answer.search_id, caller=STRANGER)
+        await explaining(parts).of_recorded("drain", answer.search_id, caller=STRANGER)
 
 
 async def test_a_workflow_that_the_caller_may_not_see_is_not_found(
-    service: CatalogService, workflows: CatalogWriter
+    parts: CatalogParts, workflows: CatalogWriter
 ) -> None:
     await fill(workflows, [manifest.workflow("theirs", labels=ANYWHERE)], namespace="bank")
     with pytest.raises(NotFound):
-        await explain(service, "bank/theirs", caller=SRE)
+        await explain(parts, "bank/theirs", caller=SRE)
     with pytest.raises(NotFound):
-        await explain(service, "no-such", caller=SRE)
+        await explain(parts, "no-such", caller=SRE)
 
 
 async def test_an_explanation_is_recorded_as_read_only_and_never_holds_a_custom_label(
-    service: CatalogService, owner: "asyncpg.Connection[Any]"
+    parts: CatalogParts, owner: "asyncpg.Connection[Any]"
 ) -> None:
-    await explain(service, "other-team")
+    await explain(parts, "other-team")
     (event,) = await recorded(owner)
     assert event["gate"] == {"decision": "ALLOW", "class": "read-only"}
     assert (event["action"], event["result"]["excluded_by"]) == ("read.explain", "custom-label")
@@ -194,6 +197,6 @@ async def test_an_explanation_is_recorded_as_read_only_and_never_holds_a_custom_
     assert VALUE not in str(event)
 
 
-async def test_a_name_that_is_none_is_refused(service: CatalogService) -> None:
+async def test_a_name_that_is_none_is_refused(parts: CatalogParts) -> None:
     with pytest.raises(InvalidInput):
-        await explain(service, "not a name")
+        await explain(parts, "not a name")

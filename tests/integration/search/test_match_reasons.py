@@ -15,10 +15,11 @@ from formulary_catalog.domain.text import with_split_words, words
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow, WorkflowSpec
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from quality_judgements import read_judgements
 from support.filling import starter_documents
+from support.services import service_on
 from support.serving import catalog
 
 JUDGEMENTS = Path(__file__).parents[3] / "benchmarks" / "judgements"
@@ -44,19 +45,20 @@ async def test_every_match_reason_is_true(
     models = [RemediationWorkflow.model_validate(document) for document in documents]
     workflows = {workflow.metadata.name: workflow for workflow in models}
     claims: set[Claim] = set()
-    async with catalog([starter_catalog], postgres=postgres, embedder=embedder) as service:
+    async with catalog([starter_catalog], postgres=postgres, embedder=embedder) as parts:
+        service = service_on(parts)
         for request in _requests():
             answer = await service.search(request, caller=CALLER)
             for hit in answer.workflows:
                 claims |= set(_claims(hit, workflow=workflows[hit.workflow_id], request=request))
         assert len(claims) > 500
-        assert await _untrue(service, claims) == []
+        assert await _untrue(parts, claims) == []
 
 
-async def test_each_synonym_is_searched_for_in_full(service: CatalogService) -> None:
+async def test_each_synonym_is_searched_for_in_full(parts: CatalogParts) -> None:
     """A stop word in it would be shown as found, and not be looked for."""
     phrases = sorted({phrase for concept in synonyms().concepts for phrase in concept.words})
-    rows = await service.parts.database.fetch(
+    rows = await parts.database.fetch(
         "select phrase, numnode(plainto_tsquery('english', phrase)) as nodes from unnest($1::text[]) as given(phrase)",
         phrases,
     )
@@ -102,9 +104,9 @@ def _check_label(label: str, *, said: str, spec: WorkflowSpec, request: SearchRe
         assert declared == []
 
 
-async def _untrue(service: CatalogService, claims: set[Claim]) -> list[Claim]:
+async def _untrue(parts: CatalogParts, claims: set[Claim]) -> list[Claim]:
     texts, words = zip(*sorted(claims), strict=True)
-    rows = await service.parts.database.fetch(
+    rows = await parts.database.fetch(
         """
         select text, word from unnest($1::text[], $2::text[]) as claim(text, word)
         where not to_tsvector('english', text) @@ plainto_tsquery('english', word)

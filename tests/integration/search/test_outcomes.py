@@ -10,14 +10,15 @@ import pytest
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.manifest import text
-from support.runnable import STAGING, opened, runnable, runnable_database
+from support.runnable import STAGING, runnable, runnable_database
+from support.services import open_parts, service_on
 from support.serving import load
 
 UNKNOWN = (None, None)
@@ -30,13 +31,13 @@ async def dsn(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    async with opened(dsn) as catalog:
-        yield catalog
+async def parts(dsn: str) -> AsyncIterator[CatalogParts]:
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
-async def run(catalog: CatalogService, workflow_id: str, **others: Any) -> None:
-    service = Services.on(catalog, settings=Settings()).invocations
+async def run(parts: CatalogParts, workflow_id: str, **others: Any) -> None:
+    service = Services.on(parts, settings=Settings()).invocations
     request = InvocationRequest(workflow_id=workflow_id, input={"REPLICAS": 1}, **others)
     try:
         await service.invoke(request, context=STAGING, caller=LOCAL)
@@ -44,8 +45,9 @@ async def run(catalog: CatalogService, workflow_id: str, **others: Any) -> None:
         return
 
 
-async def seen(catalog: CatalogService, workflow_id: str) -> tuple[float | None, float | None]:
+async def seen(parts: CatalogParts, workflow_id: str) -> tuple[float | None, float | None]:
     """Success rate and duration, which search and details agree upon."""
+    catalog = service_on(parts)
     details = await catalog.details(workflow_id, context=ContextReference(), caller=LOCAL)
     found = await catalog.search(search_request(query=workflow_id, top_k=50), caller=LOCAL)
     (hit,) = [hit for hit in found.workflows if hit.version_id == details.version_id]
@@ -56,15 +58,15 @@ async def seen(catalog: CatalogService, workflow_id: str) -> tuple[float | None,
     return details.success_rate, details.median_duration_seconds
 
 
-async def test_nothing_is_known_of_what_never_ran(catalog: CatalogService) -> None:
-    assert await seen(catalog, "scale-out") == UNKNOWN
+async def test_nothing_is_known_of_what_never_ran(parts: CatalogParts) -> None:
+    assert await seen(parts, "scale-out") == UNKNOWN
 
 
-async def test_success_and_duration_come_from_real_runs_of_this_version(catalog: CatalogService, dsn: str) -> None:
+async def test_success_and_duration_come_from_real_runs_of_this_version(parts: CatalogParts, dsn: str) -> None:
     endings = iter([playing.GOOD, playing.BAD, playing.GOOD, playing.GOOD])
     async with playing.operator(dsn, ends=lambda _: next(endings)):
         for _ in range(4):
-            await run(catalog, "scale-out")
+            await run(parts, "scale-out")
     owner = await asyncpg.connect(dsn)
     await owner.execute(
         """
@@ -75,31 +77,31 @@ async def test_success_and_duration_come_from_real_runs_of_this_version(catalog:
     )
     await owner.close()
     async with playing.operator(dsn):
-        await run(catalog, "scale-out")
+        await run(parts, "scale-out")
 
-    rate, duration = await seen(catalog, "scale-out")
+    rate, duration = await seen(parts, "scale-out")
     assert rate == pytest.approx(4 / 5)
     # The good ones took 10, 30, 40 and almost no seconds.
     assert duration == pytest.approx(20, abs=1)
-    assert await seen(catalog, "slow") == UNKNOWN
+    assert await seen(parts, "slow") == UNKNOWN
 
 
-async def test_only_failures_leave_the_duration_unknown(catalog: CatalogService, dsn: str) -> None:
+async def test_only_failures_leave_the_duration_unknown(parts: CatalogParts, dsn: str) -> None:
     async with playing.operator(dsn, ends=lambda _: playing.LATE):
-        await run(catalog, "fragile")
+        await run(parts, "fragile")
 
-    assert await seen(catalog, "fragile") == (0.0, None)
+    assert await seen(parts, "fragile") == (0.0, None)
 
 
-async def test_dry_and_cancelled_runs_say_nothing(catalog: CatalogService, dsn: str) -> None:
+async def test_dry_and_cancelled_runs_say_nothing(parts: CatalogParts, dsn: str) -> None:
     async with playing.operator(dsn, ends=lambda _: None) as runs:
-        await run(catalog, "scale-out", dry_run=True)
-        await run(catalog, "scale-out", timeout_ms=60_000)
+        await run(parts, "scale-out", dry_run=True)
+        await run(parts, "scale-out", timeout_ms=60_000)
         (going,) = await runs.active()
         await asyncio.wait_for(_until_running(runs, going.id), timeout=10)
         await runs.cancel(going.id, message="deleted")
 
-    assert await seen(catalog, "scale-out") == UNKNOWN
+    assert await seen(parts, "scale-out") == UNKNOWN
 
 
 async def _until_running(runs: Any, invocation_id: str) -> None:
@@ -107,14 +109,14 @@ async def _until_running(runs: Any, invocation_id: str) -> None:
         await asyncio.sleep(0.02)
 
 
-async def test_a_new_version_begins_without_a_past(catalog: CatalogService, dsn: str, tmp_path: Any) -> None:
+async def test_a_new_version_begins_without_a_past(parts: CatalogParts, dsn: str, tmp_path: Any) -> None:
     async with playing.operator(dsn):
-        await run(catalog, "scale-out")
+        await run(parts, "scale-out")
     newer = tmp_path / "newer.yaml"
     newer.write_text(text(runnable("scale-out", version="1.1.0")))
     await load([newer], dsn=dsn, embedder=None)
 
-    old = await catalog.details("scale-out@1.0.0", context=ContextReference(), caller=LOCAL)
+    old = await service_on(parts).details("scale-out@1.0.0", context=ContextReference(), caller=LOCAL)
     assert old.success_rate == 1.0
-    new = await catalog.details("scale-out@1.1.0", context=ContextReference(), caller=LOCAL)
+    new = await service_on(parts).details("scale-out@1.1.0", context=ContextReference(), caller=LOCAL)
     assert new.success_rate is None

@@ -18,7 +18,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.filling import fill
 from support.models import Formula
-from support.services import open_service
+from support.services import open_parts, service_on
 
 
 class Meeting(Formula):
@@ -185,22 +185,22 @@ async def test_a_query_is_embedded_once_whatever_workflows_declare_its_first_wor
     embedder = Counting("formula@1")
     labels = manifest.workflow("")["spec"]["labels"] | {"signalType": ["CheckoutTooSlow"]}
     await fill(workflows, [manifest.workflow("own", labels=labels), manifest.workflow("other")], embedder=embedder)
-    service = await open_service(database, embedder=embedder)
+    async with open_parts(database, embedder=embedder) as parts:
+        service = service_on(parts)
 
-    async def answer(query: str, *, embedded: str) -> SearchAnswer:
-        embedder.asked.clear()
-        asked = search_request(query=query, top_k=50)
-        given = await service.search(asked, caller=Caller(name="test", access=EVERYTHING))
-        assert [text.split(" Checkout Too")[0] for text in embedder.asked] == [embedded]
-        assert given.search_mode == SearchMode.HYBRID
-        assert sorted(hit.workflow_id for hit in given.workflows) == left
-        return given
+        async def answer(query: str, *, embedded: str) -> SearchAnswer:
+            embedder.asked.clear()
+            asked = search_request(query=query, top_k=50)
+            given = await service.search(asked, caller=Caller(name="test", access=EVERYTHING))
+            assert [text.split(" Checkout Too")[0] for text in embedder.asked] == [embedded]
+            assert given.search_mode == SearchMode.HYBRID
+            assert sorted(hit.workflow_id for hit in given.workflows) == left
+            return given
 
-    left = ["other", "own"]
-    declared = await answer("CheckoutTooSlow critical one", embedded="CheckoutTooSlow one")
-    assert declared.inferred == {"signal_type": "CheckoutTooSlow", "severity": "critical"}
-    assert (await answer("restart critical two", embedded="restart critical two")).inferred == {}
-    await workflows.suspend(namespace="formulary", name="own")
-    left = ["other"]
-    assert (await answer("CheckoutTooSlow critical three", embedded="CheckoutTooSlow three")).inferred == {}
-    await service.close()
+        left = ["other", "own"]
+        declared = await answer("CheckoutTooSlow critical one", embedded="CheckoutTooSlow one")
+        assert declared.inferred == {"signal_type": "CheckoutTooSlow", "severity": "critical"}
+        assert (await answer("restart critical two", embedded="restart critical two")).inferred == {}
+        await workflows.suspend(namespace="formulary", name="own")
+        left = ["other"]
+        assert (await answer("CheckoutTooSlow critical three", embedded="CheckoutTooSlow three")).inferred == {}

@@ -22,7 +22,7 @@ from support.access import Rights
 from support.adversarial import store
 from support.databases import copied_database, migrated_database
 from support.filling import entry
-from support.services import open_service
+from support.services import open_parts, service_on
 
 DIFFERENT, SOME, MORE = 100, 9, 100
 """So many usual workflows, so many copies of each, and of each where there are more than are compared exactly."""
@@ -102,16 +102,14 @@ async def catalogs(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncItera
 
 @pytest.fixture(scope="module")
 async def many(catalogs: tuple[str, str], embedder: Embedder) -> AsyncIterator[CatalogService]:
-    service = await open_service(catalogs[0], embedder=embedder)
-    yield service
-    await service.close()
+    async with open_parts(catalogs[0], embedder=embedder) as parts:
+        yield service_on(parts)
 
 
 @pytest.fixture(scope="module")
 async def very_many(catalogs: tuple[str, str], embedder: Embedder) -> AsyncIterator[CatalogService]:
-    service = await open_service(catalogs[1], embedder=embedder)
-    yield service
-    await service.close()
+    async with open_parts(catalogs[1], embedder=embedder) as parts:
+        yield service_on(parts)
 
 
 @pytest.mark.parametrize(("query", "name"), ALONE.items())

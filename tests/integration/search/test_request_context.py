@@ -15,6 +15,7 @@ from formulary_catalog.domain.search.request import ContextReference, SearchRequ
 from formulary_catalog.errors import ContextError, FormularyError, InvalidInput, NotFound, Unavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.incidents import ContextResolver
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
@@ -24,23 +25,18 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import fill
-from support.services import open_service
+from support.services import open_parts, service_on
 
 CALLER = Caller(name="test", access=EVERYTHING)
 KEY, VALUE, OTHER = "k3y-team", "v4lue-payments", "v4lue-search"
 WAIT = 0.5
 
 
-async def _open(dsn: str, *, policy: ContextPolicy = ContextPolicy.OPTIONAL, **settings: Any) -> CatalogService:
-    return await open_service(dsn, policy=policy, context_wait_seconds=WAIT, **settings)
-
-
 @pytest.fixture
-async def service(database: str) -> AsyncIterator[CatalogService]:
+async def parts(database: str) -> AsyncIterator[CatalogParts]:
     """The read side with a short wait for contexts."""
-    opened = await _open(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database, context_wait_seconds=WAIT) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -74,12 +70,13 @@ async def _found(service: CatalogService, context: ContextReference, **more: Any
     return [hit.workflow_id for hit in answer.workflows]
 
 
-async def _refusal(service: CatalogService, context: ContextReference) -> str:
+async def _refusal(parts: CatalogParts, context: ContextReference) -> str:
     """Why every kind of call fails for this reference."""
+    service = service_on(parts)
     outcomes = await asyncio.gather(
         service.search(_request(context), caller=CALLER),
         service.details("generic", context=context, caller=CALLER),
-        Listing(service.parts).page(context=context, caller=CALLER),
+        Listing(parts).page(context=context, caller=CALLER),
         service.record_selection(workflow_id="generic", reasoning="r", context=context, caller=CALLER),
         return_exceptions=True,
     )
@@ -94,9 +91,8 @@ def _mentions(texts: Iterable[str], *words: str) -> list[str]:
 
 
 async def test_a_call_without_an_incident_fails_where_one_is_required(catalog: None, database: str) -> None:
-    strict = await _open(database, policy=ContextPolicy.REQUIRED)
-    assert "X-Remediation-Id" in await _refusal(strict, ContextReference())
-    await strict.close()
+    async with open_parts(database, policy=ContextPolicy.REQUIRED, context_wait_seconds=WAIT) as strict:
+        assert "X-Remediation-Id" in await _refusal(strict, ContextReference())
 
 
 async def test_a_call_without_an_incident_is_unconstrained_where_it_is_optional(
@@ -116,20 +112,20 @@ async def test_a_call_without_an_incident_is_unconstrained_where_it_is_optional(
     ],
 )
 async def test_an_unknown_incident_fails_closed(
-    catalog: None, service: CatalogService, contexts: ContextWriter, reference: ContextReference
+    catalog: None, parts: CatalogParts, contexts: ContextWriter, reference: ContextReference
 ) -> None:
     await contexts.save(_context("oom"))
-    assert "unheard-of" in await _refusal(service, reference)
+    assert "unheard-of" in await _refusal(parts, reference)
 
 
 @pytest.mark.parametrize("odd", ["\0", "rr-1\0", "\ud800", "rr-1\x1frr-2", "'", "*", "%"])
 async def test_an_id_that_cannot_exist_fails_closed_like_any_unknown_one(
-    catalog: None, service: CatalogService, contexts: ContextWriter, odd: str
+    catalog: None, parts: CatalogParts, contexts: ContextWriter, odd: str
 ) -> None:
     await contexts.save(_context("oom"))
-    assert "not known here" in await _refusal(service, ContextReference(meta_remediation_id=odd))
-    assert "AIAnalysis" in await _refusal(service, ContextReference(analysis=f"shop/{odd}"))
-    assert "namespace/name" in await _refusal(service, ContextReference(analysis=odd))
+    assert "not known here" in await _refusal(parts, ContextReference(meta_remediation_id=odd))
+    assert "AIAnalysis" in await _refusal(parts, ContextReference(analysis=f"shop/{odd}"))
+    assert "namespace/name" in await _refusal(parts, ContextReference(analysis=odd))
 
 
 async def test_a_context_that_is_written_during_the_wait_is_found(
@@ -193,11 +189,13 @@ async def test_a_few_calls_wait_for_unknown_incidents_and_the_others_are_told_to
     await reading.close()
 
 
-async def test_a_removed_context_fails_closed(catalog: None, service: CatalogService, contexts: ContextWriter) -> None:
+async def test_a_removed_context_fails_closed(
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter
+) -> None:
     await contexts.save(_context("oom"))
     assert len(await _found(service, _header("rr-1"))) == 4
     await contexts.remove(namespace="shop", name="oom")
-    assert "not known here" in await _refusal(service, _header("rr-1"))
+    assert "not known here" in await _refusal(parts, _header("rr-1"))
 
 
 @pytest.mark.parametrize(
@@ -226,11 +224,11 @@ async def test_every_source_leads_to_the_constraints_of_its_incident(
     ],
 )
 async def test_sources_that_disagree_fail_closed(
-    catalog: None, service: CatalogService, contexts: ContextWriter, reference: ContextReference
+    catalog: None, parts: CatalogParts, contexts: ContextWriter, reference: ContextReference
 ) -> None:
     await contexts.save(_context("oom"))
     await contexts.save(_context("other", remediation_id="rr-2"))
-    assert "different" in await _refusal(service, reference)
+    assert "different" in await _refusal(parts, reference)
 
 
 async def test_one_id_with_equal_constraints_twice_is_one_incident(
@@ -253,11 +251,11 @@ async def test_one_id_with_equal_constraints_twice_is_one_incident(
     ],
 )
 async def test_one_id_with_different_constraints_fails_closed_until_the_object_is_named(
-    catalog: None, service: CatalogService, contexts: ContextWriter, other: dict[str, Any]
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter, other: dict[str, Any]
 ) -> None:
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
     await contexts.save(_context("oom-again", **other))
-    message = await _refusal(service, _header("rr-1"))
+    message = await _refusal(parts, _header("rr-1"))
     assert "X-AIAnalysis" in message
     assert not _mentions([message], KEY, VALUE, OTHER)
     named = ContextReference(remediation_id="rr-1", analysis="shop/oom")
@@ -295,17 +293,16 @@ async def test_a_key_is_strict_by_the_annotation(
 
 
 async def test_a_key_is_strict_by_the_setting(catalog: None, database: str, contexts: ContextWriter) -> None:
-    strict = await _open(database, strict_custom_labels=frozenset({KEY, "unused"}))
-    await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
-    assert await _found(strict, _header("rr-1")) == ["mine", "anyones"]
-    assert [
-        line.workflow_id
-        for line in (await Listing(strict.parts).page(context=_header("rr-1"), caller=CALLER)).workflows
-    ] == [
-        "anyones",
-        "mine",
-    ]
-    await strict.close()
+    keys = frozenset({KEY, "unused"})
+    async with open_parts(database, context_wait_seconds=WAIT, strict_custom_labels=keys) as strict:
+        await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}))
+        assert await _found(service_on(strict), _header("rr-1")) == ["mine", "anyones"]
+        assert [
+            line.workflow_id for line in (await Listing(strict).page(context=_header("rr-1"), caller=CALLER)).workflows
+        ] == [
+            "anyones",
+            "mine",
+        ]
 
 
 async def test_details_and_selections_obey_the_incident_too(
@@ -403,7 +400,7 @@ async def test_labels_of_the_caller_narrow_further_and_may_not_touch_those_of_th
 
 
 async def test_nothing_that_leaves_the_catalog_holds_a_custom_label(
-    catalog: None, service: CatalogService, contexts: ContextWriter
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter
 ) -> None:
     context = _header("rr-1")
     await contexts.save(_context("oom", custom_labels={KEY: (VALUE,)}, strict_keys=frozenset({KEY})))
@@ -412,7 +409,7 @@ async def test_nothing_that_leaves_the_catalog_holds_a_custom_label(
         (await service.search(_request(context, exclude_keywords=["restart"]), caller=CALLER)).model_dump_json(),
         (await service.search(_request(context, min_confidence=1), caller=CALLER)).model_dump_json(),
         (await service.details("mine", context=context, caller=CALLER)).model_dump_json(),
-        (await Listing(service.parts).page(context=context, caller=CALLER)).model_dump_json(),
+        (await Listing(parts).page(context=context, caller=CALLER)).model_dump_json(),
     ]
     for failing in (
         service.details("theirs", context=context, caller=CALLER),

@@ -32,7 +32,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.adversarial import cases, copies, store, store_embedded
 from support.databases import migrated_database
 from support.filling import entry, starter_documents
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 from support.wire import Reply, Wire
 
@@ -238,10 +238,8 @@ async def test_a_restart_of_the_database_changes_nothing(
 async def test_what_is_sent_is_the_same_but_for_the_id_of_the_search(dsn: str, embedder: Embedder, ask: Ask) -> None:
     sent: list[list[bytes]] = []
     for _ in range(2):
-        service = await open_service(dsn, embedder=embedder)
-        async with serving(service) as url, Wire(url) as wire:
+        async with open_parts(dsn, embedder=embedder) as parts, serving(parts) as url, Wire(url) as wire:
             sent += [[without_id(await ask(wire, query)) for query in QUERIES] for _ in range(2)]
-        await service.close()
     assert sent == [sent[0]] * 4
 
 

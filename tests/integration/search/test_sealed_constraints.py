@@ -17,6 +17,7 @@ from formulary_catalog.domain.incidents import RequestContext, constraints_of
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, Unavailable
 from formulary_catalog.search.explanation.service import Explaining
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
@@ -33,7 +34,7 @@ from support.commands import formulary
 from support.filling import fill
 from support.runnable import EVERYWHERE
 from support.runs import request
-from support.services import open_service
+from support.services import open_parts, service_on
 from support.trail import age, event, recorded
 
 KEY, VALUE, TIER = "k3y-team", "v4lue-payments", "t1er-gold"
@@ -92,15 +93,15 @@ async def copies(owner: Owner) -> int:
     return found
 
 
-async def sealed_copies(service: CatalogService, trace_id: str = "rr-1") -> list[SealedCopy]:
+async def sealed_copies(parts: CatalogParts, trace_id: str = "rr-1") -> list[SealedCopy]:
     """All copies of a trace, without a check of rights."""
-    reader = SealedReader(service.parts.database)
+    reader = SealedReader(parts.database)
     return await reader.copies(trace_id, namespaces=await reader.namespaces(trace_id))
 
 
-def explaining(service: CatalogService) -> Explaining:
+def explaining(parts: CatalogParts) -> Explaining:
     """What shows people, of a recorded search, what its incident demanded."""
-    return Explaining(service.parts, searcher=service.searcher, strict_keys=frozenset())
+    return Explaining(parts, strict_keys=frozenset())
 
 
 async def search(service: CatalogService, context: ContextReference = INCIDENT, **asked: Any) -> list[str]:
@@ -175,32 +176,32 @@ async def test_there_is_one_key_of_the_digests_and_it_is_another_in_every_databa
 
 
 async def test_a_trace_has_one_copy_for_each_content(
-    catalog: None, service: CatalogService, contexts: ContextWriter, owner: Owner, database: str
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter, owner: Owner, database: str
 ) -> None:
     await search(service)
     await search(service)
     await service.details("mine", context=INCIDENT, caller=CALLER)
-    await Listing(service.parts).page(context=INCIDENT, caller=CALLER)
+    await Listing(parts).page(context=INCIDENT, caller=CALLER)
     await service.record_selection(workflow_id="mine", reasoning="r", context=INCIDENT, caller=CALLER)
     with pytest.raises(NotFound):
         await service.details("theirs", context=INCIDENT, caller=CALLER)
-    other = await open_service(database)
-    await search(other)
-    assert await copies(owner) == 1
-    (digest,) = {row["sealed"] for row in await payloads(owner)}
-    assert digest == await owner.fetchval("select digest from sealed_constraints where trace_id = 'rr-1'")
-    await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="staging"))
-    await search(other)
-    await other.close()
+    async with open_parts(database) as elsewhere:
+        other = service_on(elsewhere)
+        await search(other)
+        assert await copies(owner) == 1
+        (digest,) = {row["sealed"] for row in await payloads(owner)}
+        assert digest == await owner.fetchval("select digest from sealed_constraints where trace_id = 'rr-1'")
+        await contexts.save(RequestContext(namespace="shop", name="oom", remediation_id="rr-1", environment="staging"))
+        await search(other)
     assert await copies(owner) == 2
 
 
 async def test_a_copy_is_all_that_the_incident_demanded_and_the_search_can_be_repeated(
-    catalog: None, service: CatalogService, contexts: ContextWriter, owner: Owner
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter, owner: Owner
 ) -> None:
     found = await search(service)
     await contexts.remove(namespace="shop", name="oom")
-    (copy,) = await sealed_copies(service)
+    (copy,) = await sealed_copies(parts)
     assert copy.incident is not None
     nothing: frozenset[str] = frozenset()
     assert constraints_of(copy.incident, strict_keys=nothing) == constraints_of(SHOP, strict_keys=nothing)
@@ -215,32 +216,31 @@ async def test_a_copy_is_all_that_the_incident_demanded_and_the_search_can_be_re
 async def test_strict_keys_of_the_settings_and_labels_of_the_caller_are_in_the_copy(
     catalog: None, database: str, owner: Owner
 ) -> None:
-    strict = await open_service(database, strict_custom_labels="region")
-    await search(strict, custom_labels={"region": (TIER,)})
-    await search(strict, NOWHERE, custom_labels={"region": (TIER,)})
-    (copy,) = await sealed_copies(strict)
-    assert copy.incident is not None
-    assert copy.incident.custom_labels == {KEY: (VALUE, "v4lue-search"), "region": (TIER,)}
-    assert copy.incident.strict_keys == {KEY, "region"}
-    own = (await payloads(owner))[1]["trace_id"]
-    (copy,) = await sealed_copies(strict, own)
-    assert copy.incident is not None
-    assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
-    await strict.close()
+    async with open_parts(database, strict_custom_labels="region") as strict:
+        await search(service_on(strict), custom_labels={"region": (TIER,)})
+        await search(service_on(strict), NOWHERE, custom_labels={"region": (TIER,)})
+        (copy,) = await sealed_copies(strict)
+        assert copy.incident is not None
+        assert copy.incident.custom_labels == {KEY: (VALUE, "v4lue-search"), "region": (TIER,)}
+        assert copy.incident.strict_keys == {KEY, "region"}
+        own = (await payloads(owner))[1]["trace_id"]
+        (copy,) = await sealed_copies(strict, own)
+        assert copy.incident is not None
+        assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
 
 
 async def test_who_may_use_the_incident_reads_what_it_demanded_and_others_read_nothing(
-    catalog: None, service: CatalogService, owner: Owner
+    catalog: None, service: CatalogService, parts: CatalogParts, owner: Owner
 ) -> None:
     await search(service)
     (row,) = await payloads(owner)
     search_id = row["search_id"]
-    shown = await explaining(service).recorded(search_id, caller=SRE)
+    shown = await explaining(parts).recorded(search_id, caller=SRE)
     assert shown.custom_labels == {KEY: [VALUE, "v4lue-search"]}
     refusals = {}
     for known in (search_id, UNKNOWN):
         with pytest.raises(NotFound, match=f"search '{known}'") as refusal:
-            await explaining(service).recorded(known, caller=STRANGER)
+            await explaining(parts).recorded(known, caller=STRANGER)
         refusals[known] = str(refusal.value)
     assert refusals[search_id] == refusals[UNKNOWN].replace(UNKNOWN, search_id)
     *_, first, second = await payloads(owner)
@@ -249,7 +249,7 @@ async def test_who_may_use_the_incident_reads_what_it_demanded_and_others_read_n
 
 
 async def test_where_rights_cannot_be_checked_known_and_unknown_searches_are_answered_alike(
-    catalog: None, service: CatalogService, owner: Owner
+    catalog: None, service: CatalogService, parts: CatalogParts, owner: Owner
 ) -> None:
     class Unknowable:
         async def allows(self, right: Right, *, namespace: str | None) -> bool:
@@ -259,12 +259,12 @@ async def test_where_rights_cannot_be_checked_known_and_unknown_searches_are_ans
     (row,) = await payloads(owner)
     for search_id in (row["search_id"], UNKNOWN):
         with pytest.raises(Unavailable, match="rights cannot be checked now"):
-            await explaining(service).recorded(search_id, caller=Caller(name="sre", access=Unknowable()))
+            await explaining(parts).recorded(search_id, caller=Caller(name="sre", access=Unknowable()))
     assert [row["trace_id"].startswith("tr_") for row in await payloads(owner)] == [False, True, True]
 
 
 async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
-    catalog: None, service: CatalogService, contexts: ContextWriter, owner: Owner
+    catalog: None, service: CatalogService, parts: CatalogParts, contexts: ContextWriter, owner: Owner
 ) -> None:
     await search(service)
     await contexts.remove(namespace="shop", name="oom")
@@ -274,9 +274,9 @@ async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
     for one in (SRE, STRANGER):
         for search_id in found:
             with pytest.raises(NotFound):
-                await explaining(service).recorded(search_id, caller=one)
+                await explaining(parts).recorded(search_id, caller=one)
     both = Caller(name="both", access=Rights(use=["shop", "bank"]))
-    assert [(await explaining(service).recorded(search_id, caller=both)).demanded for search_id in found] == [
+    assert [(await explaining(parts).recorded(search_id, caller=both)).demanded for search_id in found] == [
         {"environment": "production", "priority": "P0", "cluster": "eu-1", "hpaenabled": "true"},
         {"environment": "staging"},
     ]
@@ -319,15 +319,17 @@ async def test_a_role_sees_no_copy_that_it_does_not_name_and_changes_none(
         await owner.execute("update sealed_constraints set content = '{}'")
 
 
-async def test_a_copy_that_somebody_changed_is_not_shown(catalog: None, service: CatalogService, owner: Owner) -> None:
+async def test_a_copy_that_somebody_changed_is_not_shown(
+    catalog: None, service: CatalogService, parts: CatalogParts, owner: Owner
+) -> None:
     await search(service)
     await owner.execute("alter table sealed_constraints disable trigger user")
     await owner.execute("update sealed_constraints set content = replace(content, 'production', 'staging')")
-    (copy,) = await sealed_copies(service)
+    (copy,) = await sealed_copies(parts)
     assert copy.incident is None
     (row,) = await payloads(owner)
     with pytest.raises(InvalidInput, match="were changed"):
-        await explaining(service).recorded(row["search_id"], caller=SRE)
+        await explaining(parts).recorded(row["search_id"], caller=SRE)
 
 
 async def test_a_run_seals_what_its_incident_demanded(writing: Database, serving: TraceStore, owner: Owner) -> None:
@@ -388,14 +390,14 @@ def _texts(directory: Path) -> list[str]:
 
 
 async def test_custom_labels_are_in_the_copy_and_nowhere_else(
-    catalog: None, service: CatalogService, owner: Owner, database: str, tmp_path: Path
+    catalog: None, service: CatalogService, parts: CatalogParts, owner: Owner, database: str, tmp_path: Path
 ) -> None:
     with structlog.testing.capture_logs() as logged:
         await search(service, custom_labels={"tier": (TIER,)})
         (row,) = await payloads(owner)
-        await explaining(service).recorded(row["search_id"], caller=CALLER)
+        await explaining(parts).recorded(row["search_id"], caller=CALLER)
         with pytest.raises(NotFound):
-            await explaining(service).recorded(row["search_id"], caller=STRANGER)
+            await explaining(parts).recorded(row["search_id"], caller=STRANGER)
     assert {TIER, VALUE} <= set(json.dumps(await owner.fetchval("select content from sealed_constraints")).split('\\"'))
     for command in (["show", "rr-1"], ["export", "rr-1", str(tmp_path)], ["verify", "rr-1"]):
         done = await formulary("trace", *command, "--database-url", database)

@@ -15,6 +15,7 @@ from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import Connection, Database
@@ -24,6 +25,7 @@ from formulary_catalog.store.search.statement import FEW, CandidateQuery, Candid
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from support import manifest
 from support.filling import entry, fill
+from support.services import service_on
 
 CALLER = Caller(name="test", access=EVERYTHING)
 HERE = frozenset({"formulary"})
@@ -34,8 +36,7 @@ SIZES = {"few": FEW - 2, "many": FEW + 6}
 @asynccontextmanager
 async def serving_from(database: Database) -> AsyncIterator[CatalogService]:
     """The read side on a database that somebody else closes."""
-    service = CatalogService.on(database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics())
-    yield service
+    yield service_on(CatalogParts.on(database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()))
 
 
 def names(number: int) -> list[str]:

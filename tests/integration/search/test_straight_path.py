@@ -9,7 +9,7 @@ import pytest
 
 import formulary_catalog
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import agent, answer_of
@@ -32,7 +32,7 @@ def _path(stack: traceback.StackSummary) -> list[tuple[str, str]]:
 
 
 async def test_a_search_goes_from_the_tool_down_to_the_database_in_at_most_eight_calls(
-    workflows: CatalogWriter, contexts: ContextWriter, service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    workflows: CatalogWriter, contexts: ContextWriter, parts: CatalogParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(workflows, [workflow("restart")])
     await contexts.save(RequestContext(namespace="shop", name="paying", remediation_id="rr-payments"))
@@ -43,7 +43,7 @@ async def test_a_search_goes_from_the_tool_down_to_the_database_in_at_most_eight
         paths.append(_path(traceback.extract_stack()))
         return await fetch(connection, query, *arguments, **options)
 
-    async with serving(service) as url, agent(url, headers={"X-Remediation-Id": "rr-payments"}) as client:
+    async with serving(parts) as url, agent(url, headers={"X-Remediation-Id": "rr-payments"}) as client:
         await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"})  # it makes the connection
         monkeypatch.setattr(asyncpg.Connection, "fetch", noted)
         answer = answer_of(await client.call_tool("search_workflow_catalog", {"query": "OOMKilled critical"}))

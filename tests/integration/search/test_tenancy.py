@@ -8,6 +8,7 @@ from formulary_catalog.domain.search.request import ContextReference, search_req
 from formulary_catalog.domain.workflows.identity import parse_reference
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.errors import InvalidInput, NotFound
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextReader, ContextWriter
@@ -50,13 +51,13 @@ async def test_no_form_of_a_name_reaches_another_namespace(tenants: dict[str, st
 
 
 async def test_searches_and_listings_hold_only_visible_namespaces(
-    tenants: dict[str, str], service: CatalogService
+    tenants: dict[str, str], service: CatalogService, parts: CatalogParts
 ) -> None:
     request = search_request(query="OOMKilled betaword restart", top_k=50, context=IN_ALPHA)
     answer = await service.search(request, caller=ALICE)
     assert {hit.namespace for hit in answer.workflows} == {"alpha"}
     assert answer.total_results == 2
-    listed = await Listing(service.parts).page(context=IN_ALPHA, caller=ALICE)
+    listed = await Listing(parts).page(context=IN_ALPHA, caller=ALICE)
     assert {line.namespace for line in listed.workflows} == {"alpha"}
     assert listed.total_results == 2
 

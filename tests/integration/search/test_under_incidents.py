@@ -17,6 +17,7 @@ from quality_judgements import read_judgements
 from support import manifest
 from support.access import Rights
 from support.served import PAYMENTS, Served, incident_of, names, noted, written
+from support.services import service_on
 from support.serving import catalog, serving
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -34,9 +35,9 @@ async def served(
         [incident_of("payments", labels={"team": ["payments"]}), incident_of("nobody", labels={})],
         into=tmp_path_factory.mktemp("incidents"),
     )
-    async with catalog([starter_catalog, EXAMPLES, incidents], postgres=postgres, embedder=embedder) as service:
-        async with serving(service) as url:
-            yield Served(service=service, url=url)
+    async with catalog([starter_catalog, EXAMPLES, incidents], postgres=postgres, embedder=embedder) as parts:
+        async with serving(parts) as url:
+            yield Served(service=service_on(parts), url=url)
 
 
 # Order and confidence (point 1)
@@ -185,8 +186,8 @@ async def tempted(
         incident_of("nobody", labels={}),
     ]
     directory = written(documents, into=tmp_path_factory.mktemp("tempted"))
-    async with catalog([starter_catalog, EXAMPLES, directory], postgres=postgres, embedder=embedder) as service:
-        yield Served(service=service, url="")
+    async with catalog([starter_catalog, EXAMPLES, directory], postgres=postgres, embedder=embedder) as parts:
+        yield Served(service=service_on(parts), url="")
 
 
 @pytest.mark.parametrize("query", TEMPTED)

@@ -18,12 +18,13 @@ from formulary_catalog.domain.search.request import (
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.search.explanation.service import Explaining
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.filling import fill
 from support.runnable import EVERYWHERE, runnable
-from support.services import open_service
+from support.services import open_parts
 
 CHANCE = random.Random(25)
 AGENT = Caller(name="agent", access=EVERYTHING)
@@ -127,10 +128,9 @@ async def entries(workflows: CatalogWriter, contexts: ContextWriter) -> list[Cat
 
 
 @pytest.fixture
-async def service(database: str, entries: list[CatalogEntry]) -> AsyncIterator[CatalogService]:
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+async def parts(database: str, entries: list[CatalogEntry]) -> AsyncIterator[CatalogParts]:
+    async with open_parts(database) as opened:
+        yield opened
 
 
 def rules_against(workflow: WorkflowLabels, constraints: Constraints) -> set[str]:
@@ -145,9 +145,9 @@ def rules_against(workflow: WorkflowLabels, constraints: Constraints) -> set[str
 
 
 async def test_why_not_agrees_with_the_matcher_and_with_the_search_for_500_pairs(
-    service: CatalogService, entries: list[CatalogEntry]
+    service: CatalogService, parts: CatalogParts, entries: list[CatalogEntry]
 ) -> None:
-    explaining = Explaining(service.parts, searcher=service.searcher, strict_keys=frozenset())
+    explaining = Explaining(parts, strict_keys=frozenset())
     seen = list[str]()
     pairs = 0
     for case in CASES:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -12,16 +13,17 @@ from mcp import MCPError
 from structlog.testing import capture_logs
 
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, found, refused
 from support.authenticators import Broken, Recovering, Strict, Undecided
 from support.commands import formulary
+from support.services import open_parts
 from support.serving import catalog, listening, serving
 from support.tenants import (
     BANK,
@@ -48,22 +50,15 @@ CALLERS = KnownCallers(
 
 
 @pytest.fixture(scope="module")
-async def service(
-    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CatalogParts]:
     manifests = write_manifests(tmp_path_factory.mktemp("tenants"))
     async with catalog([manifests], postgres=postgres, embedder=None, context_wait_seconds=0) as loaded:
         yield loaded
 
 
 @pytest.fixture(scope="module")
-def metrics() -> Metrics:
-    return Metrics()
-
-
-@pytest.fixture(scope="module")
-async def url(service: CatalogService, metrics: Metrics) -> AsyncIterator[str]:
-    async with serving(service, authenticator=CALLERS, metrics=metrics) as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts, authenticator=CALLERS) as at:
         yield at
 
 
@@ -112,8 +107,8 @@ async def test_a_stranger_gets_401_on_every_path_but_the_probes(url: str, method
     )
 
 
-async def test_a_malformed_header_is_told_apart_and_cannot_break_the_challenge(service: CatalogService) -> None:
-    async with serving(service, authenticator=Strict()) as url:
+async def test_a_malformed_header_is_told_apart_and_cannot_break_the_challenge(parts: CatalogParts) -> None:
+    async with serving(parts, authenticator=Strict()) as url:
         answered = await search(url, by("anybody"))
 
     assert answered.status_code == 401
@@ -161,10 +156,10 @@ async def test_host_origin_and_size_are_refused_before_anybody_is_asked_who_call
 
 
 async def test_strangers_leave_one_log_line_without_their_tokens_however_often_they_call(
-    service: CatalogService,
+    parts: CatalogParts,
 ) -> None:
     with capture_logs() as lines:
-        async with serving(service, authenticator=CALLERS) as url:
+        async with serving(parts, authenticator=CALLERS) as url:
             for n in range(5):
                 await search(url, by(f"sesame-{n}"))
 
@@ -279,16 +274,12 @@ async def test_nobody_who_is_authenticated_may_say_itself_which_custom_labels_ap
 async def test_the_audit_trail_names_the_caller_and_no_stranger(
     database: str,
 ) -> None:
-    own = await CatalogService.create(
-        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    async with serving(own, authenticator=CALLERS) as url:
+    async with open_parts(database) as parts, serving(parts, authenticator=CALLERS) as url:
         await search(url, by("nobody"))
         await search(url, {})
         await search(url, by("newcomer"))
         await search(url, by("blind"))
         await search(url, by("newcomer"), nonsense=True)
-    await own.close()
     connection = await asyncpg.connect(database)
     rows = await recorded(connection)
     await connection.close()
@@ -300,9 +291,9 @@ async def test_the_audit_trail_names_the_caller_and_no_stranger(
     ]
 
 
-async def test_decisions_are_counted_by_check_and_outcome(service: CatalogService) -> None:
+async def test_decisions_are_counted_by_check_and_outcome(parts: CatalogParts) -> None:
     metrics = Metrics()
-    async with serving(service, authenticator=CALLERS, metrics=metrics) as url:
+    async with serving(replace(parts, metrics=metrics), authenticator=CALLERS) as url:
         await search(url, {})
         await search(url, by("newcomer"))
         await search(url, by("newcomer", BANK_INCIDENT))
@@ -319,9 +310,9 @@ async def test_decisions_are_counted_by_check_and_outcome(service: CatalogServic
     assert 'check="list remediationworkflows.kubernaut.ai",outcome="denied"' not in scraped
 
 
-async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(service: CatalogService) -> None:
+async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(parts: CatalogParts) -> None:
     metrics = Metrics()
-    async with serving(service, authenticator=Undecided(), metrics=metrics) as url:
+    async with serving(replace(parts, metrics=metrics), authenticator=Undecided()) as url:
         answered = await search(url, by("auditor"))
         async with httpx2.AsyncClient(base_url=url) as http:
             on_mcp = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
@@ -333,12 +324,10 @@ async def test_while_callers_cannot_be_checked_calls_are_503_and_may_be_retried(
 
 
 async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers(
-    service: CatalogService,
+    parts: CatalogParts,
 ) -> None:
     state, authenticator = Readiness(callers_checked=False, callers_again_seconds=0.01), Recovering()
-    app = create_app(
-        service=service, settings=Settings(), readiness=state, metrics=Metrics(), authenticator=authenticator
-    )
+    app = create_app(parts, settings=Settings(), readiness=state, authenticator=authenticator)
     async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
         checking = asyncio.create_task(state.until_callers_are_checked(authenticator.check))
         before = await http.get("/readyz")
@@ -353,9 +342,9 @@ async def test_a_server_is_not_ready_until_it_was_once_able_to_check_its_callers
     assert before.json()["status"] == "starting"
 
 
-async def test_a_check_that_breaks_down_lets_nobody_in_and_tells_nothing(service: CatalogService) -> None:
+async def test_a_check_that_breaks_down_lets_nobody_in_and_tells_nothing(parts: CatalogParts) -> None:
     with capture_logs() as lines:
-        async with serving(service, authenticator=Broken()) as url:
+        async with serving(parts, authenticator=Broken()) as url:
             answered = await search(url, by("sesame"))
 
     assert answered.status_code == 500
@@ -365,8 +354,8 @@ async def test_a_check_that_breaks_down_lets_nobody_in_and_tells_nothing(service
     assert "internal error" in answered.json()["error"]["message"]
 
 
-async def test_without_authentication_a_token_is_ignored(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_without_authentication_a_token_is_ignored(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         answered = await search(url, by("anything at all"))
 
     assert answered.json()["total_results"] == 4

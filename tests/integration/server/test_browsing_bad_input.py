@@ -26,7 +26,7 @@ INTERNAL = ("internal error", "does not answer", "schema")
 async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(*(workflow(name) for name in ("ours", "theirs", "zoo"))))
-    async with catalog([own], postgres=postgres, embedder=None) as service, serving(service) as at:
+    async with catalog([own], postgres=postgres, embedder=None) as parts, serving(parts) as at:
         yield at
 
 

@@ -9,7 +9,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -20,7 +20,7 @@ from support.filling import fill
 from support.pages import Element, page_of
 from support.runnable import EVERYWHERE as ANY_LABELS
 from support.runnable import runnable
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 
 HOSTILE = '</title><script>alert(1)</script><img src=x onerror="alert(2)">\u202e'
@@ -114,7 +114,7 @@ async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
+async def parts(dsn: str) -> AsyncIterator[CatalogParts]:
     writing = await Database.open(dsn, role=Role.WRITER, size=2, deadline=30)
     writer = CatalogWriter(writing)
     await fill(writer, documents())
@@ -127,15 +127,14 @@ async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
         namespace="bank",
     )
     await writing.close()
-    service = await open_service(dsn)
-    yield service
-    await service.close()
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-async def world(catalog: CatalogService) -> AsyncIterator[World]:
+async def world(parts: CatalogParts) -> AsyncIterator[World]:
     async with (
-        serving(catalog, authenticator=CALLERS) as url,
+        serving(parts, authenticator=CALLERS) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
         yield World(url, client)

@@ -12,15 +12,14 @@ from cryptography.fernet import Fernet
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.errors import InvalidInput, NotAuthenticated, Unavailable
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.console.router import router
 from formulary_catalog.server.console.sessions import SESSION_SECONDS, Sessions
-from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.ended_sessions import EndedSessions
 from support.access import KnownCallers, Rights
 from support.runs import KEY
+from support.services import open_parts
 from support.serving import catalog, serving
 from support.visiting import OWN_FORM, Form, Page, visiting
 
@@ -46,7 +45,7 @@ class People(KnownCallers):
 
 
 @pytest.fixture(scope="module")
-async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with catalog([], postgres=postgres, embedder=None) as empty:
         yield empty
 
@@ -57,8 +56,8 @@ def people() -> People:
 
 
 @pytest.fixture
-async def url(service: CatalogService, people: People) -> AsyncIterator[str]:
-    async with serving(service, authenticator=people) as at:
+async def url(parts: CatalogParts, people: People) -> AsyncIterator[str]:
+    async with serving(parts, authenticator=people) as at:
         yield at
 
 
@@ -164,10 +163,8 @@ HTTPS = {
 
 
 @pytest.mark.parametrize("case", HTTPS)
-async def test_over_https_the_cookie_belongs_to_this_host_alone(
-    service: CatalogService, people: People, case: str
-) -> None:
-    async with serving(service, authenticator=people, allowed_hosts=("formulary.example",)) as url:
+async def test_over_https_the_cookie_belongs_to_this_host_alone(parts: CatalogParts, people: People, case: str) -> None:
+    async with serving(parts, authenticator=people, allowed_hosts=("formulary.example",)) as url:
         pair, attributes = await session_cookie(url, HTTPS[case])
         assert pair.startswith(f"__Host-{TOKEN_COOKIE}=")
         assert attributes == {"httponly", "samesite=strict", "secure", "path=/", f"max-age={SESSION_SECONDS}"}
@@ -252,12 +249,12 @@ async def status_with(cookies: Mapping[str, str], *, url: str) -> int:
 
 
 async def test_replicas_with_one_key_take_sessions_of_each_other_and_others_do_not(
-    service: CatalogService, people: People, keys: Path
+    parts: CatalogParts, people: People, keys: Path
 ) -> None:
     async with (
-        serving(service, authenticator=people, input_key_file=keys) as first,
-        serving(service, authenticator=people, input_key_file=keys) as second,
-        serving(service, authenticator=people) as other,
+        serving(parts, authenticator=people, input_key_file=keys) as first,
+        serving(parts, authenticator=people, input_key_file=keys) as second,
+        serving(parts, authenticator=people) as other,
         visiting(first) as visitor,
     ):
         await visitor.sign_in(TOKEN)
@@ -268,19 +265,11 @@ async def test_replicas_with_one_key_take_sessions_of_each_other_and_others_do_n
 @asynccontextmanager
 async def replica(dsn: str, *, people: People, keys: Path, deadline: float = 30) -> AsyncIterator[str]:
     """The URL of a server with a connection to the database of its own."""
-    service = await CatalogService.create(
-        dsn=dsn,
-        settings=Settings(),
-        policy=ContextPolicy.OPTIONAL,
-        metrics=Metrics(),
-        embedder=None,
-        deadline=deadline,
-    )
-    try:
-        async with serving(service, authenticator=people, input_key_file=keys) as url:
-            yield url
-    finally:
-        await service.close()
+    async with (
+        open_parts(dsn, deadline=deadline) as parts,
+        serving(parts, authenticator=people, input_key_file=keys) as url,
+    ):
+        yield url
 
 
 async def test_who_signs_out_at_one_replica_is_out_at_every_one_and_after_a_restart(
@@ -327,8 +316,8 @@ async def test_a_sign_out_that_another_tab_came_before_leads_to_the_sign_in_page
         assert asks_to_sign_in(await visitor.submit(form))
 
 
-async def test_ended_sessions_are_forgotten_once_nobody_would_take_them(service: CatalogService) -> None:
-    ended = EndedSessions(service.parts.database)
+async def test_ended_sessions_are_forgotten_once_nobody_would_take_them(parts: CatalogParts) -> None:
+    ended = EndedSessions(parts.database)
     await ended.add("over", kept_seconds=-1)
     await ended.add("recent", kept_seconds=60)
     await ended.add("recent", kept_seconds=60)
@@ -343,8 +332,8 @@ async def test_a_link_from_another_site_finds_the_session_that_browsers_keep_fro
     assert (page.status, refresh) == (200, ["0; url=/console/health?a=%22%3E"])
 
 
-async def test_where_nobody_is_asked_for_credentials_there_is_nothing_to_sign_in(service: CatalogService) -> None:
-    async with serving(service) as url, visiting(url) as visitor:
+async def test_where_nobody_is_asked_for_credentials_there_is_nothing_to_sign_in(parts: CatalogParts) -> None:
+    async with serving(parts) as url, visiting(url) as visitor:
         assert "<h1>Waiting</h1>" in (await visitor.get(SIGN_IN)).source
         assert "Sign out" not in (await visitor.get(HOME)).text
 
@@ -389,9 +378,9 @@ async def test_nobody_is_signed_in_by_a_form_that_another_page_sends(url: str) -
 
 
 async def test_a_session_is_over_after_its_time_and_cannot_be_made_up(
-    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    parts: CatalogParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = EndedSessions(service.parts.database)
+    ended = EndedSessions(parts.database)
     sessions = Sessions(ended, keys=[b"k" * 32])
     cookie = sessions.begin("t0ken")
     opened = await sessions.open(cookie)
@@ -411,6 +400,6 @@ async def test_a_session_is_over_after_its_time_and_cannot_be_made_up(
     assert await sessions.open(cookie) is None
 
 
-async def test_a_token_that_no_cookie_holds_is_refused_in_words(service: CatalogService) -> None:
+async def test_a_token_that_no_cookie_holds_is_refused_in_words(parts: CatalogParts) -> None:
     with pytest.raises(InvalidInput, match="more than a cookie can hold"):
-        Sessions(EndedSessions(service.parts.database)).begin(secrets.token_urlsafe(6000))
+        Sessions(EndedSessions(parts.database)).begin(secrets.token_urlsafe(6000))

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.console import assets
 from formulary_catalog.server.console.templating import NAVIGATION
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES
@@ -35,15 +35,15 @@ FILES = ["/console/static/console.css", "/console/static/no.css"]
 
 
 @pytest.fixture(scope="module")
-async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with catalog([], postgres=postgres, embedder=None) as empty:
         yield empty
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService) -> AsyncIterator[str]:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
     reader = Rights(read={EVERYWHERE}, see={EVERYWHERE})
-    async with serving(service, authenticator=KnownCallers(reader=reader)) as at:
+    async with serving(parts, authenticator=KnownCallers(reader=reader)) as at:
         yield at
 
 

@@ -1,8 +1,7 @@
 """The health page of the console: what `/readyz` and `/metrics` say, in words (DESIGN sections 12 and 14)."""
 
 from formulary_catalog import __version__
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.settings import Settings
@@ -26,10 +25,10 @@ def shown_by(page: Page) -> str:
 
 
 async def test_it_says_what_readiness_says_and_changes_only_with_it(
-    service: CatalogService, workflows: CatalogWriter, writing: Database
+    parts: CatalogParts, workflows: CatalogWriter, writing: Database
 ) -> None:
     await fill(workflows, [workflow("restart"), workflow("scale")])
-    async with serving(service) as url, visiting(url) as visitor:
+    async with serving(parts) as url, visiting(url) as visitor:
         report = (await visitor.client.get("/readyz")).json()
         page = await visitor.get(HEALTH)
         for said in (report["status"], report["model"], __version__, "rank by meaning and words", "Active 2 versions"):
@@ -46,9 +45,9 @@ async def test_it_says_what_readiness_says_and_changes_only_with_it(
         assert "<h1>" not in changed.text
 
 
-async def test_a_halt_is_on_every_page_with_the_way_out(service: CatalogService, writing: Database) -> None:
+async def test_a_halt_is_on_every_page_with_the_way_out(parts: CatalogParts, writing: Database) -> None:
     halts = HaltWriter(writing)
-    async with serving(service) as url, visiting(url) as visitor:
+    async with serving(parts) as url, visiting(url) as visitor:
         await halts.halt(namespace="", reason="fire <b>drill</b>", by="ada")
         for path in ("/console/waiting", HEALTH, "/console/no/page"):
             page = await visitor.get(path)
@@ -58,12 +57,11 @@ async def test_a_halt_is_on_every_page_with_the_way_out(service: CatalogService,
         assert "`formulary resume`" in (await visitor.get(HEALTH)).text
 
 
-async def test_it_answers_while_the_database_is_away_or_the_catalog_loads(service: CatalogService) -> None:
+async def test_it_answers_while_the_database_is_away_or_the_catalog_loads(parts: CatalogParts) -> None:
     app = create_app(
-        service=service,
+        parts,
         settings=Settings(),
         readiness=Readiness(catalog_loaded=False, database_problem="no connection to the database"),
-        metrics=Metrics(),
     )
     async with listening(app) as url, visiting(url) as visitor:
         page = await visitor.get(HEALTH)
@@ -75,10 +73,10 @@ async def test_it_answers_while_the_database_is_away_or_the_catalog_loads(servic
 
 
 async def test_what_the_page_says_is_read_over_rest(
-    service: CatalogService, workflows: CatalogWriter, writing: Database
+    parts: CatalogParts, workflows: CatalogWriter, writing: Database
 ) -> None:
     await fill(workflows, [workflow("restart"), workflow("scale")])
-    async with serving(service) as url, visiting(url) as visitor:
+    async with serving(parts) as url, visiting(url) as visitor:
         ready = (await visitor.client.get("/readyz")).json()
         before = await visitor.client.get(REST)
         answer = before.json()
@@ -97,9 +95,9 @@ async def test_what_the_page_says_is_read_over_rest(
         assert (await visitor.client.get(REST, params={"verbose": "1"})).status_code == 400
 
 
-async def test_the_last_resync_is_shown_with_what_it_did_not_remove(service: CatalogService, writing: Database) -> None:
+async def test_the_last_resync_is_shown_with_what_it_did_not_remove(parts: CatalogParts, writing: Database) -> None:
     resyncs, sweeps = ResyncWriter(writing), SweepRefusals(writing)
-    async with serving(service) as url, visiting(url) as visitor:
+    async with serving(parts) as url, visiting(url) as visitor:
         assert (await visitor.client.get(REST)).json()["resyncs"] == []
         await resyncs.note("a/one", listed=7, differed=0, refused=None, every_seconds=300)
         refused = await sweeps.keep(
@@ -129,11 +127,9 @@ async def test_the_last_resync_is_shown_with_what_it_did_not_remove(service: Cat
         assert [each["operator"] for each in (await visitor.client.get(REST)).json()["resyncs"]] == ["b/two"]
 
 
-async def test_a_resync_that_found_the_same_moves_nothing_but_its_time(
-    service: CatalogService, writing: Database
-) -> None:
+async def test_a_resync_that_found_the_same_moves_nothing_but_its_time(parts: CatalogParts, writing: Database) -> None:
     resyncs = ResyncWriter(writing)
-    async with serving(service) as url, visiting(url) as visitor:
+    async with serving(parts) as url, visiting(url) as visitor:
         await resyncs.note("a/one", listed=7, differed=0, refused=None, every_seconds=300)
         await writing.execute("update resync set finished_at = now() - interval '4 minutes'")
         page = await visitor.get(HEALTH)
@@ -151,8 +147,8 @@ async def test_a_resync_that_found_the_same_moves_nothing_but_its_time(
         assert "8 objects listed" in changed.text
 
 
-async def test_health_is_for_who_is_let_in_and_for_all_of_them(service: CatalogService) -> None:
-    async with serving(service, authenticator=KnownCallers(nobody=Rights())) as url, visiting(url) as visitor:
+async def test_health_is_for_who_is_let_in_and_for_all_of_them(parts: CatalogParts) -> None:
+    async with serving(parts, authenticator=KnownCallers(nobody=Rights())) as url, visiting(url) as visitor:
         assert (await visitor.client.get(REST)).status_code == 401
         answer = await visitor.client.get(REST, headers={"Authorization": "Bearer nobody"})
         assert (answer.status_code, answer.json()["readiness"]["database"]) == (200, "ok")

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.errors import StartupError
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import KnownCallers, Rights
@@ -19,17 +19,17 @@ BY_PROXY = {"X-Formulary-Proxy-Secret": SECRET, "X-Forwarded-User": "ann", "X-Fo
 
 
 @pytest.fixture(scope="module")
-async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with catalog([], postgres=postgres, embedder=None) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+async def url(parts: CatalogParts, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     secret = tmp_path_factory.mktemp("proxy") / "secret"
     secret.write_text(f"{SECRET}\n")
     known = KnownCallers(ann=Rights(read=["*"]))
-    async with serving(service, authenticator=known, console_proxy_secret_file=secret) as at:
+    async with serving(parts, authenticator=known, console_proxy_secret_file=secret) as at:
         yield at
 
 

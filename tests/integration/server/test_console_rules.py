@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from formulary_catalog.loading.given_contract import MAX_CHARACTERS
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.contracts import ContractWriter
@@ -17,7 +17,7 @@ from support.access import EVERYWHERE, KnownCallers, Rights
 from support.databases import migrated_database
 from support.manifest import contract, text
 from support.runs import HARMLESS, request
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 from support.visiting import OWN_FORM, Form, Page, Visitor
 
@@ -37,7 +37,7 @@ SPEC = {
 
 
 @pytest.fixture(scope="module")
-async def catalog(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with migrated_database(postgres) as dsn:
         async with Database.opened(dsn, role=Role.WRITER, deadline=30) as writing:
             contracts = ContractWriter(writing, shared_namespace="formulary")
@@ -46,14 +46,13 @@ async def catalog(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
             asking = InvocationStore(database, shared_namespace="formulary")
             for key, facts in (("a", HARMLESS), ("b", replace(HARMLESS, risk_level="high"))):
                 await asking.submit(request(key=key, facts=facts))
-        service = await open_service(dsn)
-        yield service
-        await service.close()
+        async with open_parts(dsn) as opened:
+            yield opened
 
 
 @pytest.fixture(scope="module")
-async def url(catalog: CatalogService) -> AsyncIterator[str]:
-    async with serving(catalog, authenticator=CALLERS) as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts, authenticator=CALLERS) as at:
         yield at
 
 

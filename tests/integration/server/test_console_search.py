@@ -14,7 +14,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints, fold_all, wire_name
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -27,7 +27,7 @@ from support.filling import fill
 from support.pages import Element, page_of
 from support.runnable import EVERYWHERE as ANY_LABELS
 from support.runnable import runnable
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 from support.trail import recorded
 
@@ -138,16 +138,15 @@ async def entries(dsn: str, embedder: Embedder) -> list[CatalogEntry]:
 
 
 @pytest.fixture(scope="module")
-async def catalog(dsn: str, entries: list[CatalogEntry], embedder: Embedder) -> AsyncIterator[CatalogService]:
-    service = await open_service(dsn, embedder=embedder, policy=ContextPolicy.REQUIRED)
-    yield service
-    await service.close()
+async def parts(dsn: str, entries: list[CatalogEntry], embedder: Embedder) -> AsyncIterator[CatalogParts]:
+    async with open_parts(dsn, embedder=embedder, policy=ContextPolicy.REQUIRED) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-async def world(catalog: CatalogService, entries: list[CatalogEntry]) -> AsyncIterator[World]:
+async def world(parts: CatalogParts, entries: list[CatalogEntry]) -> AsyncIterator[World]:
     async with (
-        serving(catalog, authenticator=CALLERS) as url,
+        serving(parts, authenticator=CALLERS) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
         yield World(url, client, entries)
@@ -168,7 +167,7 @@ def hits(page: Element) -> list[tuple[str, float]]:
     ]
 
 
-def parts(section: Element) -> dict[str, float]:
+def parts_of(section: Element) -> dict[str, float]:
     """What each part of an evidence counts."""
     return {row.attributes["data-part"]: float(row.all("td")[1].words) for row in section.having("data-part")}
 
@@ -206,7 +205,7 @@ async def test_evidence_of_a_hit_is_that_of_an_explanation(world: World) -> None
     for shown in page.having("data-confidence"):
         version_id = shown.attributes["data-version"]
         why = await world.explain(of="rr-shop", query=QUERY, workflow=version_id)
-        assert parts(shown) == {part["part"]: round(part["log_odds"], 2) for part in why["evidence"]}
+        assert parts_of(shown) == {part["part"]: round(part["log_odds"], 2) for part in why["evidence"]}
         assert shown.one("summary").words == f"Evidence, score {why['score']:.2f}"
 
 
@@ -226,7 +225,7 @@ async def test_why_not_of_the_page_is_that_of_the_matcher(world: World) -> None:
         assert bool(excluded) == (not may), (asked, entry.name)
         outcomes.add(may)
         if may:
-            assert parts(page.one("section", **{"aria-labelledby": "why"}))
+            assert parts_of(page.one("section", **{"aria-labelledby": "why"}))
         elif not asked["detected"]:
             given = {name: value for name, value in asked.items() if value}
             why = await world.explain(by="author", workflow=entry.version_id, **given)

@@ -23,7 +23,7 @@ from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.filling import fill
 from support.manifest import workflow
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 from support.visiting import OWN_FORM, visiting
 
@@ -97,16 +97,15 @@ async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFac
         )
         for number in range(3):
             await rules_of.replace(RuleObject("bank", f"vaults-{number}"), [Alert(name="VaultSealed")])
-        service = await open_service(dsn)
         async with (
-            serving(service, authenticator=CALLERS) as url,
+            open_parts(dsn) as parts,
+            serving(parts, authenticator=CALLERS) as url,
             httpx2.AsyncClient(base_url=url, timeout=30, trust_env=False) as client,
         ):
             asked = {"query": f"{HOSTILE} bread"}
             headers = {"Authorization": "Bearer lead", "X-Remediation-Id": "rr-shop"}
             assert (await client.post("/api/v1/workflows/search", json=asked, headers=headers)).status_code == 200
             yield World(url=url, dsn=dsn, rules=rules, client=client)
-        await service.close()
         await writing.close()
 
 

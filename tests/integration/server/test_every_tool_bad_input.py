@@ -19,7 +19,7 @@ from support.databases import migrated_database
 from support.insight import as_user
 from support.manifest import analysis, text
 from support.runnable import runnable
-from support.services import open_service
+from support.services import open_parts
 from support.serving import load, serving
 
 RUN, TRACE = "a run", "a trace"
@@ -147,16 +147,17 @@ async def world(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFac
     own.write_text(text(runnable("ours"), runnable("zoo"), analysis("a", remediation_id="rr-1")))
     async with migrated_database(postgres) as dsn:
         await load([own], dsn=dsn, embedder=None)
-        service = await open_service(dsn)
         owner = await asyncpg.connect(dsn)
         insight = as_user(dsn, ROLE)
-        async with serving(service, analytics_database_url=insight, analytics_per_minute=10_000) as url:
+        async with (
+            open_parts(dsn) as parts,
+            serving(parts, analytics_database_url=insight, analytics_per_minute=10_000) as url,
+        ):
             async with agent(url) as client:
                 run = answer_of(await client.call_tool("invoke_workflow", VALID["invoke_workflow"]))
                 gate = answer_of(await client.call_tool("governance_gate", VALID["governance_gate"]))
             yield World(url=url, owner=owner, ids={RUN: run["invocation_id"], TRACE: gate["trace_id"]})
         await owner.close()
-        await service.close()
 
 
 def schema_of(tool: str) -> Schema:

@@ -9,15 +9,16 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import formulary
 from support.pages import Element, page_of
 from support.rest_agent import rest_agent
-from support.runnable import TARGET, opened, runnable_database
+from support.runnable import TARGET, runnable_database
 from support.runs import KEY
+from support.services import open_parts
 from support.serving import serving
 
 WAITING = "/console/waiting"
@@ -72,18 +73,18 @@ class World:
 
 
 @pytest.fixture
-async def catalog(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[tuple[str, CatalogService]]:
-    async with runnable_database(postgres, tmp_path) as dsn, opened(dsn) as service:
-        yield dsn, service
+async def catalog(postgres: EmbeddedPostgres, tmp_path: Path) -> AsyncIterator[tuple[str, CatalogParts]]:
+    async with runnable_database(postgres, tmp_path) as dsn, open_parts(dsn) as parts:
+        yield dsn, parts
 
 
 @pytest.fixture
-async def world(catalog: tuple[str, CatalogService], tmp_path: Path) -> AsyncIterator[World]:
-    dsn, service = catalog
+async def world(catalog: tuple[str, CatalogParts], tmp_path: Path) -> AsyncIterator[World]:
+    dsn, parts = catalog
     (keys := tmp_path / "input.key").write_text(KEY)
     database = await asyncpg.connect(dsn)
     async with (
-        serving(service, authenticator=CALLERS, input_key_file=keys) as url,
+        serving(parts, authenticator=CALLERS, input_key_file=keys) as url,
         playing.operator(dsn, ends=lambda _: None),
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):

@@ -37,7 +37,7 @@ HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "app
 async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(workflow("ours"), workflow("hidden", customLabels={"team": "payments"})))
-    async with catalog([own], postgres=postgres, embedder=None) as service, serving(service) as at:
+    async with catalog([own], postgres=postgres, embedder=None) as parts, serving(parts) as at:
         yield at
 
 

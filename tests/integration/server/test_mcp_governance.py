@@ -8,12 +8,12 @@ import asyncpg
 import jsonschema
 import pytest
 
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.search.parts import CatalogParts
+from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.agent import ERAS, agent, answer_of, call, refused
+from support.services import open_parts
 from support.serving import catalog, serving
 from support.tenants import BANK, BANK_INCIDENT, COPIED_INCIDENT, SECRET, SHARED, SHOP, SHOP_INCIDENT, write_manifests
 from support.trail import recorded
@@ -53,7 +53,7 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
     strict = catalog(
         [manifests], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED, context_wait_seconds=0
     )
-    async with strict as service, serving(service, authenticator=CALLERS) as at:
+    async with strict as parts, serving(parts, authenticator=CALLERS) as at:
         yield at
 
 
@@ -251,12 +251,9 @@ async def test_the_whole_answer_of_another_tool_is_taken_for_its_report(url: str
 
 
 @pytest.fixture
-async def own_service(database: str) -> AsyncIterator[CatalogService]:
-    created = await CatalogService.create(
-        dsn=database, settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics(), embedder=None
-    )
-    yield created
-    await created.close()
+async def parts(database: str) -> AsyncIterator[CatalogParts]:
+    async with open_parts(database) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -267,9 +264,9 @@ async def owner(database: str) -> AsyncIterator["asyncpg.Connection[asyncpg.Reco
 
 
 async def test_every_call_leaves_an_event_with_what_was_asked_and_answered(
-    own_service: CatalogService, owner: "asyncpg.Connection[asyncpg.Record]"
+    parts: CatalogParts, owner: "asyncpg.Connection[asyncpg.Record]"
 ) -> None:
-    async with serving(own_service, authenticator=CALLERS) as at:
+    async with serving(parts, authenticator=CALLERS) as at:
         gated = await asked(at, GATE, DELETING)
         await denied(at, ENFORCE, {"contract": {}, "actions": ACTIONS, "trace_id": gated["trace_id"]})
         await denied(at, REPLAY, {"trace_id": "rr-other"})
@@ -288,8 +285,8 @@ async def test_every_call_leaves_an_event_with_what_was_asked_and_answered(
     assert SECRET not in str(fourth)
 
 
-async def test_the_trace_of_a_search_can_be_gone_on_with(own_service: CatalogService) -> None:
-    async with serving(own_service, authenticator=CALLERS) as at:
+async def test_the_trace_of_a_search_can_be_gone_on_with(parts: CatalogParts) -> None:
+    async with serving(parts, authenticator=CALLERS) as at:
         search_id = (await asked(at, "search_workflow_catalog", {"query": "OOMKilled"}))["search_id"]
         trace = f"tr_{search_id.replace('-', '')}"
 
@@ -307,9 +304,9 @@ async def test_the_trace_of_a_search_can_be_gone_on_with(own_service: CatalogSer
     ],
 )
 async def test_a_trace_that_somebody_changed_fails_its_replay(
-    own_service: CatalogService, owner: "asyncpg.Connection[asyncpg.Record]", tampering: str, broken: str
+    parts: CatalogParts, owner: "asyncpg.Connection[asyncpg.Record]", tampering: str, broken: str
 ) -> None:
-    async with serving(own_service, authenticator=CALLERS) as at:
+    async with serving(parts, authenticator=CALLERS) as at:
         trace = (await asked(at, GATE, DELETING))["trace_id"]
         for _ in range(2):
             await asked(at, GATE, DELETING | {"trace_id": trace})

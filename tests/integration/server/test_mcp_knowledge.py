@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.commands import formulary
 from support.manifest import analysis, text, workflow
@@ -19,9 +19,9 @@ LONG = "What a long sentence about memory and limits. " * 40
 
 
 @pytest.fixture(scope="module")
-async def service(
+async def parts(
     postgres: EmbeddedPostgres, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+) -> AsyncIterator[CatalogParts]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(*(workflow(f"w{number}", what=f"{LONG} {number}.") for number in range(30))))
     async with catalog([own], postgres=postgres, embedder=embedder) as filled:
@@ -35,8 +35,8 @@ async def called(url: str, tool: str, **arguments: Any) -> dict[str, Any]:
     return result
 
 
-async def test_the_tools_lead_from_a_question_to_a_text(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_the_tools_lead_from_a_question_to_a_text(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         search = (await called(url, "semantic_search", query="memory limits", collection="workflows"))[
             "structuredContent"
         ]
@@ -58,8 +58,8 @@ async def test_the_tools_lead_from_a_question_to_a_text(service: CatalogService)
 
 
 @pytest.mark.parametrize("query", ["memory", "x " * 2000, "語" * 4000])
-async def test_default_answers_stay_below_four_kilobytes(service: CatalogService, query: str) -> None:
-    async with serving(service) as url:
+async def test_default_answers_stay_below_four_kilobytes(parts: CatalogParts, query: str) -> None:
+    async with serving(parts) as url:
         for tool, arguments in (("semantic_search", {"query": query}), ("similar_docs", {"text": query})):
             result = await called(url, tool, **arguments)
             assert len(result["content"][0]["text"].encode()) < 4096
@@ -82,16 +82,16 @@ async def test_default_answers_stay_below_four_kilobytes(service: CatalogService
     ],
 )
 async def test_bad_input_is_answered_with_the_rule(
-    service: CatalogService, tool: str, arguments: dict[str, Any], said: str
+    parts: CatalogParts, tool: str, arguments: dict[str, Any], said: str
 ) -> None:
-    async with serving(service) as url:
+    async with serving(parts) as url:
         result = await called(url, tool, **arguments)
     assert result["isError"]
     assert said in result["content"][0]["text"]
 
 
-async def test_rest_and_commands_answer_the_same(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_rest_and_commands_answer_the_same(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         mcp = (await called(url, "semantic_search", query="memory limits", top_k=3))["structuredContent"]
 
         async def run(*arguments: str) -> dict[str, Any]:
@@ -111,8 +111,8 @@ async def test_rest_and_commands_answer_the_same(service: CatalogService) -> Non
         assert collections["total"] == 3
 
 
-async def test_people_read_the_nearest_ids_in_words(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_people_read_the_nearest_ids_in_words(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         search = (await called(url, "semantic_search", query="memory limits"))["structuredContent"]
         doc_id = search["results"][0]["id"]
         done = await formulary("docs", "get", f"{doc_id}s", "--url", url)
@@ -131,7 +131,7 @@ async def test_a_misspelt_uri_is_answered_with_the_nearest_that_may_be_read(
     (tmp_path / "own.yaml").write_text(text(workflow("drain-node"), theirs, incident))
     uri = "workflow://formulary/drain-nodess@1.0.0#description"
     right, hidden = uri.replace("nodess", "node"), uri.replace("nodess", "nodes")
-    async with catalog([tmp_path], postgres=postgres, embedder=None) as filled, serving(filled) as url:
+    async with catalog([tmp_path], postgres=postgres, embedder=None) as parts, serving(parts) as url:
         said = (await called(url, tool, doc_id=uri))["content"][0]["text"]
         assert f"the nearest are {hidden}, {right}: take one of these, or a search of documents finds ids" in said
         async with Wire(url) as wire:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.mcp import server
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.serving import catalog, serving
@@ -44,16 +44,16 @@ async def test_each_revision_gets_its_own_form_of_the_list_every_time(url: str) 
 
 
 async def test_a_list_that_was_made_while_the_catalog_changed_is_not_given_again(
-    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    parts: CatalogParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flipping = [False, True, True]  # before the list is made, when it is, and after that
 
     async def uses_clusters() -> bool:
         return flipping.pop(0) if flipping else False
 
-    monkeypatch.setattr(service.parts.workflows, "uses_clusters", uses_clusters)
+    monkeypatch.setattr(parts.workflows, "uses_clusters", uses_clusters)
     monkeypatch.setattr(server, "_CLUSTER_USE_SECONDS", -1.0)
-    async with serving(service) as url, Wire(url) as wire:
+    async with serving(parts) as url, Wire(url) as wire:
         between = await wire.rpc("tools/list", {})
         after = await wire.rpc("tools/list", {})
 

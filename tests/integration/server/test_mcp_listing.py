@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from formulary_catalog import __version__
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import LabelSpelling
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import ERAS, agent, call, found
@@ -21,14 +21,14 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "tools_list.json"
 
 
 @pytest.fixture(scope="module")
-async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with catalog([], postgres=postgres, embedder=None) as empty:
         yield empty
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService) -> AsyncIterator[str]:
-    async with serving(service) as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts) as at:
         yield at
 
 
@@ -68,8 +68,8 @@ async def test_every_hint_is_set_and_true(url: str) -> None:
     }
 
 
-async def test_labels_are_listed_in_snake_case_where_a_model_needs_it(service: CatalogService) -> None:
-    async with serving(service, label_parameters=LabelSpelling.SNAKE) as url:
+async def test_labels_are_listed_in_snake_case_where_a_model_needs_it(parts: CatalogParts) -> None:
+    async with serving(parts, label_parameters=LabelSpelling.SNAKE) as url:
         search, *_ = await listed(url)
 
     assert "label_signal_type" in search["inputSchema"]["properties"]

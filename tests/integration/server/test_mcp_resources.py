@@ -25,7 +25,7 @@ async def url(
     long = workflow("long", steps=[{"name": "wait", "command": "kubectl " + "x" * 9000}] * 5)
     incident = analysis("buying", remediation_id="rr-1", labels={"team": ["checkout"]})
     own.write_text(text(workflow("ours"), theirs, long, incident))
-    async with catalog([own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
+    async with catalog([own], postgres=postgres, embedder=embedder) as parts, serving(parts) as at:
         yield at
 
 
@@ -120,8 +120,8 @@ async def test_the_list_holds_what_the_incident_allows_in_pages(
     (tmp_path / "many.yaml").write_text(text(*map(workflow, names), theirs, incident))
     listed: list[str] = []
     async with (
-        catalog([tmp_path], postgres=postgres, embedder=embedder) as service,
-        serving(service) as at,
+        catalog([tmp_path], postgres=postgres, embedder=embedder) as parts,
+        serving(parts) as at,
         agent(at, headers={"X-Remediation-Id": "rr-1"}) as client,
     ):
         page = await client.list_resources()

@@ -62,8 +62,8 @@ async def served(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFa
     names = ("ours", "web.dotted", "1e3", "a" * 100)
     own.write_text(text(*(workflow(name, title=f"{name}: 'quoted' # not a comment") for name in names), incident))
     async with (
-        catalog([own], postgres=postgres, embedder=None) as service,
-        serving(service) as url,
+        catalog([own], postgres=postgres, embedder=None) as parts,
+        serving(parts) as url,
         Wire(url) as wire,
         agent(url, headers=INCIDENT) as client,
     ):

@@ -42,7 +42,7 @@ async def url(
 ) -> AsyncIterator[str]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(manifests())
-    async with catalog([own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
+    async with catalog([own], postgres=postgres, embedder=embedder) as parts, serving(parts) as at:
         yield at
 
 
@@ -104,9 +104,9 @@ async def test_a_listing_reads_all_skills_at_once(
     """However many skills there are: each event of the trail is one read."""
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(manifests())
-    async with catalog([own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
+    async with catalog([own], postgres=postgres, embedder=embedder) as parts, serving(parts) as at:
         assert len(await skills(at, headers=INCIDENT)) == 3
-        events = await service.parts.database.read(_events)
+        events = await parts.database.read(_events)
     assert [event.kind for event in events] == ["search", "read.skills"]
 
 
@@ -175,7 +175,7 @@ async def test_where_an_incident_is_required_a_listing_without_one_is_the_guide(
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(manifests())
     strict = catalog([own], postgres=postgres, embedder=embedder, policy=ContextPolicy.REQUIRED)
-    async with strict as service, serving(service) as at:
+    async with strict as parts, serving(parts) as at:
         assert [skill["uri"] for skill in await skills(at)] == [GUIDE.uri]
         assert len(await skills(at, headers=INCIDENT)) == 3
 

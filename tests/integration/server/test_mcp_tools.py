@@ -12,6 +12,7 @@ from formulary_catalog.domain.answers.answer_size import ASKED_BYTES, DEFAULT_SE
 from formulary_catalog.domain.answers.catalog import WorkflowHit, WorkflowSummary
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.incident import META_KEY
 from formulary_catalog.server.mcp.tools.tool_list import tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, ContextPolicy
@@ -63,7 +64,7 @@ async def url(
             analysis("producing", remediation_id="rr-production", environment="production"),
         )
     )
-    async with catalog([starter_catalog, own], postgres=postgres, embedder=embedder) as service, serving(service) as at:
+    async with catalog([starter_catalog, own], postgres=postgres, embedder=embedder) as parts, serving(parts) as at:
         yield at
 
 
@@ -311,7 +312,7 @@ async def test_where_an_incident_is_required_only_calls_need_one(
     postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, mode: str
 ) -> None:
     strict = catalog([starter_catalog], postgres=postgres, embedder=embedder, policy=ContextPolicy.REQUIRED)
-    async with strict as service, serving(service) as at:
+    async with strict as parts, serving(parts) as at:
         async with agent(at, mode=mode, headers={"X-Remediation-Id": ""}) as client:
             assert (await client.list_tools()).tools
             assert [resource.name for resource in (await client.list_resources()).resources] == [GUIDE.name]
@@ -336,8 +337,8 @@ async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret-dsn-and-password")
 
-    async with catalog([], postgres=postgres, embedder=None) as service, serving(service) as at:
-        monkeypatch.setattr(service, "search", broken)
+    async with catalog([], postgres=postgres, embedder=None) as parts, serving(parts) as at:
+        monkeypatch.setattr(CatalogService, "search", broken)
         message = refused(await call(at, SEARCH, {"query": "OOMKilled"}))
 
     assert message.startswith("internal error ")
@@ -348,8 +349,8 @@ async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
 async def test_a_database_that_is_gone_is_an_error_to_retry_and_the_tools_stay_listed(
     postgres: EmbeddedPostgres,
 ) -> None:
-    async with catalog([], postgres=postgres, embedder=None) as service, serving(service) as at:
-        await service.close()
+    async with catalog([], postgres=postgres, embedder=None) as parts, serving(parts) as at:
+        await parts.database.close()
         async with agent(at) as client:
             assert len((await client.list_tools()).tools) == len(tools_of(LISTED_TOOLSETS))
             assert "retry in a few seconds" in refused(await client.call_tool(SEARCH, {"query": "OOMKilled"}))

@@ -16,16 +16,16 @@ import pytest
 from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import NotFound, Unavailable
-from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.settings import ContextPolicy, Settings
-from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.connection import DEADLINE, Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support import manifest
 from support.filling import entry, fill
+from support.services import open_parts
 from support.trail import recorded
 
 CALLER = Caller(name="test", access=EVERYTHING)
@@ -51,14 +51,11 @@ async def writer(server: EmbeddedPostgres) -> AsyncIterator[CatalogWriter]:
 
 
 @pytest.fixture
-async def service(server: EmbeddedPostgres, writer: CatalogWriter) -> AsyncIterator[CatalogService]:
-    """The read side with a few workflows behind it."""
+async def parts(server: EmbeddedPostgres, writer: CatalogWriter) -> AsyncIterator[CatalogParts]:
+    """With a few workflows behind it."""
     await fill(writer, [manifest.workflow(f"restart-{number}") for number in range(5)])
-    opened = await CatalogService.create(
-        dsn=server.dsn(), settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=Metrics()
-    )
-    yield opened
-    await opened.close()
+    async with open_parts(server.dsn(), deadline=DEADLINE) as opened:
+        yield opened
 
 
 async def _search(service: CatalogService) -> dict[str, Any]:
@@ -172,7 +169,7 @@ def _frozen(server: EmbeddedPostgres) -> Iterator[None]:
 
 
 async def test_a_hung_database_fails_calls_within_the_time_a_caller_expects(
-    server: EmbeddedPostgres, service: CatalogService
+    server: EmbeddedPostgres, service: CatalogService, parts: CatalogParts
 ) -> None:
     await _search(service)
     with _frozen(server):
@@ -180,8 +177,8 @@ async def test_a_hung_database_fails_calls_within_the_time_a_caller_expects(
         outcomes = await asyncio.gather(
             _search(service),
             service.details("restart-1", context=NOWHERE, caller=CALLER),
-            Listing(service.parts).page(context=ContextReference(remediation_id="rr-1"), caller=CALLER),
-            service.parts.workflows.counts(),
+            Listing(parts).page(context=ContextReference(remediation_id="rr-1"), caller=CALLER),
+            parts.workflows.counts(),
             return_exceptions=True,
         )
         assert time.monotonic() - started < PATIENCE + SCHEDULING

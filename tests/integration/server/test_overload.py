@@ -15,16 +15,14 @@ import psutil
 import pytest
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.app import create_app
-from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http.middleware import PROBES
-from formulary_catalog.settings import ContextPolicy, Settings
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.database.connection import DEADLINE
 from support.agent import ERAS, agent, protocol_error, refused
 from support.manifest import text, workflow
 from support.process import Up, formulary_up, private_directory
-from support.serving import listening
+from support.services import open_parts
+from support.serving import serving
 from support.wire import Reply, Wire
 
 CLIENTS = 200
@@ -153,12 +151,13 @@ async def _stuck(dsn: str) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _busy_server(dsn: str, *, embedder: Embedder) -> AsyncIterator[str]:
     """A server without a place to wait, whose slots are all taken."""
-    settings, metrics = Settings(calls_waiting=0), Metrics()
-    service = await CatalogService.create(
-        dsn=dsn, settings=settings, policy=ContextPolicy.OPTIONAL, metrics=metrics, embedder=embedder
-    )
-    app = create_app(service=service, settings=settings, readiness=Readiness(), metrics=metrics)
-    async with listening(app) as url, _stuck(dsn), httpx2.AsyncClient(base_url=url) as http:
+    settings = Settings(calls_waiting=0)
+    async with (
+        open_parts(dsn, embedder=embedder, deadline=DEADLINE, calls_waiting=0) as parts,
+        serving(parts, calls_waiting=0) as url,
+        _stuck(dsn),
+        httpx2.AsyncClient(base_url=url) as http,
+    ):
 
         async def occupy() -> None:
             while True:
@@ -174,7 +173,6 @@ async def _busy_server(dsn: str, *, embedder: Embedder) -> AsyncIterator[str]:
             for task in occupying:
                 task.cancel()
             await asyncio.gather(*occupying, return_exceptions=True)
-    await service.close()
 
 
 @pytest.fixture

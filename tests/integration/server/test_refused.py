@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter
@@ -56,13 +56,13 @@ class World:
 
 
 @pytest.fixture
-async def world(service: CatalogService, workflows: CatalogWriter, writing: Database) -> AsyncIterator[World]:
+async def world(parts: CatalogParts, workflows: CatalogWriter, writing: Database) -> AsyncIterator[World]:
     await fill(workflows, [workflow("carts")], namespace="shop")
     for refused in SAID.values():
         for each in refused:
             await RefusalWriter(writing).note(each)
     async with (
-        serving(service, authenticator=CALLERS) as url,
+        serving(parts, authenticator=CALLERS) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
         yield World(url, client)

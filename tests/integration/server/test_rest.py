@@ -12,6 +12,7 @@ import structlog.contextvars
 import structlog.testing
 
 from formulary_catalog.embedding import Embedder
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls import failures
 from formulary_catalog.settings import ContextPolicy
@@ -24,9 +25,9 @@ PAYMENTS = {"X-Remediation-Id": "rr-payments"}
 
 
 @pytest.fixture(scope="module")
-async def service(
+async def parts(
     postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+) -> AsyncIterator[CatalogParts]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     twin = workflow("twin")
     twin["metadata"]["namespace"] = "shop"
@@ -44,8 +45,8 @@ async def service(
 
 
 @pytest.fixture
-async def http(service: CatalogService) -> AsyncIterator[httpx2.AsyncClient]:
-    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as client:
+async def http(parts: CatalogParts) -> AsyncIterator[httpx2.AsyncClient]:
+    async with serving(parts) as url, httpx2.AsyncClient(base_url=url) as client:
         yield client
 
 
@@ -134,7 +135,7 @@ async def test_an_unknown_or_contradictory_incident_fails_closed(
 
 async def test_where_an_incident_is_required_what_an_agent_does_needs_one(postgres: EmbeddedPostgres) -> None:
     strict = catalog([], postgres=postgres, embedder=None, policy=ContextPolicy.REQUIRED)
-    async with strict as service, serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with strict as parts, serving(parts) as url, httpx2.AsyncClient(base_url=url) as http:
         responses = [
             await http.post(SEARCH, json={"query": "OOMKilled"}),
             await http.post("/api/v1/selections", json={"workflow_id": "any", "reasoning": "It fits."}),
@@ -306,12 +307,12 @@ async def test_a_selection_is_recorded(http: httpx2.AsyncClient) -> None:
 
 
 async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
-    http: httpx2.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("secret-dsn-and-password")
 
-    monkeypatch.setattr(service, "search", broken)
+    monkeypatch.setattr(CatalogService, "search", broken)
     response = await http.post(SEARCH, json={"query": "OOMKilled"})
 
     assert response.status_code == 500
@@ -320,13 +321,13 @@ async def test_a_failure_of_ours_tells_an_id_and_nothing_else(
 
 
 async def test_a_call_that_takes_too_long_is_given_up(
-    http: httpx2.AsyncClient, service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    http: httpx2.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def stuck(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(failures, "CALL_SECONDS", 0.05)
-    monkeypatch.setattr(service, "search", stuck)
+    monkeypatch.setattr(CatalogService, "search", stuck)
     response = await http.post(SEARCH, json={"query": "OOMKilled"})
 
     assert response.status_code == 408

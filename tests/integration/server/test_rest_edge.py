@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.app import create_app
 from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.http import middleware, probes
@@ -27,14 +27,14 @@ LOOPBACK = HostRule(allowed=(), listening_on="127.0.0.1")
 
 
 @pytest.fixture(scope="module")
-async def service(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres) -> AsyncIterator[CatalogParts]:
     async with catalog([], postgres=postgres, embedder=None) as empty:
         yield empty
 
 
 @pytest.fixture(scope="module")
-async def url(service: CatalogService) -> AsyncIterator[str]:
-    async with serving(service, allowed_hosts="formulary.tools.svc, catalog.example") as at:
+async def url(parts: CatalogParts) -> AsyncIterator[str]:
+    async with serving(parts, allowed_hosts="formulary.tools.svc, catalog.example") as at:
         yield at
 
 
@@ -168,10 +168,10 @@ async def test_a_caller_that_fills_the_server_gives_way_to_another() -> None:
 
 
 async def test_any_number_of_probes_asks_the_database_once_at_a_time(
-    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    parts: CatalogParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked, most = 0, 0
-    database = service.parts.database
+    database = parts.database
     check = database.ping
 
     async def counted() -> None:
@@ -182,7 +182,7 @@ async def test_any_number_of_probes_asks_the_database_once_at_a_time(
         asked -= 1
 
     monkeypatch.setattr(database, "ping", counted)
-    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with serving(parts) as url, httpx2.AsyncClient(base_url=url) as http:
         ready = await asyncio.gather(*(http.get("/readyz") for _ in range(40)))
 
     assert {response.status_code for response in ready} == {200}
@@ -190,10 +190,10 @@ async def test_any_number_of_probes_asks_the_database_once_at_a_time(
 
 
 async def test_any_number_of_scrapes_counts_the_catalog_once(
-    service: CatalogService, monkeypatch: pytest.MonkeyPatch
+    parts: CatalogParts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
-    workflows = service.parts.workflows
+    workflows = parts.workflows
     count = workflows.counts
 
     async def counted() -> dict[str, int]:
@@ -202,7 +202,7 @@ async def test_any_number_of_scrapes_counts_the_catalog_once(
         return await count() | {"Active": asked}
 
     monkeypatch.setattr(workflows, "counts", counted)
-    async with serving(service) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with serving(parts) as url, httpx2.AsyncClient(base_url=url) as http:
         scraped = await asyncio.gather(*(http.get("/metrics") for _ in range(40)))
         again = await http.get("/metrics")
         monkeypatch.setattr(probes, "_COUNTED_FOR_SECONDS", -1.0)
@@ -225,8 +225,8 @@ async def test_a_body_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 async def test_health_is_about_the_process_alone(postgres: EmbeddedPostgres) -> None:
-    async with catalog([], postgres=postgres, embedder=None) as gone, serving(gone) as url:
-        await gone.close()
+    async with catalog([], postgres=postgres, embedder=None) as parts, serving(parts) as url:
+        await parts.database.close()
         assert await status(url, path="/healthz") == 200
         assert await status(url, path="/readyz") == 503
         assert await status(url, path="/metrics") == 200
@@ -236,15 +236,15 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
     postgres: EmbeddedPostgres, embedder: Embedder
 ) -> None:
     readiness = Readiness(catalog_loaded=False)
-    async with catalog([], postgres=postgres, embedder=None) as service:
-        app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
+    async with catalog([], postgres=postgres, embedder=None) as parts:
+        app = create_app(parts, settings=Settings(), readiness=readiness)
         async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
             starting = await http.get("/readyz")
             readiness.catalog_loaded = True
             degraded = await http.get("/readyz")
-            service.parts.vectors.use(embedder)
+            parts.vectors.use(embedder)
             ready = await http.get("/readyz")
-            await service.close()
+            await parts.database.close()
             broken = await http.get("/readyz")
 
     seen = [(response.status_code, response.json()["status"]) for response in (starting, degraded, ready, broken)]
@@ -259,9 +259,9 @@ async def test_readiness_tells_starting_degraded_ready_and_broken_apart(
     assert (ready.json()["mode"], ready.json()["model"]) == ("hybrid", embedder.model_id)
 
 
-async def test_while_the_catalog_loads_calls_are_told_to_come_back(service: CatalogService) -> None:
+async def test_while_the_catalog_loads_calls_are_told_to_come_back(parts: CatalogParts) -> None:
     readiness = Readiness(catalog_loaded=False)
-    app = create_app(service=service, settings=Settings(), readiness=readiness, metrics=Metrics())
+    app = create_app(parts, settings=Settings(), readiness=readiness)
     async with listening(app) as url, httpx2.AsyncClient(base_url=url) as http:
         read = [await http.get("/api/v1/workflows"), await http.post("/api/v1/workflows/search", json={"query": "x"})]
         async with agent(url) as client:

@@ -30,10 +30,10 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(workflow("ours"), workflow("theirs")))
     loaded = catalog([own], postgres=postgres, embedder=None, context_wait_seconds=0)
-    async with loaded as service:
-        (database,) = await service.parts.database.fetch("select current_database() as name")
+    async with loaded as parts:
+        (database,) = await parts.database.fetch("select current_database() as name")
         insight = postgres.dsn(user=ROLE, database=database["name"])
-        async with serving(service, analytics_database_url=insight, analytics_per_minute=10_000) as at:
+        async with serving(parts, analytics_database_url=insight, analytics_per_minute=10_000) as at:
             yield at
 
 

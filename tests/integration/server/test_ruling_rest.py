@@ -13,7 +13,7 @@ import pytest
 
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.governance import rehearsing
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
@@ -26,7 +26,7 @@ from support.commands import Finished, formulary
 from support.databases import migrated_database
 from support.manifest import contract, text
 from support.runs import HARMLESS, request
-from support.services import open_service
+from support.services import open_parts
 from support.serving import serving
 
 CALLERS = KnownCallers(
@@ -88,10 +88,9 @@ async def dsn(postgres: EmbeddedPostgres) -> AsyncIterator[str]:
 
 
 @pytest.fixture(scope="module")
-async def catalog(dsn: str) -> AsyncIterator[CatalogService]:
-    service = await open_service(dsn)
-    yield service
-    await service.close()
+async def parts(dsn: str) -> AsyncIterator[CatalogParts]:
+    async with open_parts(dsn) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +100,7 @@ async def asking(dsn: str) -> AsyncIterator[InvocationStore]:
 
 
 @pytest.fixture(scope="module")
-async def world(dsn: str, catalog: CatalogService, asking: InvocationStore) -> AsyncIterator[World]:
+async def world(dsn: str, parts: CatalogParts, asking: InvocationStore) -> AsyncIterator[World]:
     async with Database.opened(dsn, role=Role.WRITER, deadline=30) as writing:
         contracts = ContractWriter(writing, shared_namespace="formulary")
         await contracts.save({"rules": [RISKY]}, namespace="shop", name="c", uid="u")
@@ -116,7 +115,7 @@ async def world(dsn: str, catalog: CatalogService, asking: InvocationStore) -> A
         new = request(facts=known, key=name, namespace=known.namespace, remediation_id=f"rr-{name}")
         runs[name] = (await asking.submit(new)).invocation
     async with (
-        serving(catalog, authenticator=CALLERS) as url,
+        serving(parts, authenticator=CALLERS) as url,
         httpx2.AsyncClient(base_url=url, timeout=50) as client,
     ):
         yield World(url, dsn, runs, client)

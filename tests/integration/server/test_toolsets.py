@@ -11,7 +11,7 @@ import pytest
 from mcp_types import INVALID_PARAMS
 
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.mcp.tools.tool_list import OTHER_NAMES, TOOLSETS, tools_of
 from formulary_catalog.settings import LISTED_TOOLSETS, Settings, Toolset, toolsets_of
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -31,9 +31,7 @@ FIRST = ["search_workflow_catalog", "get_workflow_details", "record_workflow_sel
 
 
 @pytest.fixture(scope="module")
-async def service(
-    postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CatalogService]:
+async def parts(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CatalogParts]:
     own = tmp_path_factory.mktemp("manifests") / "own.yaml"
     own.write_text(text(workflow("ours")))
     async with catalog([own], postgres=postgres, embedder=None) as filled:
@@ -55,8 +53,8 @@ async def called(url: str, tool: str, **arguments: Any) -> dict[str, Any]:
     return answer
 
 
-async def test_what_a_model_reads_by_default_is_short(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_what_a_model_reads_by_default_is_short(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         tools = await listed(url)
     read = [{part: tool[part] for part in ("name", "description", "inputSchema")} for tool in tools]
     assert [tool["name"] for tool in tools[:3]] == FIRST
@@ -64,8 +62,8 @@ async def test_what_a_model_reads_by_default_is_short(service: CatalogService) -
     assert sum(len(json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode()) for each in read) <= MOST_BYTES
 
 
-async def test_a_client_chooses_among_what_is_offered(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_a_client_chooses_among_what_is_offered(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         for chosen in (["search"], ["catalog", "search"], [each.value for each in Toolset], ["approvals"]):
             wanted = [tool.name for tool in tools_of(toolsets_of(",".join(chosen)))]
             assert [tool["name"] for tool in await listed(url, ",".join(chosen))] == wanted
@@ -73,8 +71,8 @@ async def test_a_client_chooses_among_what_is_offered(service: CatalogService) -
         assert await listed(url, "") == await listed(url)
 
 
-async def test_schemas_of_all_tools_are_closed_valid_and_flat_where_they_can_be(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_schemas_of_all_tools_are_closed_valid_and_flat_where_they_can_be(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         tools = await listed(url, ",".join(Toolset))
     for tool in tools:
         jsonschema.Draft202012Validator.check_schema(tool["inputSchema"])
@@ -87,17 +85,17 @@ async def test_schemas_of_all_tools_are_closed_valid_and_flat_where_they_can_be(
         assert "$ref" not in json.dumps(tool)
 
 
-async def test_all_tools_but_two_are_said_to_change_nothing(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_all_tools_but_two_are_said_to_change_nothing(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         hints = {tool["name"]: tool["annotations"] for tool in await listed(url, ",".join(Toolset))}
     reading = {name for name, hint in hints.items() if READING.items() <= hint.items()}
     assert reading == hints.keys() - WRITING
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_instructions_name_only_tools_that_are_listed(service: CatalogService, mode: str) -> None:
+async def test_the_instructions_name_only_tools_that_are_listed(parts: CatalogParts, mode: str) -> None:
     every = {tool.name for tool in tools_of(tuple(Toolset))}
-    async with serving(service) as url:
+    async with serving(parts) as url:
         for chosen in (*([each.value] for each in Toolset), ["search", "analytics"], ["runs", "governance"]):
             async with agent(url, mode=mode, path=f"/mcp?toolsets={','.join(chosen)}") as client:
                 text = client.instructions or ""
@@ -109,9 +107,9 @@ async def test_the_instructions_name_only_tools_that_are_listed(service: Catalog
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "tools/call"])
 async def test_an_address_with_an_unknown_toolset_is_refused_with_the_valid_ones(
-    service: CatalogService, method: str
+    parts: CatalogParts, method: str
 ) -> None:
-    async with serving(service, toolsets=frozenset({Toolset.SEARCH, Toolset.CATALOG})) as url:
+    async with serving(parts, toolsets=frozenset({Toolset.SEARCH, Toolset.CATALOG})) as url:
         for given, problem in (("serch", "toolset 'serch' is not offered"), ("runs", "give some of search, catalog")):
             async with httpx2.AsyncClient() as http:
                 body = {"jsonrpc": "2.0", "id": 1, "method": method}
@@ -120,11 +118,11 @@ async def test_an_address_with_an_unknown_toolset_is_refused_with_the_valid_ones
             assert problem in refused.json()["error"]["message"]
 
 
-async def test_a_tool_that_is_not_listed_is_answered_if_its_toolset_is_offered(service: CatalogService) -> None:
-    async with serving(service) as url:
+async def test_a_tool_that_is_not_listed_is_answered_if_its_toolset_is_offered(parts: CatalogParts) -> None:
+    async with serving(parts) as url:
         answer = await called(url, "find_workflow", name="ours")
         assert answer["result"]["structuredContent"]["exact"]
-    async with serving(service, toolsets=frozenset({Toolset.SEARCH})) as url:
+    async with serving(parts, toolsets=frozenset({Toolset.SEARCH})) as url:
         assert [tool["name"] for tool in await listed(url)] == [tool.name for tool in TOOLSETS[Toolset.SEARCH]]
         for tool in ("find_workflow", "invoke_workflow", "kdd_stats"):
             refused = await called(url, tool)
@@ -132,7 +130,7 @@ async def test_a_tool_that_is_not_listed_is_answered_if_its_toolset_is_offered(s
             assert "find_workflow" not in refused["error"]["data"]["tools"]
 
 
-async def test_the_names_of_the_design_documents_are_answered_and_not_listed(service: CatalogService) -> None:
+async def test_the_names_of_the_design_documents_are_answered_and_not_listed(parts: CatalogParts) -> None:
     arguments = {
         "kdd_search": {"query": "OOMKilled"},
         "kdd_list": {},
@@ -144,7 +142,7 @@ async def test_the_names_of_the_design_documents_are_answered_and_not_listed(ser
         "get_playbook_details": {"workflow_id": "ours"},
     }
     assert arguments.keys() == OTHER_NAMES.keys()
-    async with serving(service) as url:
+    async with serving(parts) as url:
         names = {tool["name"] for tool in await listed(url, ",".join(Toolset))}
         for other, given in arguments.items():
             answer = await called(url, other, **given)

@@ -18,7 +18,7 @@ from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -29,7 +29,7 @@ from support.access import Rights
 from support.databases import migrated_database
 from support.filling import entry
 from support.knowledge import embed_everything, load_runbooks, read_ended_traces
-from support.services import open_service
+from support.services import open_parts, service_on
 
 WORDS = ["memory", "drain", "node", "limit", "restart", "reboot"]
 TEAMS = ["web", "data", "*"]
@@ -91,26 +91,21 @@ class World:
 
     writing: Database
     embedder: Embedder
-    catalog: CatalogService
+    parts: CatalogParts
     services: dict[bool, KnowledgeService]
     numbers: Any
 
 
 @pytest.fixture(scope="module")
 async def world(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator[World]:
-    async with migrated_database(postgres) as dsn, Database.opened(dsn, role=Role.WRITER, deadline=30) as writing:
-        catalogs = {
-            by_meaning: await open_service(
-                dsn, embedder=embedder if by_meaning else None, policy=ContextPolicy.REQUIRED
-            )
-            for by_meaning in (True, False)
-        }
-        services = {by_meaning: KnowledgeService(each.parts) for by_meaning, each in catalogs.items()}
-        yield World(
-            writing=writing, embedder=embedder, catalog=catalogs[True], services=services, numbers=itertools.count()
-        )
-        for each in catalogs.values():
-            await each.close()
+    async with (
+        migrated_database(postgres) as dsn,
+        Database.opened(dsn, role=Role.WRITER, deadline=30) as writing,
+        open_parts(dsn, embedder=embedder, policy=ContextPolicy.REQUIRED) as parts,
+        open_parts(dsn, policy=ContextPolicy.REQUIRED) as by_words,
+    ):
+        services = {True: KnowledgeService(parts), False: KnowledgeService(by_words)}
+        yield World(writing=writing, embedder=embedder, parts=parts, services=services, numbers=itertools.count())
 
 
 @dataclass(frozen=True)
@@ -142,7 +137,7 @@ async def happen(world: World, past: Past, entries: list[CatalogEntry], *, numbe
     mentioned = [(entries[position % len(entries)], form) for position, form in past.mentions]
     context = RequestContext(namespace=f"a{number}", target_namespace=f"b{number}", name="past", remediation_id="")
     await ContextWriter(world.writing).save(replace(context, remediation_id=f"rr-past-{number}"))
-    await world.catalog.record_selection(
+    await service_on(world.parts).record_selection(
         workflow_id=f"{chosen.namespace}/{chosen.name}",
         reasoning=f"it fits, not {' nor '.join(form.format(each) for each, form in mentioned)}",
         context=ContextReference(remediation_id=f"rr-past-{number}"),

@@ -4,6 +4,7 @@ is deleted."""
 import itertools
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.databases import migrated_database
 from support.drawn_catalogs import ACTIONS, NAMES, SECRET, SIGNALS, Declared, catalogs, incidents
-from support.services import open_service
+from support.services import open_parts
 from support.tool_answers import (
     CHANCE,
     FOREIGN_RUN,
@@ -226,18 +227,18 @@ class Pair:
 
 @pytest.fixture(scope="module")
 async def pair(postgres: EmbeddedPostgres) -> AsyncIterator[Pair]:
-    async with migrated_database(postgres) as one, migrated_database(postgres) as other:
-        services = [await open_service(dsn, policy=ContextPolicy.REQUIRED) for dsn in (one, other)]
-        writing = [await Database.open(dsn, role=Role.WRITER, deadline=30) for dsn in (one, other)]
-        yield Pair(
-            *(
-                Catalog(service, database, dsn=dsn)
-                for service, database, dsn in zip(services, writing, (one, other), strict=True)
-            )
-        )
-        for service, database in zip(services, writing, strict=True):
-            await service.close()
-            await database.close()
+    async with _catalog(postgres) as one, _catalog(postgres) as other:
+        yield Pair(one, other)
+
+
+@asynccontextmanager
+async def _catalog(postgres: EmbeddedPostgres) -> AsyncIterator[Catalog]:
+    async with (
+        migrated_database(postgres) as dsn,
+        open_parts(dsn, policy=ContextPolicy.REQUIRED) as parts,
+        Database.opened(dsn, role=Role.WRITER, deadline=30) as writing,
+    ):
+        yield Catalog(parts, writing, dsn=dsn)
 
 
 NUMBERS = itertools.count()

@@ -31,7 +31,7 @@ from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.explanation.service import Explaining
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -43,7 +43,7 @@ from support.access import Rights
 from support.adversarial import store
 from support.databases import migrated_database
 from support.filling import entry
-from support.services import open_service
+from support.services import open_parts, service_on
 
 EVERY_ONE = 50
 SIGNALS = ["OOMKilled", "DiskAlert", "Evicted", "evicted"]
@@ -159,12 +159,13 @@ class World:
         writer: CatalogWriter,
         contexts: ContextWriter,
         embedder: Embedder,
-        services: Mapping[str, CatalogService],
+        parts: Mapping[str, CatalogParts],
     ) -> None:
         self._writer = writer
         self._contexts = contexts
         self._embedder = embedder
-        self._services = services
+        self.parts = parts["meaning"]
+        self._services = {by: service_on(each) for by, each in parts.items()}
         self._numbers = itertools.count()
 
     async def load(
@@ -202,28 +203,20 @@ class World:
             context=loaded.context,
             top_k=EVERY_ONE,
         )
-        explaining = Explaining(self.service.parts, searcher=self.service.searcher, strict_keys=frozenset())
+        explaining = Explaining(self.parts, strict_keys=frozenset())
         return await explaining.of_search(workflow.version_id, request, caller=loaded.caller(see))
-
-    @property
-    def service(self) -> CatalogService:
-        return self._services["meaning"]
 
 
 @pytest.fixture(scope="module")
 async def world(postgres: EmbeddedPostgres, embedder: Embedder) -> AsyncIterator[World]:
-    async with migrated_database(postgres) as dsn:
-        writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
-        services = {
-            by: await open_service(dsn, embedder=loaded, policy=ContextPolicy.REQUIRED)
-            for by, loaded in {"meaning": embedder, "words": None}.items()
-        }
-        yield World(
-            writer=CatalogWriter(writing), contexts=ContextWriter(writing), embedder=embedder, services=services
-        )
-        for service in services.values():
-            await service.close()
-        await writing.close()
+    async with (
+        migrated_database(postgres) as dsn,
+        Database.opened(dsn, role=Role.WRITER, deadline=30) as writing,
+        open_parts(dsn, embedder=embedder, policy=ContextPolicy.REQUIRED) as meaning,
+        open_parts(dsn, policy=ContextPolicy.REQUIRED) as words,
+    ):
+        parts = {"meaning": meaning, "words": words}
+        yield World(writer=CatalogWriter(writing), contexts=ContextWriter(writing), embedder=embedder, parts=parts)
 
 
 def demanded(asked: Asked, incident: RequestContext) -> Constraints:
@@ -388,7 +381,7 @@ async def test_the_pages_of_the_list_are_the_allowed_workflows_in_name_order(
     caller, listed = loaded.caller(see), []
     for offset in range(0, len(catalog) + limit, limit):
         request = ListingRequest(limit=limit, offset=offset)
-        page = await Listing(world.service.parts).page(request, context=loaded.context, caller=caller)
+        page = await Listing(world.parts).page(request, context=loaded.context, caller=caller)
         listed += page.workflows
         assert len(page.workflows) == min(limit, max(page.total_results - offset, 0))
     nothing_asked = Asked(query="anything")

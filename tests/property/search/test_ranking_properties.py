@@ -34,7 +34,7 @@ from support.access import Rights
 from support.adversarial import store, store_embedded
 from support.databases import migrated_database
 from support.filling import entry, starter_documents
-from support.services import open_service
+from support.services import open_parts, service_on
 
 QUERIES = (
     "DNS lookups fail, SERVFAIL from CoreDNS",
@@ -319,9 +319,8 @@ async def world(postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog:
                         custom_labels=_custom(owned, labels=labels),
                     )
                 )
-        service = await open_service(dsn, embedder=embedder)
-        yield World(service=service)
-        await service.close()
+        async with open_parts(dsn, embedder=embedder) as parts:
+            yield World(service=service_on(parts))
         await writing.close()
 
 

@@ -21,7 +21,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.databases import migrated_database
 from support.filling import fill, starter_documents
-from support.services import open_service
+from support.services import open_parts, service_on
 
 CALLER = Caller(name="test", access=EVERYTHING)
 LABELS = ["critical", "high", "production", "test", "P0", "low", "Pod", "apps/v1/Deployment", "OOMKilled", "unheard-of"]
@@ -50,9 +50,8 @@ async def _service(
         writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
         await fill(CatalogWriter(writing), documents, embedder=embedder)
         await writing.close()
-        service = await open_service(dsn, embedder=embedder)
-        yield service
-        await service.close()
+        async with open_parts(dsn, embedder=embedder) as parts:
+            yield service_on(parts)
 
 
 @pytest.fixture(scope="module")

@@ -87,9 +87,9 @@ async def _services(settings: "Settings") -> "AsyncIterator[Services]":
 
     async with (
         existing_database(settings, role=Role.SERVER) as dsn,
-        open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as opened,
+        open_catalog(settings, dsn=dsn, policy=ContextPolicy.OPTIONAL, by_meaning=False) as parts,
     ):
-        yield Services.on(opened.service, settings=settings)
+        yield Services.on(parts, settings=settings)
 
 
 def _show(answer: "ContractList") -> None:

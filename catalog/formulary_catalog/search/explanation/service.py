@@ -23,7 +23,7 @@ from formulary_catalog.search.explanation.ranking import Ranking, Subject, expla
 from formulary_catalog.search.explanation.recorded import RecordedSearch, RecordedSearches, recorded_answer
 from formulary_catalog.search.manifests import ParsedWorkflow
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit, Searcher
+from formulary_catalog.search.pipeline import Hit
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.visibility import CallScope
 
@@ -42,9 +42,8 @@ class _Found:
 class Explaining:
     """Explains; every call leaves an event in a trace of its own: no story grows by being looked into."""
 
-    def __init__(self, parts: CatalogParts, *, searcher: Searcher, strict_keys: frozenset[str]) -> None:
+    def __init__(self, parts: CatalogParts, *, strict_keys: frozenset[str]) -> None:
         self._parts = parts
-        self._searcher = searcher
         self._strict_keys = strict_keys
         self._recorded = RecordedSearches(parts.database, traces=parts.traces)
 
@@ -133,7 +132,7 @@ class Explaining:
         place = ranking.place_of(subject.version_id)
         evidence = ranking.order[place - 1].evidence if place is not None else None
         if not excluded and place is None:
-            evidence = await self._searcher.evidence_of(
+            evidence = await self._parts.searcher.evidence_of(
                 subject.version_id, request=request, plan=ranking.plan, namespaces=scope.namespaces
             )
         record.mode = ranking.ranked.mode
@@ -166,7 +165,7 @@ class Explaining:
     async def _ranking(self, request: SearchRequest, *, scope: CallScope, caller: Caller) -> Ranking:
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
         reveal = await _may_read(scope.context, caller=caller)
-        ranked, hits = await self._searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
+        ranked, hits = await self._parts.searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
         return Ranking.of(ranked, hits, request=request, plan=plan, reveal=reveal)
 
 

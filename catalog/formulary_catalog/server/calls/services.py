@@ -1,7 +1,7 @@
 """The services that the edges call, together, and the time until they are there.
 
-`server.app`, `formulary stdio` and `formulary governance` build them with `Services.on`, on the database of one
-catalog. Over stdio a client connects before the catalog is open: `Opening` lets its calls wait.
+`server.app`, `formulary stdio` and `formulary governance` build them with `Services.on`, on the parts of one catalog.
+Over stdio a client connects before the catalog is open: `Opening` lets its calls wait.
 """
 
 import asyncio
@@ -68,8 +68,8 @@ class Services:
     knowledge: "KnowledgeService"
 
     @classmethod
-    def on(cls, catalog: "CatalogService", *, settings: Settings) -> "Services":
-        """All services, on the database of the catalog."""
+    def on(cls, parts: "CatalogParts", *, settings: Settings) -> "Services":
+        """All services of the catalog that has these parts."""
         # Here, because stdio answers `initialize` before it loads them: they take longer than the protocol.
         from formulary_catalog.analytics.service import AnalyticsService
         from formulary_catalog.audit.incidents import IncidentReading
@@ -82,6 +82,7 @@ class Services:
         from formulary_catalog.runs.reading import RunReading
         from formulary_catalog.runs.service import InvocationService
         from formulary_catalog.search.explanation.service import Explaining
+        from formulary_catalog.search.service import CatalogService
         from formulary_catalog.workflows.browsing import Browsing
         from formulary_catalog.workflows.coverage import Coverage
         from formulary_catalog.workflows.listing import Listing
@@ -91,15 +92,17 @@ class Services:
         from formulary_catalog.workflows.upkeep import Upkeep
         from formulary_catalog.workflows.versions import Versions
 
-        parts = catalog.parts
+        catalog = CatalogService(
+            trail=parts.trail, traces=parts.traces, finder=parts.finder, searcher=parts.searcher, metrics=parts.metrics
+        )
         return cls(
             parts=parts,
             catalog=catalog,
             listing=Listing(parts),
             refused=Refused(parts),
             browsing=Browsing(parts),
-            explaining=Explaining(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
-            coverage=Coverage(parts, searcher=catalog.searcher, strict_keys=settings.strict_custom_labels),
+            explaining=Explaining(parts, strict_keys=settings.strict_custom_labels),
+            coverage=Coverage(parts, strict_keys=settings.strict_custom_labels),
             upkeep=Upkeep(parts),
             traces=TraceReading(parts),
             incidents=IncidentReading(parts, strict_keys=settings.strict_custom_labels),

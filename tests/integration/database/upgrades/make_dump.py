@@ -26,7 +26,7 @@ from formulary_catalog.domain.governance.decision import ApprovalDecision
 from formulary_catalog.domain.search.request import search_request
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.runs.request import InvocationRequest
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.calls.caller import LOCAL
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
@@ -38,7 +38,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import playing
 from support.databases import migrated_database
 from support.runnable import PRODUCTION, STAGING, write_manifests
-from support.services import open_service
+from support.services import open_parts, service_on
 from support.serving import load
 
 _COMMIT = "e71c4e0"
@@ -65,24 +65,24 @@ async def fill(dsn: str, *, key: SigningKey, directory: Path) -> None:
     """Workflows, incidents, searches, choices, runs, an approval, a hold and signed checkpoints."""
     embedder = load_embedder()
     await load([write_manifests(directory)], dsn=dsn, embedder=embedder)
-    catalog = await open_service(dsn, embedder=embedder)
-    writing = await Database.open(dsn, role=Role.WRITER, deadline=30)
-    checkpoints = CheckpointStore(writing)
-    try:
-        await use(catalog, dsn=dsn)
+    async with (
+        open_parts(dsn, embedder=embedder) as parts,
+        Database.opened(dsn, role=Role.WRITER, deadline=30) as writing,
+    ):
+        checkpoints = CheckpointStore(writing)
+        await use(parts, dsn=dsn)
         await checkpoints.checkpoint(key)
-        await catalog.search(search_request(query="crash after deployment", context=STAGING), caller=LOCAL)
+        request = search_request(query="crash after deployment", context=STAGING)
+        await service_on(parts).search(request, caller=LOCAL)
         await checkpoints.prepare_months()
         await checkpoints.checkpoint(key)
-    finally:
-        await catalog.close()
-        await writing.close()
     async with Retention.open(dsn) as retention:
         await retention.hold("rr-staging", reason="case 7", by="alice")
 
 
-async def use(catalog: CatalogService, *, dsn: str) -> None:
+async def use(parts: CatalogParts, *, dsn: str) -> None:
     """What agents and people do in an incident."""
+    catalog = service_on(parts)
     found = await catalog.search(search_request(query="OOMKilled critical", context=STAGING), caller=LOCAL)
     await catalog.details("scale-out", context=STAGING, caller=LOCAL)
     await catalog.record_selection(
@@ -92,7 +92,7 @@ async def use(catalog: CatalogService, *, dsn: str) -> None:
         context=STAGING,
         caller=LOCAL,
     )
-    runs = Services.on(catalog, settings=Settings()).invocations
+    runs = Services.on(parts, settings=Settings()).invocations
     async with playing.operator(dsn):
         done = await runs.invoke(
             InvocationRequest(workflow_id="scale-out", input={"REPLICAS": 3}), context=STAGING, caller=LOCAL

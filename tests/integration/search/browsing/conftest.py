@@ -4,16 +4,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.browsing import DOCUMENTS
 from support.filling import fill
-from support.services import open_service
+from support.services import open_parts
 
 
 @pytest.fixture
-async def service(database: str, workflows: CatalogWriter) -> AsyncIterator[CatalogService]:
+async def parts(database: str, workflows: CatalogWriter) -> AsyncIterator[CatalogParts]:
     await fill(workflows, DOCUMENTS)
-    opened = await open_service(database)
-    yield opened
-    await opened.close()
+    async with open_parts(database) as opened:
+        yield opened

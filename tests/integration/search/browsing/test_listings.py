@@ -7,27 +7,27 @@ import pytest
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support.browsing import ASKED, CALLER, DOCUMENTS, NO_CONTEXT, listing
 from support.filling import entry, fill
 from support.manifest import workflow
-from support.services import open_service
+from support.services import open_parts
 
 
-async def names(service: CatalogService, **asked: Any) -> list[str]:
-    return [line.workflow_id for line in (await Listing(service.parts).page(listing(**asked), **ASKED)).workflows]
+async def names(parts: CatalogParts, **asked: Any) -> list[str]:
+    return [line.workflow_id for line in (await Listing(parts).page(listing(**asked), **ASKED)).workflows]
 
 
-async def test_a_listing_is_narrowed_by_each_filter(service: CatalogService) -> None:
-    assert len(await names(service)) == 6
-    assert await names(service, action_type="increasememorylimits") == ["oom-lower-limit", "oom-raise-limit"]
-    assert await names(service, signal_type="podpending") == ["node-add"]
-    assert await names(service, risk_level="medium") == ["oom-restart-leaking"]
-    assert await names(service, namespace="elsewhere") == []
-    assert len(await names(service, risk_level="unknown", namespace="formulary")) == 4
+async def test_a_listing_is_narrowed_by_each_filter(parts: CatalogParts) -> None:
+    assert len(await names(parts)) == 6
+    assert await names(parts, action_type="increasememorylimits") == ["oom-lower-limit", "oom-raise-limit"]
+    assert await names(parts, signal_type="podpending") == ["node-add"]
+    assert await names(parts, risk_level="medium") == ["oom-restart-leaking"]
+    assert await names(parts, namespace="elsewhere") == []
+    assert len(await names(parts, risk_level="unknown", namespace="formulary")) == 4
 
 
 @pytest.mark.parametrize(
@@ -56,41 +56,39 @@ async def test_an_empty_listing_says_why_and_what_to_do(
     await contexts.save(
         RequestContext(namespace="shop", name="staging", remediation_id="rr-staging", environment="nowhere")
     )
-    service = await open_service(database)
-    page = await Listing(service.parts).page(
-        listing(**asked), context=ContextReference(remediation_id=incident), caller=CALLER
-    )
-    await service.close()
+    context = ContextReference(remediation_id=incident)
+    async with open_parts(database) as parts:
+        page = await Listing(parts).page(listing(**asked), context=context, caller=CALLER)
     assert (page.workflows, page.notes) == ([], [note])
 
 
-async def test_pages_follow_each_other_and_a_cursor_belongs_to_its_question(service: CatalogService) -> None:
-    whole = await names(service)
+async def test_pages_follow_each_other_and_a_cursor_belongs_to_its_question(parts: CatalogParts) -> None:
+    whole = await names(parts)
     seen: list[str] = []
     cursor = ""
     while True:
-        page = await Listing(service.parts).page(listing(limit=2, cursor=cursor), **ASKED)
+        page = await Listing(parts).page(listing(limit=2, cursor=cursor), **ASKED)
         seen += [line.workflow_id for line in page.workflows]
         assert page.total == 6
         if not page.next_cursor:
             break
         cursor = page.next_cursor
         with pytest.raises(InvalidInput, match="belongs to another question"):
-            await Listing(service.parts).page(listing(limit=2, cursor=cursor, risk_level="low"), **ASKED)
+            await Listing(parts).page(listing(limit=2, cursor=cursor, risk_level="low"), **ASKED)
     assert seen == whole
     for broken in ("x", "W10", "ü", "W1siYSIsICJiIiwgImMiLCAxXV0"):
         with pytest.raises(InvalidInput, match="no cursor of a listing"):
-            await Listing(service.parts).page(listing(cursor=broken), **ASKED)
+            await Listing(parts).page(listing(cursor=broken), **ASKED)
 
 
 async def test_a_listing_for_a_model_stays_short_and_goes_on_where_it_stopped(
-    service: CatalogService, workflows: CatalogWriter
+    parts: CatalogParts, workflows: CatalogWriter
 ) -> None:
     await fill(workflows, [workflow(f"more-{number:02}", title="A long title " * 9) for number in range(30)])
     seen: list[str] = []
     cursor = ""
     while len(seen) < 36:
-        page = await Listing(service.parts).page(listing(cursor=cursor), **ASKED, max_bytes=2000)
+        page = await Listing(parts).page(listing(cursor=cursor), **ASKED, max_bytes=2000)
         assert len(page.model_dump_json(exclude_unset=True).encode()) <= 2000
         shown, asked = len(page.workflows), min(20, 36 - len(seen))
         dropped = [f"{shown} of {asked} fit; cursor leads on, limit allows a longer answer"] if shown < asked else []
@@ -102,13 +100,13 @@ async def test_a_listing_for_a_model_stays_short_and_goes_on_where_it_stopped(
     assert seen == sorted(seen)
 
 
-async def test_what_is_not_served_is_listed_for_people_alone(service: CatalogService, workflows: CatalogWriter) -> None:
+async def test_what_is_not_served_is_listed_for_people_alone(parts: CatalogParts, workflows: CatalogWriter) -> None:
     await workflows.suspend(namespace="formulary", name="node-add")
     await workflows.apply(entry(workflow("oom-scale-out", version="2.0.0")))
     with pytest.raises(InvalidInput, match="for people who browse"):
-        await names(service, status="Disabled")
+        await names(parts, status="Disabled")
     for status, expected in (("disabled", ["node-add"]), ("Superseded", ["oom-scale-out"]), ("Invalid", [])):
-        page = await Listing(service.parts).page(listing(status=status), **ASKED, browsing=True)
+        page = await Listing(parts).page(listing(status=status), **ASKED, browsing=True)
         assert [line.workflow_id for line in page.workflows] == expected
         assert page.total == len(expected)
 
@@ -128,14 +126,14 @@ async def test_what_is_not_served_is_listed_for_people_alone(service: CatalogSer
     ],
 )
 async def test_a_misspelt_filter_of_a_listing_is_answered_with_the_nearest_value(
-    service: CatalogService, asked: dict[str, Any], note: str
+    parts: CatalogParts, asked: dict[str, Any], note: str
 ) -> None:
-    page = await Listing(service.parts).page(listing(**asked), **ASKED)
+    page = await Listing(parts).page(listing(**asked), **ASKED)
     assert [each for each in page.notes if each.startswith("no workflow")] == ([note] if note else [])
 
 
 async def test_no_nearest_value_is_one_that_the_incident_excludes(
-    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+    parts: CatalogParts, workflows: CatalogWriter, contexts: ContextWriter
 ) -> None:
     labels = {**workflow("x")["spec"]["labels"], "signalType": ["VaultSealed"]}
     others = workflow("for-others", customLabels={"team": ["others"]}, labels=labels, actionType="UnsealVault")
@@ -147,8 +145,6 @@ async def test_no_nearest_value_is_one_that_the_incident_excludes(
     misspelt: dict[str, Any] = {"signal_type": "VaultSeald", "action_type": "UnsealVaul", "namespace": "vaul"}
     for field, value in misspelt.items():
         asked = listing(**{field: value})
-        open_, bound = [
-            await Listing(service.parts).page(asked, context=each, caller=CALLER) for each in (NO_CONTEXT, context)
-        ]
+        open_, bound = [await Listing(parts).page(asked, context=each, caller=CALLER) for each in (NO_CONTEXT, context)]
         assert "did you mean" in open_.notes[0]
         assert "did you mean" not in bound.notes[0]

@@ -9,7 +9,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.errors import InvalidInput, NotFound, UnknownWorkflow
 from formulary_catalog.runs.reading import RunReading
-from formulary_catalog.search.service import CatalogService
+from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -17,10 +17,11 @@ from formulary_catalog.workflows.relations import Relations
 from support.browsing import ASKED, CALLER, NO_CONTEXT, edges, related, requires, walk
 from support.filling import entry, fill
 from support.manifest import workflow
+from support.services import service_on
 
 
-async def test_neighbours_of_a_workflow_say_what_comes_before_and_after(service: CatalogService) -> None:
-    assert await edges(service, "oom-raise-limit") == [
+async def test_neighbours_of_a_workflow_say_what_comes_before_and_after(parts: CatalogParts) -> None:
+    assert await edges(parts, "oom-raise-limit") == [
         ("requires", "outgoing", "oom-check-quota"),
         ("escalatesTo", "outgoing", "oom-scale-out"),
         ("rollbackOf", "incoming", "oom-lower-limit"),
@@ -28,17 +29,17 @@ async def test_neighbours_of_a_workflow_say_what_comes_before_and_after(service:
         ("answersSignal", "outgoing", "OOMKilled"),
         ("sameAction", "outgoing", "oom-lower-limit"),
     ]
-    assert ("escalatesTo", "outgoing", "node-add") in await edges(service, "oom-raise-limit", depth=2)
-    assert await edges(service, "formulary/oom-check-quota", relations=["requires"]) == [
+    assert ("escalatesTo", "outgoing", "node-add") in await edges(parts, "oom-raise-limit", depth=2)
+    assert await edges(parts, "formulary/oom-check-quota", relations=["requires"]) == [
         ("requires", "incoming", "oom-raise-limit")
     ]
-    assert await edges(service, "PodPending") == [("answersSignal", "incoming", "node-add")]
-    assert await edges(service, "checkquota") == [("sameAction", "incoming", "oom-check-quota")]
-    assert await edges(service, "Evicted") == []
+    assert await edges(parts, "PodPending") == [("answersSignal", "incoming", "node-add")]
+    assert await edges(parts, "checkquota") == [("sameAction", "incoming", "oom-check-quota")]
+    assert await edges(parts, "Evicted") == []
 
 
-async def test_pages_of_neighbours_are_together_all_of_them(service: CatalogService) -> None:
-    relations, seen, cursor = Relations(service.parts), list[str](), ""
+async def test_pages_of_neighbours_are_together_all_of_them(parts: CatalogParts) -> None:
+    relations, seen, cursor = Relations(parts), list[str](), ""
     whole = await relations.related(walk(entity="oom-raise-limit", depth=3), **ASKED)
     while True:
         request = walk(entity="oom-raise-limit", depth=3, limit=2, cursor=cursor)
@@ -54,9 +55,7 @@ async def test_pages_of_neighbours_are_together_all_of_them(service: CatalogServ
         await relations.related(walk(entity="oom-raise-limit", depth=2, cursor=first.next_cursor), **ASKED)
 
 
-async def test_each_form_of_a_name_is_an_edge_to_the_workflow(
-    service: CatalogService, workflows: CatalogWriter
-) -> None:
+async def test_each_form_of_a_name_is_an_edge_to_the_workflow(parts: CatalogParts, workflows: CatalogWriter) -> None:
     old, new = (entry(workflow("base", version=version)) for version in ("1.0.0", "2.0.0"))
     forms = {
         "by-name": "base",
@@ -71,27 +70,27 @@ async def test_each_form_of_a_name_is_an_edge_to_the_workflow(
     for each in (old, new):
         await workflows.apply(each)
     for name in forms:
-        assert await edges(service, name, relations=["requires"]) == [("requires", "outgoing", "base")], name
-    incoming = await edges(service, "base", relations=["requires"])
+        assert await edges(parts, name, relations=["requires"]) == [("requires", "outgoing", "base")], name
+    incoming = await edges(parts, "base", relations=["requires"])
     assert incoming == [("requires", "incoming", name) for name in sorted(forms)]
-    impact = await Relations(service.parts).impact("base", **ASKED)
+    impact = await Relations(parts).impact("base", **ASKED)
     assert {each.name for each in impact.incoming} == set(forms)
 
     description = workflow("x")["spec"]["description"] | {"whenNotToUse": f"Then rather take {new.version_id}."}
     await fill(workflows, [workflow("by-mention", description=description)])
-    assert await edges(service, "by-mention", relations=["mentions"]) == [("mentions", "outgoing", "base")]
+    assert await edges(parts, "by-mention", relations=["mentions"]) == [("mentions", "outgoing", "base")]
 
 
 async def test_an_id_of_another_namespace_means_that_workflow_alone(
-    service: CatalogService, workflows: CatalogWriter
+    parts: CatalogParts, workflows: CatalogWriter
 ) -> None:
     (theirs,) = await fill(workflows, [workflow("base")], namespace="shop")
     await fill(workflows, [workflow("base"), workflow("builds-on", related=requires(theirs.version_id))])
-    found = await Relations(service.parts).related(walk(entity="builds-on", relations=["requires"]), **ASKED)
+    found = await Relations(parts).related(walk(entity="builds-on", relations=["requires"]), **ASKED)
     assert [each.uri for each in found.related] == ["workflow://shop/base"]
-    assert await edges(service, "formulary/base", relations=["requires"]) == []
+    assert await edges(parts, "formulary/base", relations=["requires"]) == []
     await workflows.suspend(namespace="shop", name="base")
-    assert await edges(service, "builds-on", relations=["requires"]) == []
+    assert await edges(parts, "builds-on", relations=["requires"]) == []
 
 
 async def test_forms_of_a_name_that_were_stored_before_become_edges(plain_owner: str) -> None:
@@ -112,16 +111,14 @@ async def test_forms_of_a_name_that_were_stored_before_become_edges(plain_owner:
         assert await writing.fetch(stored) == edges
 
 
-async def test_no_way_leads_through_a_workflow_that_is_suspended(
-    service: CatalogService, workflows: CatalogWriter
-) -> None:
+async def test_no_way_leads_through_a_workflow_that_is_suspended(parts: CatalogParts, workflows: CatalogWriter) -> None:
     await workflows.suspend(namespace="formulary", name="oom-scale-out")
-    found = await edges(service, "oom-raise-limit", depth=3)
+    found = await edges(parts, "oom-raise-limit", depth=3)
     assert not {"oom-scale-out", "node-add"} & {name for _, _, name in found}
 
 
 async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incident_excludes_that(
-    service: CatalogService, workflows: CatalogWriter, contexts: ContextWriter
+    parts: CatalogParts, workflows: CatalogWriter, contexts: ContextWriter
 ) -> None:
     staging = {**workflow("x")["spec"]["labels"], "environment": ["staging"]}
     await fill(workflows, [workflow("node-add", labels=staging)], namespace="shop")
@@ -130,47 +127,49 @@ async def test_a_name_means_the_workflow_of_the_same_namespace_unless_the_incide
     request = walk(entity="shop/node-first", relations=["escalatesTo"])
     for incident, expected in (("", "workflow://shop/node-add"), ("rr-1", "workflow://formulary/node-add")):
         context = ContextReference(remediation_id=incident)
-        found = await Relations(service.parts).related(request, context=context, caller=CALLER)
+        found = await Relations(parts).related(request, context=context, caller=CALLER)
         assert [each.uri for each in found.related] == [expected]
 
 
-async def test_versions_of_a_workflow_are_related(service: CatalogService, workflows: CatalogWriter) -> None:
+async def test_versions_of_a_workflow_are_related(parts: CatalogParts, workflows: CatalogWriter) -> None:
     await workflows.apply(entry(workflow("node-add", version="2.0.0")))
-    assert ("previousVersion", "outgoing", "node-add@1.0.0") in await edges(service, "node-add")
-    assert ("previousVersion", "incoming", "node-add@2.0.0") in await edges(service, "node-add@1.0.0")
+    assert ("previousVersion", "outgoing", "node-add@1.0.0") in await edges(parts, "node-add")
+    assert ("previousVersion", "incoming", "node-add@2.0.0") in await edges(parts, "node-add@1.0.0")
 
 
-async def test_an_unknown_name_is_answered_with_the_nearest_ones(service: CatalogService) -> None:
+async def test_an_unknown_name_is_answered_with_the_nearest_ones(parts: CatalogParts) -> None:
     with pytest.raises(UnknownWorkflow, match="nearest names: oom-raise-limit") as refused:
-        await edges(service, "oom-rais-limit")
+        await edges(parts, "oom-rais-limit")
     assert refused.value.nearest[0] == "oom-raise-limit"
     with pytest.raises(NotFound):
-        await edges(service, "NoSuchSignal")
+        await edges(parts, "NoSuchSignal")
 
 
-async def test_the_impact_of_a_workflow_is_what_would_be_missed(service: CatalogService) -> None:
+async def test_the_impact_of_a_workflow_is_what_would_be_missed(parts: CatalogParts) -> None:
+    service = service_on(parts)
     searched = await service.search(search_request(query="node add pending"), caller=CALLER)
     first = searched.workflows[0]
     await service.record_selection(
         workflow_id=first.workflow_id, reasoning="r", search_id=searched.search_id, context=NO_CONTEXT, caller=CALLER
     )
-    impact = await Relations(service.parts).impact("node-add", **ASKED)
+    impact = await Relations(parts).impact("node-add", **ASKED)
     assert [each.name for each in impact.incoming] == ["oom-scale-out", "oom-raise-limit", "oom-lower-limit"]
     assert impact.only_answer_to == ["PodPending"]
     assert first.workflow_id == "node-add"
     assert (impact.first_in_searches, impact.selected, impact.success_rate) == (1, 1, None)
 
 
-async def test_a_choice_that_its_search_did_not_return_is_none(service: CatalogService) -> None:
+async def test_a_choice_that_its_search_did_not_return_is_none(parts: CatalogParts) -> None:
+    service = service_on(parts)
     searched = await service.search(search_request(query="bake bread in an oven"), caller=CALLER)
     receipt = await service.record_selection(
         workflow_id="node-add", reasoning="r", search_id=searched.search_id, context=NO_CONTEXT, caller=CALLER
     )
     assert receipt.supported is False
-    assert (await Relations(service.parts).impact("node-add", **ASKED)).selected == 0
+    assert (await Relations(parts).impact("node-add", **ASKED)).selected == 0
 
 
-async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: CatalogService, writing: Database) -> None:
+async def test_a_contract_of_a_newer_release_is_left_out_and_named(parts: CatalogParts, writing: Database) -> None:
     forbids = {"id": "no-nodes", "effect": "DENY", "match": {"workflows": ["node-add"]}}
     rules = {"ours": forbids, "of-tomorrow": forbids | {"effect": "ASK_THE_MOON"}}
     for name, rule in rules.items():
@@ -179,9 +178,9 @@ async def test_a_contract_of_a_newer_release_is_left_out_and_named(service: Cata
             name,
             {"scope": {"name": name}, "rules": [rule]},
         )
-    impact = await Relations(service.parts).impact("node-add", **ASKED)
+    impact = await Relations(parts).impact("node-add", **ASKED)
     assert [(each.contract, each.rule) for each in impact.contracts] == [("formulary/ours", "no-nodes")]
     note = "rules of formulary/of-tomorrow are not known to this release and left out; update Formulary to read them"
     assert impact.notes == [note]
-    listed = await RunReading(service.parts).contracts(caller=CALLER)
+    listed = await RunReading(parts).contracts(caller=CALLER)
     assert ([each.name for each in listed.contracts], listed.notes) == (["ours"], [note])
