@@ -24,11 +24,11 @@ from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.expiry import ListedObjects
-from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.drift import Key, by_key, is_adrift
 from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
 from formulary_operator.watch.sweep_guard import SweepGuard
+from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
 from formulary_operator.workflows.translate import SOURCE, context_of
 

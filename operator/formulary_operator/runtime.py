@@ -41,12 +41,12 @@ from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.resync import Resync
-from formulary_operator.runs.wiring import RunWiring
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.kopf_watch import Watcher
 from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, WorkQueue
 from formulary_operator.watch.sweep_guard import SweepGuard
+from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
 from formulary_operator.workflows.reconciler import WorkflowReconciler
 from formulary_operator.workflows.translate import SOURCE

@@ -23,9 +23,9 @@ from formulary_operator.engines.job import JOBS
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
-from formulary_operator.runs.wiring import Reconcile, RunWiring
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.queue import WorkQueue
+from formulary_operator.wiring import Reconcile, RunWiring
 from support.admission import Place, judging
 from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (

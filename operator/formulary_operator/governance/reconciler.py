@@ -1,6 +1,6 @@
 """One GovernanceContract: from the cluster's object to the rules in force and back to the object's status.
 
-The work queue calls it with a name, `runs.wiring` builds it. Invalid rules never replace good ones: the last good rules
+The work queue calls it with a name, `wiring` builds it. Invalid rules never replace good ones: the last good rules
 stay in force, and the status says so. A change makes all open runs be looked at again.
 """
 

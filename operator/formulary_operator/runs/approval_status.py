@@ -1,6 +1,6 @@
 """InvocationApproval objects: what becomes of one, and what its status says.
 
-`runs.approvals` calls it to write the answer to an approval, `runs.wiring` to find approvals that have one already. An
+`runs.approvals` calls it to write the answer to an approval, `wiring` to find approvals that have one already. An
 approval is answered once: the object stays as the record of what a person said. Pure.
 """
 

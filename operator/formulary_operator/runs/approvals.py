@@ -1,6 +1,6 @@
 """One InvocationApproval: from the cluster's object to the evidence of a run and back to the object's status.
 
-The work queue calls it with a name, `runs.wiring` builds it. It counts an approval only if nothing was changed after
+The work queue calls it with a name, `wiring` builds it. It counts an approval only if nothing was changed after
 creation and, where a content is named, only for that content. Then it has the run looked at again.
 """
 
