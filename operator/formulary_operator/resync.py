@@ -26,7 +26,7 @@ from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.expiry import ListedObjects
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.drift import Key, by_key, is_adrift
-from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
+from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, Priority, WorkQueue, key_of, pause_after
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
@@ -59,13 +59,13 @@ class Resync:
         resyncs: ResyncWriter,
         contexts: ContextWriter,
         embedding: Embedding,
+        executor: RunWiring,
         queue: WorkQueue[ObjectKey],
         guard: SweepGuard,
         metrics: OperatorMetrics,
     ) -> None:
         self._settings = settings
         self._name = name
-        self._executor: RunWiring | None = None
         self._namespaces = settings.watch_namespaces or ("",)
         self._client = client
         self._catalog = catalog
@@ -73,14 +73,11 @@ class Resync:
         self._resyncs = resyncs
         self._contexts = contexts
         self._embedding = embedding
+        self._executor = executor
         self._queue = queue
         self._guard = guard
         self._metrics = metrics
         self._asked = asyncio.Event()
-
-    def include(self, executor: RunWiring) -> None:
-        """Compare what belongs to runs as well."""
-        self._executor = executor
 
     def ask(self) -> None:
         """Have a resync run soon: something may have been missed."""
@@ -110,7 +107,7 @@ class Resync:
 
     async def notice_emptiness(self) -> None:
         """Ask for a resync when nothing of a kind is left: kopf reports an empty listing to nobody."""
-        kinds = (*CATALOG_KINDS, *(RUN_KINDS if self._executor is not None else ()))
+        kinds = (*CATALOG_KINDS, *self._executor.kinds)
         places = [resource.path(namespace=namespace) for resource in kinds for namespace in self._namespaces]
         empty = set(places)  # what is empty at the start, the first resync sees
         while True:
@@ -138,11 +135,9 @@ class Resync:
         started = time.monotonic()
         # Incidents first: calls for one that is not known yet fail.
         compared = [await self._analyses(), await self._workflows()]
-        if self._executor is not None:
+        if kinds := self._executor.kinds:
             objects = ListedObjects()
-            compared += [
-                await self._of_runs(resource, executor=self._executor, objects=objects) for resource in RUN_KINDS
-            ]
+            compared += [await self._of_runs(resource, objects=objects) for resource in kinds]
             await self._executor.expiry.expire(objects)
         listed, differed = (sum(counts) for counts in zip(*compared, strict=True))
         await self._resyncs.note(
@@ -212,10 +207,10 @@ class Resync:
         self._metrics.contexts_stored.set(len(known))
         return _Compared(len(seen), self._send(ANALYSES, drifted | {ObjectKey(ANALYSES.plural, *key) for key in gone}))
 
-    async def _of_runs(self, resource: Resource, *, executor: RunWiring, objects: ListedObjects) -> _Compared:
+    async def _of_runs(self, resource: Resource, *, objects: ListedObjects) -> _Compared:
         """Have those objects looked at about which something may be left to do; what differs are stored ones that are
         gone."""
-        stored = {key for key in await executor.stored(resource) if self._watches(key[0])}
+        stored = {key for key in await self._executor.stored(resource) if self._watches(key[0])}
         listed = 0
         async for page in self._pages(resource):
             listed += len(page)
@@ -223,7 +218,7 @@ class Resync:
                 key = key_of(resource, document)
                 objects.add(resource, document)
                 stored.discard((key.namespace, key.name))
-                if not executor.is_settled(resource, document):
+                if not self._executor.is_settled(resource, document):
                     self._queue.add(key, Priority.URGENT)
         return _Compared(listed, self._send(resource, {ObjectKey(resource.plural, *key) for key in stored}))
 

@@ -36,7 +36,7 @@ from formulary_operator.audit.publishing import ConfigMapPlace
 from formulary_operator.health import OperatorHealth, StartPhase
 from formulary_operator.incidents import ContextReconciler
 from formulary_operator.knowledge.documents import Documents
-from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
+from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.lease import Leadership
 from formulary_operator.metrics import OperatorMetrics
@@ -44,7 +44,7 @@ from formulary_operator.resync import Resync
 from formulary_operator.serving import served
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.kopf_watch import Watcher
-from formulary_operator.watch.queue import CATALOG_KINDS, RUN_KINDS, ObjectKey, WorkQueue
+from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, WorkQueue
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
@@ -55,7 +55,6 @@ _DATABASE_SECONDS = 10.0
 _DATABASE_PATIENCE = 600.0
 _DRAIN_SECONDS = 8.0
 _CRD_SECONDS = 2.0
-_EXECUTION_SECONDS = 30.0
 _log = structlog.get_logger(__name__)
 
 
@@ -216,6 +215,7 @@ class Operator:
             metrics=metrics,
             queue=self._queue,
         )
+        self._reconcilers |= self._executor.reconcilers
         self._resync = Resync(
             settings,
             name=self._name,
@@ -225,6 +225,7 @@ class Operator:
             resyncs=ResyncWriter(database),
             contexts=contexts,
             embedding=embedding,
+            executor=self._executor,
             queue=self._queue,
             guard=SweepGuard(settings, name=self._name, database=database, events=events, metrics=metrics),
             metrics=metrics,
@@ -239,12 +240,12 @@ class Operator:
         """
         self._health.phase = StartPhase.SYNCING
         await self._kinds_served()
-        executes = self._settings.execution and await self._can_execute()
+        await self._executor.find_kinds()
         await fence(self._database, name=self._name)
         self._metrics.leader.set(1)
         self._metrics.queue_depth.set_function(lambda: len(self._queue))
         watcher = Watcher(
-            kinds=(*CATALOG_KINDS, *(RUN_KINDS if executes else ())),
+            kinds=(*CATALOG_KINDS, *self._executor.kinds),
             namespaces=self._settings.watch_namespaces,
             changed=self._queue.add,
             relisted=self._resync.ask,
@@ -263,7 +264,7 @@ class Operator:
                 self._until_superseded(),
                 *self._auditing.works(),
                 *self._documents.works(),
-                *self._execution(executes),
+                *self._executor.works(),
             )
         finally:
             if self.drains:
@@ -289,35 +290,6 @@ class Operator:
                 _log.warning("waiting_for_crd", kind=resource.kind, api_version=resource.api_version)
                 await asyncio.sleep(_CRD_SECONDS)
         self._health.detail = ""
-
-    def _execution(self, executes: bool) -> list[Coroutine[Any, Any, None]]:
-        """What has to be done all the time so that workflows are run, or until they can be."""
-        if not self._settings.execution:
-            return []
-        if not executes:
-            return [self._until_it_can_execute()]
-        self._reconcilers |= self._executor.reconcilers
-        self._resync.include(self._executor)
-        return [self._executor.keep_following(), self._executor.keep_announcing()]
-
-    async def _can_execute(self) -> bool:
-        """Whether the kinds for runs are there for us; serving a catalog does not wait for them."""
-        for resource in RUN_KINDS:
-            try:
-                if await self._client.serves(resource.path(namespace=self._any_namespace)):
-                    continue
-                reason = f"the cluster does not serve {resource.plural}.{resource.group}; apply its CRD"
-            except KubernetesRefused as error:
-                reason = str(error)
-            _log.warning("nothing_is_run", reason=reason)
-            return False
-        return True
-
-    async def _until_it_can_execute(self) -> None:
-        while True:
-            await asyncio.sleep(_EXECUTION_SECONDS)
-            if await self._can_execute():
-                raise StartupError("the kinds for running workflows are there now; a restart begins to run them")
 
     @property
     def _any_namespace(self) -> str:

@@ -1,17 +1,19 @@
 """Everything that runs workflows, put together: invocations, the rules for them and the approvals of them.
 
-`runtime` builds one `RunWiring` and calls its reconcilers by kind; `resync` asks it what is settled and what the
-database holds. The parts are built here once, so that they share one queue and one writer of runs.
+`runtime` builds one `RunWiring`, calls its reconcilers by kind and keeps its works going; `resync` asks it which kinds
+are served, what is settled and what the database holds. The parts are built here once, so that they share one queue and
+one writer of runs.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import Any
 
 import structlog
 
 from formulary_catalog.domain.runs.submission import RunRules
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.approvals import ApprovalStore
@@ -26,7 +28,7 @@ from formulary_operator.access.reviews import Reviewer
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
 from formulary_operator.engines import ENGINES
 from formulary_operator.governance.reconciler import ContractReconciler
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter
@@ -41,9 +43,10 @@ from formulary_operator.runs.reconciler import InvocationReconciler
 from formulary_operator.runs.status import is_settled
 from formulary_operator.runs.submission import Requests
 from formulary_operator.settings import OperatorSettings
-from formulary_operator.watch.queue import ObjectKey, WorkQueue
+from formulary_operator.watch.queue import RUN_KINDS, ObjectKey, WorkQueue
 
 _ANNOUNCE_SECONDS = 15.0
+_KINDS_SECONDS = 30.0
 _ALWAYS_THERE = "job"
 _log = structlog.get_logger(__name__)
 
@@ -65,8 +68,10 @@ class RunWiring:
         metrics: OperatorMetrics,
         queue: WorkQueue[ObjectKey],
     ) -> None:
+        self.kinds: tuple[Resource, ...] = ()
+        """The kinds of objects of runs that are watched: none until `find_kinds`, and then all or none."""
+        self._settings = settings
         self._name = name
-        self._engines = settings.engines
         self._client = client
         self._runs = RunWriter(
             database,
@@ -78,7 +83,7 @@ class RunWiring:
         self._contracts = ContractWriter(database, shared_namespace=settings.catalog_namespace)
         self._approvals = ApprovalStore(database)
         self._executors = ExecutorWriter(database)
-        self._following = RunPoller(
+        self._poller = RunPoller(
             runs=self._runs,
             halts=HaltReader(database),
             queue=queue,
@@ -131,7 +136,7 @@ class RunWiring:
                 contracts=self._contracts,
                 admissions=AdmissionRecords(database),
                 reporter=reporter(CONTRACTS),
-                changed=self._following.look_at_all,
+                poller=self._poller,
             ).reconcile,
             APPROVALS.plural: ApprovalReconciler(
                 client=client,
@@ -139,24 +144,42 @@ class RunWiring:
                 runs=self._runs,
                 admissions=AdmissionRecords(database),
                 reporter=reporter(APPROVALS),
-                changed=self._following.look_at,
+                poller=self._poller,
             ).reconcile,
         }
 
-    async def keep_following(self) -> None:
-        """Look at the runs that are not over, again and again.
+    async def find_kinds(self) -> None:
+        """Find out whether the kinds for runs are there for us; serving a catalog does not wait for them."""
+        if self._settings.execution and await self._serves_kinds():
+            self.kinds = RUN_KINDS
 
-        Raises:
-            Superseded: another operator leads.
-        """
-        await self._following.keep_looking()
+    def works(self) -> list[Coroutine[Any, Any, None]]:
+        """What has to be done all the time so that workflows are run, or until they can be."""
+        if self.kinds:
+            return [self._poller.keep_looking(), self._keep_announcing()]
+        return [self._until_kinds_are_served()] if self._settings.execution else []
 
-    async def keep_announcing(self) -> None:
-        """Say again and again that we are there, and with which engines.
+    async def _serves_kinds(self) -> bool:
+        somewhere = next(iter(self._settings.watch_namespaces), "")
+        for resource in RUN_KINDS:
+            try:
+                if await self._client.serves(resource.path(namespace=somewhere)):
+                    continue
+                reason = f"the cluster does not serve {resource.plural}.{resource.group}; apply its CRD"
+            except KubernetesRefused as error:
+                reason = str(error)
+            _log.warning("nothing_is_run", reason=reason)
+            return False
+        return True
 
-        Raises:
-            Superseded: another operator leads.
-        """
+    async def _until_kinds_are_served(self) -> None:
+        while True:
+            await asyncio.sleep(_KINDS_SECONDS)
+            if await self._serves_kinds():
+                raise StartupError("the kinds for running workflows are there now; a restart begins to run them")
+
+    async def _keep_announcing(self) -> None:
+        """Say again and again that we are there, and with which engines."""
         while True:
             try:
                 await self._executors.announce(name=self._name, engines=await self._served_engines())
@@ -182,7 +205,9 @@ class RunWiring:
     async def _served_engines(self) -> list[str]:
         """The engines of the settings whose objects the cluster knows."""
         return [
-            name for name in self._engines if name == _ALWAYS_THERE or await self._client.offers(ENGINES[name].resource)
+            name
+            for name in self._settings.engines
+            if name == _ALWAYS_THERE or await self._client.offers(ENGINES[name].resource)
         ]
 
 

@@ -4,8 +4,6 @@ The work queue calls it with a name, `wiring` builds it. Invalid rules never rep
 stay in force, and the status says so. A change makes all open runs be looked at again.
 """
 
-from collections.abc import Callable
-
 import structlog
 
 from formulary_catalog.errors import InvalidInput
@@ -23,12 +21,13 @@ from formulary_operator.governance.status import (
 from formulary_operator.kube.client import Json, KubeClient
 from formulary_operator.kube.conditions import Said
 from formulary_operator.reporting import Reporter, timestamp
+from formulary_operator.runs.poller import RunPoller
 
 _log = structlog.get_logger(__name__)
 
 
 class ContractReconciler:
-    """Keeps the rules in step with the objects; `changed` is called when rules may have changed."""
+    """Keeps the rules in step with the objects, and has the open runs looked at when rules may have changed."""
 
     def __init__(
         self,
@@ -37,13 +36,13 @@ class ContractReconciler:
         contracts: ContractWriter,
         admissions: AdmissionRecords,
         reporter: Reporter,
-        changed: Callable[[], None],
+        poller: RunPoller,
     ) -> None:
         self._client = client
         self._admissions = admissions
         self._contracts = contracts
         self._reporter = reporter
-        self._changed = changed
+        self._poller = poller
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
         """Bring one object in step. What was found: `InForce`, `Halting`, `Invalid` or `Gone`.
@@ -54,11 +53,11 @@ class ContractReconciler:
         document = await self._client.get(CONTRACTS.path(namespace=namespace, name=name))
         if document is None or "deletionTimestamp" in document["metadata"]:
             await self._contracts.remove(namespace=namespace, name=name)
-            self._changed()
+            self._poller.look_at_all()
             _log.info("contract_removed", namespace=namespace, name=name)
             return "Gone"
         said = await self._enforce(document)
-        self._changed()
+        self._poller.look_at_all()
         wanted = contract_status(document, said, now=timestamp())
         await self._reporter.report(document, wanted, change=contract_change(document, said))
         return said.reason

@@ -4,7 +4,6 @@ The work queue calls it with a name, `wiring` builds it. It counts an approval o
 creation and, where a content is named, only for that content. Then it has the run looked at again.
 """
 
-from collections.abc import Callable
 from datetime import datetime
 
 from pydantic import ValidationError
@@ -26,6 +25,7 @@ from formulary_operator.runs.approval_status import (
     counted,
     is_answered,
 )
+from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.status import is_unchanged
 from formulary_operator.runs.submission import NotYet, age_seconds
 
@@ -35,7 +35,7 @@ _CLOCK_SECONDS = 5.0
 
 
 class ApprovalReconciler:
-    """Keeps the approvals of runs in step with the objects. `changed` is called for each run that may go on now."""
+    """Keeps the approvals of runs in step with the objects, and has each run looked at that may go on now."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class ApprovalReconciler:
         runs: RunWriter,
         admissions: AdmissionRecords,
         reporter: Reporter,
-        changed: Callable[[Invocation], None],
+        poller: RunPoller,
     ) -> None:
         self._client = client
         self._approvals = approvals
         self._runs = runs
         self._admissions = admissions
         self._reporter = reporter
-        self._changed = changed
+        self._poller = poller
 
     async def reconcile(self, *, namespace: str, name: str) -> str:
         """Bring one object in step. What was found: the reason of its condition Accepted, or `Gone`.
@@ -126,7 +126,7 @@ class ApprovalReconciler:
             digest=spec.digest,
         )
         await self._approvals.add(approval)
-        self._changed(run)
+        self._poller.look_at(run)
         done = "approved" if spec.decision == "Approve" else "rejected"
         return Answered(
             accepted=True,
