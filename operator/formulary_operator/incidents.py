@@ -8,8 +8,8 @@ from cachetools import LRUCache
 
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.store.incidents import ContextWriter
-from formulary_operator.api.names import ANALYSES
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import ANALYSES, Json
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.workflows.translate import context_of
 

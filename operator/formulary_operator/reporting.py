@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from formulary_operator.api.names import Resource
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import Json, Resource
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.conditions import status_of
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.kube.patching import merge_patch

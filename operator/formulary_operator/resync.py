@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -20,7 +20,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.api.names import ANALYSES, WORKFLOWS, Resource
+from formulary_operator.api.names import ANALYSES, WORKFLOWS, Json, Resource
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.expiry import ListedObjects
@@ -233,7 +233,7 @@ class Resync:
         if strays:
             _log.warning("unwatched_namespaces_are_served", namespaces=sorted(strays))
 
-    async def _pages(self, resource: Resource) -> AsyncIterator[list[dict[str, Any]]]:
+    async def _pages(self, resource: Resource) -> AsyncIterator[list[Json]]:
         for namespace in self._namespaces:
             async for page in self._client.pages(resource.path(namespace=namespace)):
                 yield page
@@ -248,7 +248,7 @@ class Resync:
 
 
 def _adrift(
-    page: list[dict[str, Any]],
+    page: list[Json],
     *,
     known: Mapping[Key, StoredWorkflow],
     noted: Mapping[Key, RefusedWorkflow],

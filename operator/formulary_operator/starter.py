@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from formulary_catalog.errors import StartupError, Unavailable
-from formulary_operator.api.names import WORKFLOWS
+from formulary_operator.api.names import WORKFLOWS, Json
 from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 MANAGER = "formulary-starter"
@@ -76,7 +75,7 @@ async def apply_starter(
 
 async def _apply(
     client: KubeClient,
-    document: dict[str, Any],
+    document: Json,
     *,
     namespace: str,
     report: StarterReport,
@@ -120,7 +119,7 @@ async def _is_served(client: KubeClient) -> bool:
         return False
 
 
-def _documents(directory: Path) -> list[dict[str, Any]]:
+def _documents(directory: Path) -> list[Json]:
     """The manifests in the order of their file names; each file holds one."""
     files = sorted(directory.glob("*.yaml"))
     if not files:

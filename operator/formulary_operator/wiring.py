@@ -25,10 +25,10 @@ from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
-from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Resource
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, Json, Resource
 from formulary_operator.engines import ENGINES
 from formulary_operator.governance.reconciler import ContractReconciler
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter

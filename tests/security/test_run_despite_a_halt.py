@@ -18,9 +18,9 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.halting import HaltWriter
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_operator.admission.validator import Validator
-from formulary_operator.api.names import CONTRACTS, INVOCATIONS
+from formulary_operator.api.names import CONTRACTS, INVOCATIONS, Json
 from formulary_operator.engines.job import JOBS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.settings import OperatorSettings

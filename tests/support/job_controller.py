@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from formulary_catalog.errors import FormularyError
-from formulary_operator.api.names import PODS
+from formulary_operator.api.names import PODS, Json
 from formulary_operator.engines.job import JOBS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.client import KubeClient
 from support.control_plane import Cluster
 from support.kube_clients import connected
 

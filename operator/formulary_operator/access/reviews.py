@@ -8,7 +8,8 @@ import structlog
 
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.log import Throttle
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 _log = structlog.get_logger(__name__)
 

@@ -10,8 +10,8 @@ import structlog
 from formulary_operator.admission.certificates import Source
 from formulary_operator.admission.issuing import CertificatePair
 from formulary_operator.admission.paths import path_of
-from formulary_operator.api.names import VALIDATING_WEBHOOKS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import VALIDATING_WEBHOOKS, Json
+from formulary_operator.kube.client import KubeClient
 
 _log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from formulary_catalog.errors import FormularyError, InvalidInput
-from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Json, Resource
 
 API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
@@ -119,18 +119,18 @@ def require_own_name(submission: Submission, *, operator_user: str) -> None:
         )
 
 
-def allowed(uid: str, *, warnings: Sequence[str] = ()) -> dict[str, Any]:
+def allowed(uid: str, *, warnings: Sequence[str] = ()) -> Json:
     """The answer that lets the object pass; kubectl shows the warnings."""
     return _answer({"uid": uid, "allowed": True} | ({"warnings": list(warnings)} if warnings else {}))
 
 
-def denied(uid: str, denial: Denied) -> dict[str, Any]:
+def denied(uid: str, denial: Denied) -> Json:
     """The answer that keeps the object out, in the words that its condition would have."""
     status = {"code": denial.code, "reason": denial.reason, "message": str(denial)}
     return _answer({"uid": uid, "allowed": False, "status": status})
 
 
-def _answer(response: dict[str, Any]) -> dict[str, Any]:
+def _answer(response: Json) -> Json:
     return {"apiVersion": API_VERSION, "kind": KIND, "response": response}
 
 

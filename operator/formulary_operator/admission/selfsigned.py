@@ -8,8 +8,8 @@ import structlog
 
 from formulary_catalog.errors import Unavailable
 from formulary_operator.admission.issuing import CertificatePair, issue, usable
-from formulary_operator.api.names import SECRETS
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import SECRETS, Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 _ATTEMPTS = 5
 _KEYS = {"certificate": "tls.crt", "key": "tls.key", "authority": "ca.crt"}

@@ -23,7 +23,7 @@ from formulary_operator.admission.review import (
     require_own_name,
     require_unchanged,
 )
-from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Resource
+from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Json, Resource
 from formulary_operator.governance.status import author_key
 from formulary_operator.workflows.translate import entry_of
 from formulary_operator.workflows.validation_result import ConditionReason, refused
@@ -65,7 +65,7 @@ class Validator:
             CONTRACTS: self._contract,
         }
 
-    async def answer(self, question: AdmissionQuestion) -> dict[str, Any]:
+    async def answer(self, question: AdmissionQuestion) -> Json:
         """The AdmissionReview that answers a question.
 
         Raises:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 from formulary_operator.api.schema import Schema
 
 _COMMON: Mapping[str, Schema] = {
@@ -25,7 +25,7 @@ class Kind:
     status: Schema
     columns: Sequence[Mapping[str, Any]]
 
-    def definition(self) -> dict[str, Any]:
+    def definition(self) -> Json:
         """Its CustomResourceDefinition, of one version."""
         resource = self.resource
         age = column("Age", ".metadata.creationTimestamp", "Age of the object.", kind="date")
@@ -71,7 +71,7 @@ def column(
     *,
     kind: Literal["string", "boolean", "date"] = "string",
     wide: bool = False,
-) -> dict[str, Any]:
+) -> Json:
     """A column of `kubectl get`, a wide one only with `--output=wide`; of dates it shows how long ago they were."""
     shown = {"name": name, "type": kind, "description": description, "jsonPath": path}
     return shown | ({"priority": 1} if wide else {})

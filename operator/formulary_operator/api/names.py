@@ -1,6 +1,10 @@
-"""Names of the resources in the Kubernetes API (DESIGN section 2)."""
+"""Names of the resources in the Kubernetes API (DESIGN section 2), and the type of their objects."""
 
 from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+"""A JSON object: one of the Kubernetes API, or a part of one."""
 
 
 @dataclass(frozen=True, slots=True)

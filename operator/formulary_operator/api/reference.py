@@ -1,9 +1,9 @@
 """The reference page of all fields of our kinds, in Markdown, made from the schemas of their CRDs."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from formulary_operator.api.crds import KINDS
+from formulary_operator.api.names import Json
 from formulary_operator.api.schema import Schema
 
 _INTRODUCTION = """\
@@ -19,7 +19,7 @@ def reference_page() -> str:
     return "\n".join([_INTRODUCTION, *(_section(kind.definition()) for kind in KINDS)])
 
 
-def _section(crd: dict[str, Any]) -> str:
+def _section(crd: Json) -> str:
     spec = crd["spec"]
     (version,) = spec["versions"]
     names = spec["names"]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.errors import NotFound
 from formulary_catalog.store.audit.publishing import KEPT, parse_lines, spell_lines
-from formulary_operator.api.names import CONFIG_MAPS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import CONFIG_MAPS, Json
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.events import EventRecorder
 
 _KEY = "checkpoints"

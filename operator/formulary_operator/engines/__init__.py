@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_operator.api.names import Json
 from formulary_operator.engines.argo import ArgoEngine
 from formulary_operator.engines.config import unrunnable
 from formulary_operator.engines.job import JobEngine
-from formulary_operator.engines.plan import Engine, Json, RunPlan
+from formulary_operator.engines.plan import Engine, RunPlan
 from formulary_operator.engines.tekton import TektonEngine
 
 ENGINES: Mapping[str, Engine] = {engine.name: engine for engine in (JobEngine(), TektonEngine(), ArgoEngine())}

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 from formulary_operator.engines import config as reading
 from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, unrunnable
 from formulary_operator.engines.observations import bounded
 from formulary_operator.engines.parameters import literal_parameters, text_of
-from formulary_operator.engines.plan import DEFAULT_ACCOUNT, TTL_SECONDS, Json, Observation, RunPlan
+from formulary_operator.engines.plan import DEFAULT_ACCOUNT, TTL_SECONDS, Observation, RunPlan
 
 ARGO_WORKFLOWS = Resource(group="argoproj.io", version="v1alpha1", plural="workflows", kind="Workflow")
 

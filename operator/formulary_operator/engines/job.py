@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from formulary_catalog.domain.workflows.manifest import NamedReference, RemediationWorkflow
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 from formulary_operator.engines import config as reading
 from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, bundle_of, unrunnable
 from formulary_operator.engines.observations import outputs_of
 from formulary_operator.engines.parameters import facts, parameter_names, text_of
-from formulary_operator.engines.plan import TTL_SECONDS, Json, Observation, RunPlan
+from formulary_operator.engines.plan import TTL_SECONDS, Observation, RunPlan
 
 SCRATCH = "/tmp"
 
@@ -55,7 +55,7 @@ _SCRATCH_SIZE = "1Gi"
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 
-def environment(plan: RunPlan) -> list[dict[str, Any]]:
+def environment(plan: RunPlan) -> list[Json]:
     """The variables of the container, each named once.
 
     Raises:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from formulary_catalog.domain.runs.run import Phase, Reason
+from formulary_operator.api.names import Json
 from formulary_operator.engines import config as reading
 from formulary_operator.engines.plan import Observation
 
@@ -51,7 +52,7 @@ def failed(
     )
 
 
-def outputs_of(message: str) -> dict[str, Any]:
+def outputs_of(message: str) -> Json:
     """The outputs that a text holds: a JSON object as it is, text under `message`, nothing for an empty one."""
     try:
         parsed = json.loads(message)
@@ -62,9 +63,9 @@ def outputs_of(message: str) -> dict[str, Any]:
     return bounded({"message": message}) if message.strip() else {}
 
 
-def bounded(outputs: Mapping[str, Any]) -> dict[str, Any]:
+def bounded(outputs: Mapping[str, Any]) -> Json:
     """The outputs as far as they fit into 16 KiB, in their order; what is left out is counted, not passed over."""
-    kept: dict[str, Any] = {}
+    kept: Json = {}
     room = MAX_BYTES - _ROOM_FOR_NOTE
     omitted = 0
     for name, value in outputs.items():

@@ -12,9 +12,7 @@ from typing import Any, Protocol
 
 from formulary_catalog.domain.runs.run import Phase, Reason, RunTarget
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
-from formulary_operator.api.names import Resource
-
-Json = dict[str, Any]
+from formulary_operator.api.names import Json, Resource
 
 INVOCATION_LABEL = "formulary.dev/invocation"
 WORKFLOW_LABEL = "formulary.dev/workflow"

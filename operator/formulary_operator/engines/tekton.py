@@ -7,13 +7,13 @@ back with `observe` and `outputs`. Sensitive values are refused, since Tekton sh
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 from formulary_operator.engines import config as reading
 from formulary_operator.engines import observations
 from formulary_operator.engines.config import EngineConfig, bundle_of, unrunnable
 from formulary_operator.engines.observations import bounded
 from formulary_operator.engines.parameters import literal_parameters
-from formulary_operator.engines.plan import DEFAULT_ACCOUNT, Json, Observation, RunPlan
+from formulary_operator.engines.plan import DEFAULT_ACCOUNT, Observation, RunPlan
 
 PIPELINE_RUNS = Resource(group="tekton.dev", version="v1", plural="pipelineruns", kind="PipelineRun")
 DEFAULT_PIPELINE = "workflow"

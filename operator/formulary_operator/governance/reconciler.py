@@ -9,7 +9,7 @@ import structlog
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
-from formulary_operator.api.names import CONTRACTS
+from formulary_operator.api.names import CONTRACTS, Json
 from formulary_operator.governance.status import (
     author_key,
     contract_change,
@@ -18,7 +18,7 @@ from formulary_operator.governance.status import (
     in_force,
     not_in_force,
 )
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.kube.conditions import Said
 from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.runs.poller import RunPoller

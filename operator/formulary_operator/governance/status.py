@@ -7,10 +7,9 @@ records under it who wrote a contract that halts. Pure.
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find
 from formulary_operator.workflows.status import Transition
-
-Json = dict[str, Any]
 
 _TYPE = "Ready"
 _HALTING = "Halting"

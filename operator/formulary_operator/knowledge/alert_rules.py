@@ -15,8 +15,8 @@ from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, Alert, alerts_o
 from formulary_catalog.domain.coverage.sharing import by_namespace, shared_room
 from formulary_catalog.domain.text import storable
 from formulary_catalog.store.alert_rules import AlertRuleWriter, RuleObject
-from formulary_operator.api.names import PROMETHEUS_RULES
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import PROMETHEUS_RULES, Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 EVERYWHERE = ("",)
 """All namespaces, as one list."""

@@ -14,8 +14,8 @@ from formulary_catalog.domain.knowledge.documents import Document
 from formulary_catalog.domain.knowledge.markdown import runbook_documents
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.knowledge.runbooks import CONFIG_MAP, RunbookWriter
-from formulary_operator.api.names import CONFIG_MAPS
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import CONFIG_MAPS, Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 LABEL = "formulary.dev/runbooks"
 MAX_NAMESPACE_BYTES = 16 * 1024**2

@@ -20,7 +20,7 @@ from kubernetes.aio.config import ConfigException, incluster_config
 from kubernetes.aio.config.kube_config import KubeConfigLoader
 
 from formulary_catalog.errors import FormularyError, StartupError, Unavailable
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 
 _ACCEPTED = "application/json, application/jwk-set+json"
 """The second for the keys of the cluster, which it serves as nothing else."""
@@ -29,8 +29,6 @@ _METADATA_ALONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_OF_MANY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _METADATA_PAGE = 20
 """Objects: with annotations and managed fields the metadata of one may have a few hundred kilobytes."""
-
-Json = dict[str, Any]
 
 
 class KubernetesUnavailable(Unavailable):

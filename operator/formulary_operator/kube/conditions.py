@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-Json = dict[str, Any]
+from formulary_operator.api.names import Json
+
 MAX_MESSAGE = 32_768
 """Characters of a message, the limit of metav1.Condition: the API server refuses a status with a longer one."""
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from formulary_operator.api.names import Json
+
 Spec = Mapping[str, Any]
 
 
@@ -40,7 +42,7 @@ def may_claim(seen: Observed, *, identity: str, now: float, seconds: int) -> boo
     return now >= seen.since + (_positive(seen.spec.get("leaseDurationSeconds")) or seconds)
 
 
-def claimed(spec: Spec, *, identity: str, seconds: int, at: datetime) -> dict[str, Any]:
+def claimed(spec: Spec, *, identity: str, seconds: int, at: datetime) -> Json:
     """The spec with which `identity` takes the lease over, or renews it; `at` is the time on the wall."""
     ours = holder(spec) == identity
     transitions = _positive(spec.get("leaseTransitions"))
@@ -54,7 +56,7 @@ def claimed(spec: Spec, *, identity: str, seconds: int, at: datetime) -> dict[st
     }
 
 
-def released(spec: Spec, *, at: datetime) -> dict[str, Any]:
+def released(spec: Spec, *, at: datetime) -> Json:
     """The spec with which its holder gives the lease back."""
     return {**spec, "holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": micro_time(at)}
 

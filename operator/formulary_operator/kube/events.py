@@ -11,8 +11,8 @@ from typing import Literal
 import structlog
 
 from formulary_catalog.errors import FormularyError
-from formulary_operator.api.names import EVENTS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import EVENTS, Json
+from formulary_operator.kube.client import KubeClient
 
 COMPONENT = "formulary-operator"
 MAX_MESSAGE_BYTES = 1024

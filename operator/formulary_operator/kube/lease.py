@@ -7,14 +7,13 @@ is not that of the Kubernetes client: `docs/adr/0005-own-lease.md`.
 import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import structlog
 
 from formulary_catalog.errors import FormularyError
-from formulary_operator.api.names import LEASES
+from formulary_operator.api.names import LEASES, Json
 from formulary_operator.kube import election
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 
 _RELEASE_SECONDS = 3.0
 
@@ -134,7 +133,7 @@ class Leadership:
         self._seen = election.observed(_spec(written), before=self._seen, now=now)
         return True
 
-    async def _write(self, lease: Json | None, *, spec: dict[str, Any]) -> Json:
+    async def _write(self, lease: Json | None, *, spec: Json) -> Json:
         """Status 409 if somebody else wrote it since it was read, or created it meanwhile."""
         if lease is None:
             created = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": self._metadata, "spec": spec}
@@ -147,5 +146,5 @@ class Leadership:
         self._last_reported = problem
 
 
-def _spec(lease: Json | None) -> dict[str, Any]:
+def _spec(lease: Json | None) -> Json:
     return (lease or {}).get("spec") or {}

@@ -7,7 +7,7 @@ and no event of the watch. Pure.
 from collections.abc import Mapping
 from typing import Any
 
-Json = dict[str, Any]
+from formulary_operator.api.names import Json
 
 
 def merge_patch(current: Mapping[str, Any], wanted: Mapping[str, Any]) -> Json:

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find
 from formulary_operator.workflows.status import Transition
-
-Json = dict[str, Any]
 
 UNKNOWN_RUN = "InvocationNotFound"
 

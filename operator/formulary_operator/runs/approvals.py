@@ -14,8 +14,8 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.api.approval import ApprovalSpec
-from formulary_operator.api.names import APPROVALS
-from formulary_operator.kube.client import Json, KubeClient
+from formulary_operator.api.names import APPROVALS, Json
+from formulary_operator.kube.client import KubeClient
 from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.runs.approval_status import (
     UNKNOWN_RUN,

@@ -11,9 +11,8 @@ from typing import Any
 from formulary_catalog.domain.canonical_json import canonical_json
 from formulary_catalog.domain.runs.run import Invocation
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
+from formulary_operator.api.names import Json
 from formulary_operator.engines.plan import RunPlan
-
-Json = dict[str, Any]
 
 HIDDEN = "(hidden)"
 """Shown instead of the value of a sensitive parameter."""

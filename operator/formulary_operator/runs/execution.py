@@ -14,12 +14,12 @@ from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import InvalidInput, InvalidManifest, NotInvocable
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from formulary_operator.api.names import PODS, SECRETS
+from formulary_operator.api.names import PODS, SECRETS, Json
 from formulary_operator.engines import engine_of
 from formulary_operator.engines.job import JOBS, has_ready_pod, image_problem
 from formulary_operator.engines.observations import MAX_MESSAGE
 from formulary_operator.engines.plan import INVOCATION_LABEL, Engine, RunPlan
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.runs.content import content_of
 from formulary_operator.runs.permits import NotPermitted, Permits, lacks_rights, not_opted_in
 from formulary_operator.runs.plan import (

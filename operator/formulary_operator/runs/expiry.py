@@ -14,8 +14,8 @@ from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.fencing import Superseded
 from formulary_catalog.store.runs.expiry import ExpiryWriter, ObjectOfRun
-from formulary_operator.api.names import INVOCATIONS, Resource
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import INVOCATIONS, Json, Resource
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.runs.status import ended_at, is_of_the_server, is_settled
 from formulary_operator.settings import OperatorSettings

@@ -4,8 +4,6 @@
 are in `runs/permitting`.
 """
 
-from typing import Any
-
 from formulary_catalog.domain.access import Right
 from formulary_catalog.domain.runs.facts import unseen_pods
 from formulary_catalog.domain.runs.run import Invocation, Reason
@@ -15,9 +13,9 @@ from formulary_catalog.errors import FormularyError
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
-from formulary_operator.api.names import Resource
+from formulary_operator.api.names import Json, Resource
 from formulary_operator.engines.config import mapping
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.runs.permitting import (
     RunPolicy,
     Thing,
@@ -109,7 +107,7 @@ class Permits:
     async def _author(self, run: Invocation) -> Identity:
         return Identity.of(await self._admissions.author(namespace=run.workflow_namespace, version_id=run.version_id))
 
-    async def _read(self, thing: Thing, *, namespace: str) -> dict[str, Any] | None:
+    async def _read(self, thing: Thing, *, namespace: str) -> Json | None:
         try:
             return await self._client.metadata(thing.resource.path(namespace=namespace, name=thing.name))
         except KubernetesRefused as error:

@@ -11,11 +11,9 @@ from typing import Any
 
 from formulary_catalog.domain.runs.run import Invocation, Phase
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
-from formulary_operator.api.names import SECRETS, Resource
+from formulary_operator.api.names import SECRETS, Json, Resource
 from formulary_operator.engines.parameters import text_of
 from formulary_operator.engines.plan import NONCE_ANNOTATION, Observation, RunPlan
-
-Json = dict[str, Any]
 
 _MAX_LAST_WORDS = 500
 

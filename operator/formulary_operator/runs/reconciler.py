@@ -8,8 +8,8 @@ import structlog
 
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, Source
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from formulary_operator.api.names import INVOCATIONS
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused
+from formulary_operator.api.names import INVOCATIONS, Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.runs.execution import RunExecution

@@ -10,13 +10,11 @@ from typing import Any
 
 from formulary_catalog.domain.console_address import incident_link, waiting_link
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason, is_invocation_id
-from formulary_operator.api.names import INVOCATIONS
+from formulary_operator.api.names import INVOCATIONS, Json
 from formulary_operator.engines.config import moment
 from formulary_operator.engines.plan import INVOCATION_LABEL
 from formulary_operator.kube.conditions import MAX_MESSAGE, Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.status import Transition
-
-Json = dict[str, Any]
 
 _FIRST_GENERATION = 1
 _WORRYING = (Phase.FAILED, Phase.TIMED_OUT, Phase.HALTED)

@@ -15,8 +15,8 @@ from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import InvalidManifest, Unavailable
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.api.names import WORKFLOWS
-from formulary_operator.kube.client import Json, KubeClient, KubernetesUnavailable
+from formulary_operator.api.names import WORKFLOWS, Json
+from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.workflows.embedding import Embedding

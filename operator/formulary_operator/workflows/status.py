@@ -12,10 +12,9 @@ from formulary_catalog.domain.stored import RefusedWorkflow
 from formulary_catalog.domain.text import MAX_LABEL_LENGTH
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.annotated import annotation_of
+from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
-
-Json = dict[str, Any]
 
 _UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
 _CONDITIONS = ("Ready", "Indexed", "Invocable")

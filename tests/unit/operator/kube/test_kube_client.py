@@ -15,8 +15,8 @@ from kubernetes.aio.config import incluster_config
 
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.issuing import issue
-from formulary_operator.api.names import SECRETS
-from formulary_operator.kube.client import Json, KubeClient, KubernetesRefused, KubernetesUnavailable
+from formulary_operator.api.names import SECRETS, Json
+from formulary_operator.kube.client import KubeClient, KubernetesRefused, KubernetesUnavailable
 from support.kube_clients import Answer, answered_by, api_server, connected, connected_to, gone, kubeconfig_of
 
 THING = SECRETS.path(namespace="shop", name="thing")
