@@ -30,6 +30,7 @@ from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, Priority, W
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
+from formulary_operator.workflows.kept_fields import KeptFields
 from formulary_operator.workflows.translate import SOURCE, context_of
 
 _APART_SECONDS = 5.0
@@ -59,6 +60,7 @@ class Resync:
         resyncs: ResyncWriter,
         contexts: ContextWriter,
         embedding: Embedding,
+        kept_fields: KeptFields,
         executor: RunWiring,
         queue: WorkQueue[ObjectKey],
         guard: SweepGuard,
@@ -73,6 +75,7 @@ class Resync:
         self._resyncs = resyncs
         self._contexts = contexts
         self._embedding = embedding
+        self._kept_fields = kept_fields
         self._executor = executor
         self._queue = queue
         self._guard = guard
@@ -176,9 +179,17 @@ class Resync:
         seen: set[Key] = set()
         drifted: set[ObjectKey] = set()
         async for page in self._pages(WORKFLOWS):
+            if page and not seen:
+                await self._kept_fields.find_out(page)
             seen |= {(document["metadata"]["namespace"], document["metadata"]["name"]) for document in page}
             drifted |= await asyncio.to_thread(
-                _adrift, page, known=known, noted=noted, model_id=model_id, problem=self._embedding.problem
+                _adrift,
+                page,
+                known=known,
+                noted=noted,
+                kept=self._kept_fields.names,
+                model_id=model_id,
+                problem=self._embedding.problem,
             )
         orphans = await self._guard.orphans(known, seen=seen)
         # Of what is served as well, the guard decides.
@@ -252,6 +263,7 @@ def _adrift(
     *,
     known: Mapping[Key, StoredWorkflow],
     noted: Mapping[Key, RefusedWorkflow],
+    kept: Collection[str],
     model_id: str,
     problem: EmbedderUnavailable | None,
 ) -> set[ObjectKey]:
@@ -263,6 +275,7 @@ def _adrift(
                 document,
                 known.get((key.namespace, key.name)),
                 noted=noted.get((key.namespace, key.name)),
+                kept=kept,
                 model_id=model_id,
                 problem=problem,
             )

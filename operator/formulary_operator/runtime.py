@@ -48,6 +48,7 @@ from formulary_operator.watch.queue import CATALOG_KINDS, ObjectKey, WorkQueue
 from formulary_operator.watch.sweep_guard import SweepGuard
 from formulary_operator.wiring import RunWiring
 from formulary_operator.workflows.embedding import Embedding
+from formulary_operator.workflows.kept_fields import KeptFields
 from formulary_operator.workflows.reconciler import WorkflowReconciler
 from formulary_operator.workflows.translate import SOURCE
 
@@ -187,6 +188,7 @@ class Operator:
         events = EventRecorder(client, instance=_identity(settings))
         catalog, contexts = CatalogWriter(database), ContextWriter(database, source=SOURCE)
         refusals = RefusalWriter(database)
+        kept_fields = KeptFields(client)
         embedding = Embedding(settings, models=ModelStore(database), metrics=metrics)
         self._reconcilers: dict[str, Callable[..., Awaitable[str]]] = {
             WORKFLOWS.plural: WorkflowReconciler(
@@ -194,6 +196,7 @@ class Operator:
                 catalog=catalog,
                 refusals=refusals,
                 embedding=embedding,
+                kept_fields=kept_fields,
                 events=events,
                 metrics=metrics,
             ).reconcile,
@@ -225,6 +228,7 @@ class Operator:
             resyncs=ResyncWriter(database),
             contexts=contexts,
             embedding=embedding,
+            kept_fields=kept_fields,
             executor=self._executor,
             queue=self._queue,
             guard=SweepGuard(settings, name=self._name, database=database, events=events, metrics=metrics),

@@ -69,6 +69,7 @@ class Request:
     namespace: str
     name: str
     code: int
+    dry_run: bool
     at: str
 
 
@@ -203,12 +204,13 @@ class ControlPlane(Cluster):
         self.start_api_server()
 
     def requests(self, *, user: str = "", verbs: Sequence[str] = (), resource: str = "") -> list[Request]:
-        """The requests answered so far, oldest first: of one user, of these verbs, to this resource."""
+        """The requests answered so far, oldest first, dry runs left out: of a user, of these verbs, to a resource."""
         lines = self.audit_log.read_text().splitlines()
         return [
             request
             for request in map(_request, lines)
-            if user in ("", request.user)
+            if not request.dry_run
+            and user in ("", request.user)
             and (not verbs or request.verb in verbs)
             and resource in ("", request.resource)
         ]
@@ -354,6 +356,7 @@ def _request(line: str) -> Request:
         namespace=target.get("namespace", ""),
         name=target.get("name", ""),
         code=event.get("responseStatus", {}).get("code", 0),
+        dry_run="dryRun=All" in event["requestURI"],
         at=event["requestReceivedTimestamp"],
     )
 

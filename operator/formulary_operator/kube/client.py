@@ -188,9 +188,12 @@ class KubeClient:
         """Replace an object; status 409 if its resourceVersion is no longer the newest."""
         return await self._call("PUT", path, body=body)
 
-    async def merge(self, path: str, patch: Mapping[str, Any]) -> Json | None:
-        """Apply a JSON merge patch (RFC 7386); None if the object does not exist."""
-        return await self._call_about("PATCH", path, body=patch, content_type="application/merge-patch+json")
+    async def merge(self, path: str, patch: Mapping[str, Any], *, dry_run: bool = False) -> Json | None:
+        """Apply a JSON merge patch (RFC 7386); None if the object does not exist. With `dry_run` nothing is stored."""
+        query = {"dryRun": "All"} if dry_run else {}
+        return await self._call_about(
+            "PATCH", path, body=patch, query=query, content_type="application/merge-patch+json"
+        )
 
     async def apply(self, path: str, body: Mapping[str, Any], *, manager: str) -> Json:
         """Server-side apply: create the object, or change fields of it; status 409 where another manager owns one."""

@@ -10,9 +10,10 @@ from typing import Any
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.stored import Missing, RefusedWorkflow, StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest
+from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.workflows.status import differs, refusal_of, standing, wanted_status
 from formulary_operator.workflows.translate import entry_of, is_suspended
-from formulary_operator.workflows.validation_result import ConditionReason, refused, stored
+from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult, refused, stored
 
 ALWAYS_REMOVED = 20
 Key = tuple[str, str]
@@ -23,13 +24,15 @@ def is_adrift(
     current: StoredWorkflow | None,
     *,
     noted: RefusedWorkflow | None,
+    kept: Collection[str],
     model_id: str,
     problem: EmbedderUnavailable | None,
 ) -> bool:
     """Whether a RemediationWorkflow has to be reconciled; `current` is what the catalog holds for it.
 
-    `noted` is the refusal of it that people can read, `model_id` is that of the embedder, empty while there is none,
-    and `problem` says why. One that waits for its deletion is gone: there may only be something left to end.
+    `noted` is the refusal of it that people can read, `kept` are the fields that the CRD has in its status. `model_id`
+    is that of the embedder, empty while there is none, and `problem` says why. One that waits for its deletion is gone:
+    there may only be something left to end.
     """
     if "deletionTimestamp" in document["metadata"]:
         return current is not None or noted is not None
@@ -43,11 +46,11 @@ def is_adrift(
     try:
         entry = entry_of(document)
     except InvalidManifest as error:
-        return differs(document, wanted_status(document, refused(error, current=current), now=""))
+        return differs(document, wanted_status(document, refused(error, current=current), now=""), kept=kept)
     if current is None or not is_current(entry, current, uid=uid, model_id=model_id):
-        return not _is_known_refusal(document, current)
+        return not _is_known_refusal(document, current, kept=kept)
     finding = stored(entry, model_id=model_id or current.model_id, problem=problem)
-    return differs(document, wanted_status(document, finding, now=""))
+    return differs(document, wanted_status(document, finding, now=""), kept=kept)
 
 
 def is_current(entry: CatalogEntry, stored: StoredWorkflow, *, uid: str, model_id: str) -> bool:
@@ -61,14 +64,21 @@ def is_current(entry: CatalogEntry, stored: StoredWorkflow, *, uid: str, model_i
     return stored.status == "Active" and model_id in ("", stored.model_id)
 
 
-def _is_known_refusal(document: Mapping[str, Any], current: StoredWorkflow | None) -> bool:
+def _is_known_refusal(document: Mapping[str, Any], current: StoredWorkflow | None, *, kept: Collection[str]) -> bool:
     """Whether this content was refused as VersionImmutable, and nothing has changed since.
 
     Only the catalog knows whether it would refuse it again; as long as it holds the same, it would.
     """
     if current is None or standing(document) != ConditionReason.VERSION_IMMUTABLE:
         return False
-    return bool(document["status"].get("contentHash") == current.content_hash)
+    finding = ValidationResult(
+        reason=ConditionReason.VERSION_IMMUTABLE,
+        message=find(conditions_of(document), "Ready")["message"],
+        version_id=current.version_id,
+        content_hash=current.content_hash,
+        model_id=current.model_id,
+    )
+    return not differs(document, wanted_status(document, finding, now=""), kept=kept)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

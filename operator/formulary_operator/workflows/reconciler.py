@@ -20,6 +20,7 @@ from formulary_operator.kube.client import KubeClient, KubernetesUnavailable
 from formulary_operator.kube.events import EventRecorder
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.workflows.embedding import Embedding
+from formulary_operator.workflows.kept_fields import KeptFields
 from formulary_operator.workflows.status import differs, is_observed, refusal_of, transition, wanted_status
 from formulary_operator.workflows.translate import SOURCE, entry_of, is_suspended
 from formulary_operator.workflows.validation_result import ValidationResult, postponed, refused, stored
@@ -37,6 +38,7 @@ class WorkflowReconciler:
         catalog: CatalogWriter,
         refusals: RefusalWriter,
         embedding: Embedding,
+        kept_fields: KeptFields,
         events: EventRecorder,
         metrics: OperatorMetrics,
     ) -> None:
@@ -44,6 +46,7 @@ class WorkflowReconciler:
         self._catalog = catalog
         self._refusals = refusals
         self._embedding = embedding
+        self._kept_fields = kept_fields
         self._events = events
         self._metrics = metrics
 
@@ -112,7 +115,7 @@ class WorkflowReconciler:
 
     async def _report(self, document: Json, wanted: Json) -> None:
         """Write the status where it differs, and an Event where the object's standing changed."""
-        if not differs(document, wanted):
+        if not differs(document, wanted, kept=self._kept_fields.names):
             return
         metadata = document["metadata"]
         path = WORKFLOWS.path(namespace=metadata["namespace"], name=metadata["name"], subresource="status")

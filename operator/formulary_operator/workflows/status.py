@@ -3,7 +3,7 @@
 The reconciler of workflows calls it. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -16,9 +16,6 @@ from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find, status_of
 from formulary_operator.workflows.validation_result import ConditionReason, ValidationResult
 
-_UPSTREAMS = ("workflowId", "contentHash", "catalogStatus")
-_CONDITIONS = ("Ready", "Indexed", "Invocable")
-_OURS = ("versionId", "embeddingModel", "observedGeneration")
 _IDS = ("versionId", "contentHash", "embeddingModel", "indexedAt")
 _REFUSED = (ConditionReason.INVALID, ConditionReason.VERSION_IMMUTABLE)
 _SETTLED = frozenset(ConditionReason) - {ConditionReason.CATALOG_UNAVAILABLE}
@@ -59,13 +56,14 @@ def wanted_status(document: Mapping[str, Any], finding: ValidationResult, *, now
     return status
 
 
-def differs(document: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the status has to be written. Upstream's CRD drops our own fields, which is no difference."""
+def differs(document: Mapping[str, Any], wanted: Mapping[str, Any], *, kept: Collection[str]) -> bool:
+    """Whether the status has to be written. `kept` are the fields that the CRD has: it drops others, no difference."""
     current = status_of(document)
-    return (
-        any(current.get(key) != wanted.get(key) for key in _UPSTREAMS)
-        or any(find(conditions_of(document), type_) != find(wanted["conditions"], type_) for type_ in _CONDITIONS)
-        or any(key in current and current[key] != wanted.get(key) for key in _OURS)
+    comparable = {*kept, *current} & wanted.keys() - {"conditions"}
+    if current.get("indexedAt"):
+        comparable.discard("indexedAt")  # it changes with the ids, and always where the CRD drops one of them
+    return any(current.get(field) != wanted[field] for field in comparable) or any(
+        find(conditions_of(document), condition["type"]) != condition for condition in wanted["conditions"]
     )
 
 

@@ -1,5 +1,6 @@
 """Drift: what agrees is left alone, refused objects included; what does not is found."""
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, VersionImmutable
+from formulary_operator.api.status import WorkflowStatus
 from formulary_operator.watch.drift import is_adrift
 from formulary_operator.workflows.status import refusal_of, wanted_status
 from formulary_operator.workflows.translate import SOURCE, entry_of
@@ -15,6 +17,8 @@ from support.manifest import workflow
 
 MODEL = "model@1"
 NOW = "2026-01-01T00:00:00Z"
+KEPT = frozenset(field.alias or name for name, field in WorkflowStatus.model_fields.items())
+"""The fields of the status in the CRD."""
 
 
 def observed(document: dict[str, Any], finding: ValidationResult) -> dict[str, Any]:
@@ -50,10 +54,12 @@ GOOD = placed(workflow("restart"))
 SERVED = observed(GOOD, stored(entry_of(GOOD), model_id=MODEL, problem=None))
 
 
-def adrift(document: dict[str, Any], current: StoredWorkflow | None, *, model_id: str = MODEL) -> bool:
+def adrift(
+    document: dict[str, Any], current: StoredWorkflow | None, *, model_id: str = MODEL, kept: Collection[str] = KEPT
+) -> bool:
     """Whether it is, where people can read of the refusal what the status says."""
     problem = None if model_id else EmbedderUnavailable("the model is gone")
-    return is_adrift(document, current, noted=refusal_of(document), model_id=model_id, problem=problem)
+    return is_adrift(document, current, noted=refusal_of(document), kept=kept, model_id=model_id, problem=problem)
 
 
 def test_what_is_served_as_it_is_agrees() -> None:
@@ -82,6 +88,17 @@ def test_a_workflow_that_is_missing_from_the_catalog_is_found() -> None:
 
 def test_a_status_that_somebody_edited_is_found() -> None:
     assert adrift(SERVED | {"status": {**SERVED["status"], "catalogStatus": "Invalid"}}, held(GOOD))
+
+
+@pytest.mark.parametrize("field", sorted(SERVED["status"].keys() - {"conditions"}))
+def test_a_field_that_an_earlier_release_did_not_write_is_found_where_the_crd_has_it(field: str) -> None:
+    changed = placed(workflow("restart", what="Deletes it."))
+    error = VersionImmutable("cluster: spec.version: raise it", source=SOURCE, field="spec.version")
+    for document in (SERVED, observed(changed, refused(error, current=held(GOOD)))):
+        status = {key: value for key, value in document["status"].items() if key != field}
+        expected = field in document["status"]
+        assert adrift(document | {"status": status}, held(GOOD)) == expected
+        assert not adrift(document | {"status": status}, held(GOOD), kept=KEPT - {field})
 
 
 def test_without_an_embedder_what_has_a_vector_stays_as_it_is() -> None:
@@ -119,12 +136,12 @@ def test_a_refusal_that_people_cannot_read_or_that_is_over_is_found() -> None:
     assert "spec.version" in noted.message
     assert noted.since.isoformat() == "2026-01-01T00:00:00+00:00"
     found = {
-        is_adrift(reported, None, noted=each, model_id=MODEL, problem=None)
+        is_adrift(reported, None, noted=each, kept=KEPT, model_id=MODEL, problem=None)
         for each in (None, replace(noted, message="other"), replace(noted, since=noted.since.replace(year=2025)))
     }
     assert found == {True}
-    assert not is_adrift(reported, None, noted=noted, model_id=MODEL, problem=None)
-    assert is_adrift(SERVED, held(GOOD), noted=noted, model_id=MODEL, problem=None)
+    assert not is_adrift(reported, None, noted=noted, kept=KEPT, model_id=MODEL, problem=None)
+    assert is_adrift(SERVED, held(GOOD), noted=noted, kept=KEPT, model_id=MODEL, problem=None)
     assert refusal_of(SERVED) is None
     assert refusal_of(reported | {"metadata": {**reported["metadata"], "generation": 2}}) is None
 
@@ -140,7 +157,7 @@ def test_an_object_that_waits_for_its_deletion_is_found_only_while_something_of_
         leaving = document | {"metadata": document["metadata"] | {"deletionTimestamp": NOW, "finalizers": ["a/b"]}}
         for current, known in ((None, None), (None, noted), (held(GOOD), None), (held(GOOD), noted)):
             left = current is not None or known is not None
-            assert is_adrift(leaving, current, noted=known, model_id=MODEL, problem=None) == left
+            assert is_adrift(leaving, current, noted=known, kept=KEPT, model_id=MODEL, problem=None) == left
 
 
 def test_what_is_refused_is_noted_without_characters_that_hide_text_and_without_a_version_that_is_none() -> None:

@@ -12,6 +12,7 @@ from formulary_operator.workflows.validation_result import ConditionReason, Vali
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T01:00:00Z"
 UPSTREAMS_FIELDS = {"workflowId", "contentHash", "catalogStatus", "conditions"}
+OUR_FIELDS = {"versionId", "embeddingModel", "observedGeneration", "indexedAt"}
 
 FINDINGS = st.builds(
     ValidationResult,
@@ -72,18 +73,33 @@ def test_a_status_once_written_is_never_written_again_for_the_same_finding(
 ) -> None:
     written = document(patched(before, wanted_status(document(before), finding, now=NOW)))
     again = wanted_status(written, finding, now=LATER)
-    assert not differs(written, again)
+    assert not differs(written, again, kept=OUR_FIELDS | UPSTREAMS_FIELDS)
     assert transition(written, again) is None
     json.dumps(again)
 
 
-@given(before=STATUSES, finding=FINDINGS)
-def test_a_crd_that_drops_our_own_fields_does_not_make_us_write_for_ever(
-    before: dict[str, Any] | None, finding: ValidationResult
+@given(before=STATUSES, finding=FINDINGS, fields=st.sets(st.sampled_from(sorted(OUR_FIELDS))))
+def test_a_crd_that_drops_some_of_our_own_fields_does_not_make_us_write_for_ever(
+    before: dict[str, Any] | None, finding: ValidationResult, fields: set[str]
 ) -> None:
     written = patched(before, wanted_status(document(before), finding, now=NOW))
-    kept = document({key: value for key, value in written.items() if key in UPSTREAMS_FIELDS})
-    assert not differs(kept, wanted_status(kept, finding, now=LATER))
+    had = {*UPSTREAMS_FIELDS, *fields}
+    kept = document({key: value for key, value in written.items() if key in had})
+    for known in (had, ()):  # what the CRD has is not known at the start
+        assert not differs(kept, wanted_status(kept, finding, now=LATER), kept=known)
+
+
+@given(finding=FINDINGS, lacked=st.sampled_from(sorted(OUR_FIELDS)))
+def test_a_field_that_an_object_lacks_is_written_where_the_crd_keeps_it(finding: ValidationResult, lacked: str) -> None:
+    written = patched(None, wanted_status(document(), finding, now=NOW))
+    old = document({key: value for key, value in written.items() if key != lacked})
+    assert differs(old, wanted_status(old, finding, now=LATER), kept={lacked}) == (lacked in written)
+
+
+def test_a_condition_that_an_object_lacks_is_written() -> None:
+    first = wanted_status(document(), served(), now=NOW)
+    old = document({**first, "conditions": first["conditions"][:2]})
+    assert differs(old, wanted_status(old, served(), now=LATER), kept=())
 
 
 @given(before=STATUSES, finding=FINDINGS)
@@ -132,7 +148,7 @@ def test_conditions_of_others_are_kept_and_never_a_reason_to_write() -> None:
     first = wanted_status(document({"conditions": [foreign]}), served(), now=NOW)
     assert foreign in first["conditions"]
     changed = {**first, "conditions": [*first["conditions"][:3], {**foreign, "status": "False"}]}
-    assert not differs(document(changed), wanted_status(document(changed), served(), now=LATER))
+    assert not differs(document(changed), wanted_status(document(changed), served(), now=LATER), kept=changed)
 
 
 def test_a_workflow_that_is_served_and_cannot_be_run_says_why() -> None:
