@@ -108,6 +108,14 @@ class VersionImmutable(InvalidManifest):
     """The same version was applied with other content; the stored content stays served (DESIGN section 3)."""
 
 
+class TooLarge(FormularyError):
+    """A value does not fit into the place of the database that it is for; the same call fails again."""
+
+    rpc_code = -32002
+    http_status = 400
+    exit_code = 2
+
+
 class NotAuthenticated(FormularyError):
     """The caller did not prove who it is. `problem` is one of the error codes of RFC 6750, section 3.1."""
 

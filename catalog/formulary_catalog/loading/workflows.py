@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.domain.workflows.identity import precedence
-from formulary_catalog.errors import VersionImmutable
+from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.loading.documents import Rejection, file_of
 from formulary_catalog.loading.manifests import Manifests
 from formulary_catalog.loading.report import LoadReport, Progress
@@ -71,7 +71,7 @@ class WorkflowSync:
     async def _write(self, entry: CatalogEntry, *, superseded: bool = False) -> None:
         try:
             await self._apply(replace(entry, source=_FROM_FILE + entry.source), superseded=superseded)
-        except VersionImmutable as error:
+        except InvalidManifest as error:
             message = str(error).removeprefix(_FROM_FILE)
             self.report.rejections.append(Rejection(source=entry.source, field=error.field, message=message))
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from formulary_catalog.errors import Unavailable
+from formulary_catalog.errors import TooLarge, Unavailable
 from formulary_catalog.store.database.connection import Connection, Database, Role
 
 
@@ -41,3 +41,8 @@ async def test_a_closed_pool_is_no_database_even_a_moment_after_an_answer(closed
 
     with pytest.raises(Unavailable, match="the server is stopping"):
         await closed_door.ping()
+
+
+async def test_a_value_that_is_too_large_is_no_outage(writing: Database) -> None:
+    with pytest.raises(TooLarge, match=r"^a value is larger than the database takes; shorten it$"):
+        await writing.fetch("select to_tsvector('simple', string_agg(n::text, ' ')) from generate_series(1, 200000) n")

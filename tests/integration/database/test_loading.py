@@ -1,11 +1,15 @@
 """Manifests from files into a real catalog: what is served, kept and removed."""
 
+import os
 from dataclasses import replace
 
 import asyncpg
 import pytest
+from pydantic.alias_generators import to_camel
 
 from formulary_catalog.domain.entry import catalog_entry
+from formulary_catalog.domain.workflows.labels import DIMENSIONS
+from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.loading import Manifests, messages
@@ -22,6 +26,29 @@ async def test_an_invalid_file_is_reported_and_the_others_are_served(manifests: 
     assert [message.split(": ")[0] for message in messages(report)] == ["bad.yaml", "broken.yaml"]
     assert report.ignored == 1
     assert [stored.source for stored in await manifests.catalog.served()] == ["file:good.yaml"]
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+async def test_labels_that_an_index_of_the_database_does_not_take_are_refused_by_their_place(
+    manifests: Manifests, embedder: Embedder, database: str, dimension: str
+) -> None:
+    """As when a migration adds a dimension of labels that `mark_slim` does not measure."""
+    connection = await asyncpg.connect(database)
+    await connection.execute("alter table formulary.workflow_search disable trigger mark_slim")
+    await connection.execute("alter table formulary.workflow_search alter column slim set default true")
+    await connection.close()
+    label = to_camel(dimension)
+    labels = workflow("long")["spec"]["labels"] | {label: [os.urandom(20).hex() for _ in range(100)]}
+    manifests.write("a.yaml", workflow("long", labels=labels), workflow("short"))
+    report = await manifests.load(embedder)
+    assert report.created == ["formulary/short@1.0.0"]
+    (rejection,) = report.rejections
+    assert (rejection.source, rejection.field) == ("a.yaml (document 1)", f"spec.labels.{label}")
+    assert rejection.message == (
+        f"a.yaml (document 1): spec.labels.{label}: the labels are longer together than an index of the database "
+        "takes; shorten this list of 100 values, which is the longest"
+    )
+    assert await manifests.served() == {"short": "1.0.0"}
 
 
 async def test_a_deleted_file_ends_serving_of_what_came_from_files_only(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import asyncpg
 from pgvector.asyncpg import register_vector
 
-from formulary_catalog.errors import FormularyError, Unavailable
+from formulary_catalog.errors import FormularyError, TooLarge, Unavailable
 from formulary_catalog.store.database.migrate import CONNECT_FAILURES, connection_failure
 
 if TYPE_CHECKING:
@@ -287,6 +287,9 @@ async def translated() -> AsyncIterator[None]:
         raise
     except asyncpg.DiskFullError as error:
         raise Unavailable("the disk of the database is full; free space on its volume, then retry") from error
+    except asyncpg.ProgramLimitExceededError as error:
+        place = f" for table {error.table_name}" if error.table_name else ""
+        raise TooLarge(f"a value{place} is larger than the database takes; shorten it") from error
     except (
         asyncpg.UndefinedTableError,
         asyncpg.UndefinedColumnError,

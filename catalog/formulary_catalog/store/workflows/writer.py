@@ -1,50 +1,26 @@
-"""The writing side of the catalog: workflow versions, their search rows and their vectors, in one transaction each.
+"""The writing side of the catalog: workflow versions, what searches find them by, and vectors, in one transaction each.
 
 `loading` writes files with it, the operator objects of a cluster. Searches never see half of a workflow, and a version
 that is stored never changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pgvector import Vector
 from pydantic import ValidationError
 
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.stored import StoredWorkflow
-from formulary_catalog.domain.workflows.labels import DIMENSIONS, fold
 from formulary_catalog.domain.workflows.manifest import meaning_of
 from formulary_catalog.errors import VersionImmutable
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.embedding_models import keep_serving_model, save_vectors, serving_model
-from formulary_catalog.store.knowledge.documents import save_documents
-from formulary_catalog.store.search.filters import column_of
-from formulary_catalog.store.search.lexemes import WEIGHTS
+from formulary_catalog.store.workflows.search_rows import stored_vector, withdraw, write_search_rows
 
-_COLUMNS_BEFORE_TEXTS = (
-    *("version_id", "tenant_id", "signal_type", "signal_name", "leading_row", "namespace", "name"),
-    *map(column_of, DIMENSIONS),
-    *("custom", "detected", "exclusion_text"),
-)
-_COLUMNS_AFTER_TEXTS = ("model_id", "emb")
-_FIRST_TEXT = len(_COLUMNS_BEFORE_TEXTS) + 1
-_LEXEMES = " || ".join(
-    f"setweight(to_tsvector('english', ${number}), '{weight}')"
-    for number, weight in enumerate(WEIGHTS.values(), start=_FIRST_TEXT)
-)
-_VALUES = (
-    *(f"${number}" for number in range(1, _FIRST_TEXT)),
-    _LEXEMES,
-    *(f"${_FIRST_TEXT + len(WEIGHTS) + number}" for number in range(len(_COLUMNS_AFTER_TEXTS))),
-)
-_INSERT_SEARCH_ROW = (
-    f"insert into workflow_search ({', '.join((*_COLUMNS_BEFORE_TEXTS, 'lexemes', *_COLUMNS_AFTER_TEXTS))}) "
-    f"values ({', '.join(_VALUES)})"
-)
 _CURRENT = """
 select v.namespace, v.name, v.version, v.version_id, v.content_hash, v.status, v.source, v.owner, v.index_hash,
        coalesce(max(s.model_id), '') as model_id
@@ -121,6 +97,7 @@ class CatalogWriter:
 
         Raises:
             VersionImmutable: the same version is known with other content. What is stored stays as it is.
+            InvalidManifest: its labels do not fit into an index.
             Unavailable: the database does not answer; nothing was changed.
         """
 
@@ -181,7 +158,7 @@ class CatalogWriter:
                 namespace,
                 name,
             )
-            await _withdraw(connection, [version])
+            await withdraw(connection, [version])
             return version is not None
 
         return await self._database.write(write)
@@ -237,14 +214,8 @@ async def _remove(
         unless_owned_by,
         ends_refusal,
     )
-    await _withdraw(connection, [row["version_id"] for row in rows])
+    await withdraw(connection, [row["version_id"] for row in rows])
     return bool(rows)
-
-
-async def _withdraw(connection: Connection, version_ids: Sequence[str | None]) -> None:
-    """Let these be found no more, neither they nor their sections."""
-    for table in ("workflow_search", "knowledge_document"):
-        await connection.execute(f"delete from {table} where version_id = any ($1)", version_ids)
 
 
 async def _refuse_changed_content(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
@@ -301,12 +272,12 @@ async def _store(
         await _supersede(connection, version_id=current["version_id"])
     await _upsert_version(connection, entry=entry, tenant_id=tenant_id, status=wanted)
     if current is None or (current["version_id"], current["status"]) != (entry.version_id, wanted):
-        await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
+        await write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
         return ApplyOutcome.CREATED if current is None else ApplyOutcome.UPDATED
     if current["index_hash"] != entry.index_hash or (
-        current["model_id"] != model_id and await _vector(connection, entry=entry, model_id=model_id) is not None
+        current["model_id"] != model_id and await stored_vector(connection, entry=entry, model_id=model_id) is not None
     ):
-        await _write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
+        await write_search_rows(connection, entry=entry, tenant_id=tenant_id, model_id=model_id)
     return ApplyOutcome.UNCHANGED
 
 
@@ -314,7 +285,7 @@ async def _supersede(connection: Connection, *, version_id: str) -> None:
     await connection.execute(
         "update workflow_version set status = 'Superseded', changed_at = now() where version_id = $1", version_id
     )
-    await _withdraw(connection, [version_id])
+    await withdraw(connection, [version_id])
 
 
 async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant_id: int, status: str) -> bool:
@@ -344,49 +315,3 @@ async def _upsert_version(connection: Connection, *, entry: CatalogEntry, tenant
         dict(entry.document),
     )
     return row is not None
-
-
-async def _write_search_rows(connection: Connection, *, entry: CatalogEntry, tenant_id: int, model_id: str) -> None:
-    if entry.workflow.spec.suspend:
-        await _withdraw(connection, [entry.version_id])
-        return
-    await connection.execute("delete from workflow_search where version_id = $1", entry.version_id)
-    await _write_documents(connection, entry=entry, tenant_id=tenant_id)
-    labels = entry.labels
-    vector = await _vector(connection, entry=entry, model_id=model_id)
-    shared: tuple[Any, ...] = (
-        entry.namespace,
-        entry.name,
-        *(sorted(labels.values.get(dimension, ())) for dimension in DIMENSIONS),
-        {key: sorted(values) for key, values in labels.custom.items()},
-        dict(labels.detected),
-        labels.exclusion_text,
-        *(entry.lexical_texts[place] for place in WEIGHTS),
-        model_id if vector is not None else None,
-        vector,
-    )
-    signal_names = {fold(name): name for name in entry.workflow.spec.labels.signal_type if fold(name)} or {"": ""}
-    await connection.executemany(
-        _INSERT_SEARCH_ROW,
-        [
-            (entry.version_id, tenant_id, folded, name, position == 0, *shared)
-            for position, (folded, name) in enumerate(sorted(signal_names.items()))
-        ],
-    )
-
-
-async def _write_documents(connection: Connection, *, entry: CatalogEntry, tenant_id: int) -> None:
-    documents = entry.documents
-    await connection.execute(
-        "delete from knowledge_document where version_id = $1 and doc_id <> all ($2)",
-        entry.version_id,
-        [document.doc_id for document in documents],
-    )
-    await save_documents(connection, documents, tenant_id=tenant_id, version_id=entry.version_id)
-
-
-async def _vector(connection: Connection, *, entry: CatalogEntry, model_id: str) -> Vector | None:
-    vector: Vector | None = await connection.fetchval(
-        "select vector from embedding where text_hash = $1 and model_id = $2", entry.text_hash, model_id
-    )
-    return vector

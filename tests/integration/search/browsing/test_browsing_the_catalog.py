@@ -54,7 +54,10 @@ async def test_workflows_are_found_by_all_that_names_them(parts: CatalogParts) -
     assert (await found("raise the memory limit"))[1] == [("oom-raise-limit", "title")]
     assert (await found("podpending"))[1] == [("node-add", "signal")]
     exact, by_part = await found("limit")
-    assert (exact, by_part) == (False, [("oom-lower-limit", "part of the name"), ("oom-raise-limit", "part of the name")])
+    assert (exact, by_part) == (
+        False,
+        [("oom-lower-limit", "part of the name"), ("oom-raise-limit", "part of the name")],
+    )
     pinned = (await Browsing(parts).find("node-add", **ASKED)).workflows[0].version_id
     assert await found(pinned) == (True, [("node-add", "version id")])
     assert (await found("nodeadd"))[1][0] == ("node-add", "similar name")
