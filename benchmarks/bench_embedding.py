@@ -27,7 +27,7 @@ from tokenizers import Tokenizer
 from catalog_texts import texts
 from embedding_subject import REFERENCE, SUBJECTS
 from formulary_catalog.domain.workflows.labels import CANONICAL_SIGNAL_TYPES, SEVERITIES
-from formulary_catalog.embedding.model import DIMENSIONS, locate
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS, locate
 from quantiles import p50_and_p95
 
 ENDINGS = ("", "payments")
@@ -124,7 +124,7 @@ def process_of(kind: str) -> Iterator[Process]:
 def weights() -> np.ndarray[Any, np.dtype[np.float32]]:
     """As many numbers as the layers of the bundled model have weights: what one query has to read at least."""
     config = json.loads((locate("bundled").path / "config.json").read_bytes())
-    layer = 4 * DIMENSIONS**2 + 2 * DIMENSIONS * config["intermediate_size"]
+    layer = 4 * VECTOR_DIMENSIONS**2 + 2 * VECTOR_DIMENSIONS * config["intermediate_size"]
     return np.ones(config["num_hidden_layers"] * layer, np.float32)
 
 

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from catalogs import Catalog
 from formulary_catalog.embedding import load_embedder
-from formulary_catalog.server.calls.readiness import Status
+from formulary_catalog.server.calls.readiness import ReadinessState
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptConnection
 from mcp_stdio import stdio_session
@@ -180,7 +180,7 @@ def _await_readiness(url: str, *, until: float) -> None:
                 status = json.load(answer)["status"]
         except urllib.error.HTTPError:
             pass
-        if status == Status.READY:
+        if status == ReadinessState.READY:
             return
         time.sleep(_LOOK_SECONDS)
     raise SystemExit(f"{url} is not ready: {status or 'it takes no calls'}")

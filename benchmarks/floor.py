@@ -13,7 +13,7 @@ from catalogs import CUSTOM_KEY
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT
 from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, LABEL_WEIGHTS, SIGNAL_WEIGHT
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
-from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS
 from text_vectors import Vectors
 from workload import Question
 
@@ -67,7 +67,7 @@ class Floor:
         try:
             await register_vector(connection)
             count = await connection.fetchval("select count(*) from workflow_search")
-            vectors = np.empty((count, DIMENSIONS), np.float32)
+            vectors = np.empty((count, VECTOR_DIMENSIONS), np.float32)
             rows: list[Mapping[str, Any]] = []
             statement = f"select {_COLUMNS} from workflow_search order by namespace, signal_type, version_id"
             async with connection.transaction():

@@ -15,7 +15,7 @@ from formulary_catalog.domain.search.terms import query_terms, rare_words
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter, entered_table
+from formulary_catalog.store.database.tenancy import StatementArguments, enter, entered_table
 from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.page import PageReader
 from formulary_catalog.store.search.statement import CandidateQuery as Sought
@@ -152,7 +152,7 @@ def nearest_of(found: Candidates) -> list[str]:
 
 def exact_statement(asked: Asked) -> tuple[str, list[object]]:
     """The least that an exact search has to do: enter, filter, order by meaning, count; no labels and no words."""
-    arguments = Arguments()
+    arguments = StatementArguments()
     entering = entered_table(arguments, namespaces=asked.namespaces)
     rules = label_conditions(asked.sought.constraints, arguments)
     distance = f"emb <=> {arguments.add(asked.vector, 'vector')} as distance"

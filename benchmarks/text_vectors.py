@@ -9,7 +9,7 @@ import numpy.typing as npt
 from platformdirs import user_cache_path
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS
 
 Vectors = npt.NDArray[np.float32]
 
@@ -24,13 +24,13 @@ def cached_vectors(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     One file holds a portion of the texts: its name is the hash of what they say and of the model.
     """
     portions = [_portion(embedder, texts[start : start + _PORTION]) for start in range(0, len(texts), _PORTION)]
-    return np.concatenate(portions) if portions else np.empty((0, DIMENSIONS), np.float32)
+    return np.concatenate(portions) if portions else np.empty((0, VECTOR_DIMENSIONS), np.float32)
 
 
 def noisy(vector: Vectors, *, seed: tuple[int, int]) -> Vectors:
     """A unit vector at about `NEARNESS` from a unit vector, always the same for the same seed."""
-    noise = np.random.default_rng(seed).standard_normal(DIMENSIONS, np.float32)
-    moved = vector + noise * (math.tan(math.acos(NEARNESS)) / math.sqrt(DIMENSIONS))
+    noise = np.random.default_rng(seed).standard_normal(VECTOR_DIMENSIONS, np.float32)
+    moved = vector + noise * (math.tan(math.acos(NEARNESS)) / math.sqrt(VECTOR_DIMENSIONS))
     unit: Vectors = (moved / np.linalg.norm(moved)).astype(np.float32)
     return unit
 

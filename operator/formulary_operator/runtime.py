@@ -25,7 +25,7 @@ from formulary_catalog.store.resyncs import ResyncWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.refusals import RefusalWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from formulary_operator.admission.certificates import ServingCertificate, Source, directory
+from formulary_operator.admission.certificates import CertificateSource, ServingCertificate, directory
 from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.selfsigned import SelfSigned
 from formulary_operator.admission.validator import Validator
@@ -146,7 +146,7 @@ async def _webhook(
     )
 
 
-def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> Source:
+def _self_signed(settings: OperatorSettings, *, client: KubeClient) -> CertificateSource:
     if not settings.lease_namespace:
         raise InvalidInput(
             "the self-signed certificate of the webhook is kept in a Secret of FORMULARY_LEASE_NAMESPACE; set that to "

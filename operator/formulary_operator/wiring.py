@@ -41,7 +41,7 @@ from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.reconciler import InvocationReconciler
 from formulary_operator.runs.status import is_settled
-from formulary_operator.runs.submission import Requests
+from formulary_operator.runs.submission import RunSubmission
 from formulary_operator.settings import OperatorSettings
 from formulary_operator.watch.queue import RUN_KINDS, ObjectKey, WorkQueue
 
@@ -92,7 +92,7 @@ class RunWiring:
         )
         self.expiry = RunExpiry(settings, client=client, database=database, metrics=metrics)
         authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
-        requests = Requests(
+        requests = RunSubmission(
             database,
             runs=self._runs,
             authorizer=authorizer,

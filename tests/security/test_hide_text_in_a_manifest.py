@@ -16,7 +16,7 @@ from formulary_catalog.domain.runs.run import Phase
 from formulary_catalog.domain.visible import MARK, first_hidden
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidManifest
-from formulary_catalog.loading.documents import Document
+from formulary_catalog.loading.documents import ManifestDocument
 from formulary_catalog.loading.manifests import sort_out
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -168,7 +168,7 @@ REFUSED = [
 def test_a_new_manifest_is_refused_with_field_code_point_and_what_to_do(
     spec: dict[str, Any], field: str, saying: str
 ) -> None:
-    document = Document(source="a.yaml", content=manifest.workflow("a", **spec))
+    document = ManifestDocument(source="a.yaml", content=manifest.workflow("a", **spec))
     (rejection,) = sort_out([document], default_namespace="formulary").rejections
     assert rejection.field == field
     assert rejection.message.startswith(f"a.yaml: {field}: contains {saying}")

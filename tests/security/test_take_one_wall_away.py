@@ -14,7 +14,7 @@ import pytest
 from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.errors import FormularyError, InvalidInput, NotAllowed, NotSetUp, Overloaded, RateLimited
-from formulary_catalog.store.analytics.connection import ROLE, Connection, Limits, Rows, run_prepared
+from formulary_catalog.store.analytics.connection import ROLE, Connection, Rows, StatementLimits, run_prepared
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.insight import (
@@ -34,7 +34,7 @@ from support.trail import recorded
 
 LONG = "select pg_sleep(2.4)"
 """Longer than a statement may take. PostgreSQL lets everybody call it where no superuser migrated."""
-PATIENT = Limits(seconds=60)
+PATIENT = StatementLimits(seconds=60)
 """For attacks that another wall than time has to stop."""
 
 
@@ -95,7 +95,7 @@ async def test_only_a_session_that_logged_in_as_the_role_is_used(stage: Stage) -
 async def test_only_the_timeout_ends_a_statement(stage: Stage) -> None:
     with pytest.raises(InvalidInput, match="takes longer than 2 s"):
         await _rows(stage, LONG)
-    assert await _rows(stage, LONG, limits=Limits(seconds=20)) == [("",)]
+    assert await _rows(stage, LONG, limits=StatementLimits(seconds=20)) == [("",)]
     # The server leaves a statement that lasts, too; the database ends it.
     assert await _rows(stage, "select current_setting('statement_timeout')") == [("2s",)]
 
@@ -104,7 +104,7 @@ async def test_only_a_transaction_that_reads_refuses_functions_that_write(stage:
     attack = "select lo_creat(-1) > 0::oid"
     with pytest.raises(InvalidInput, match="read-only transaction"):
         await _rows(stage, attack)
-    assert await _rows(stage, attack, limits=Limits(read_only=False)) == [(True,)]
+    assert await _rows(stage, attack, limits=StatementLimits(read_only=False)) == [(True,)]
 
 
 async def test_only_work_mem_sends_big_sorts_to_files(stage: Stage) -> None:
@@ -161,9 +161,9 @@ async def test_only_the_niceness_lets_all_others_go_first(stage: Stage) -> None:
     usual = await niceness(owner)
     await owner.close()
     last = min(usual + 5, 19)
-    assert await stage.database(limits=Limits(niceness=last)).read(niceness, scope=EVERYBODY) == last
-    assert await stage.database(limits=Limits(niceness=usual)).read(niceness, scope=EVERYBODY) == usual
-    assert Limits().niceness == 10
+    assert await stage.database(limits=StatementLimits(niceness=last)).read(niceness, scope=EVERYBODY) == last
+    assert await stage.database(limits=StatementLimits(niceness=usual)).read(niceness, scope=EVERYBODY) == usual
+    assert StatementLimits().niceness == 10
 
 
 async def _run_unbounded(connection: Connection, sql: str, *, at_most: int) -> Rows:
@@ -208,7 +208,7 @@ async def _all(*calls: Awaitable[Any]) -> list[type[Exception]]:
 
 
 async def test_only_the_one_place_keeps_statements_from_using_up_the_database(stage: Stage) -> None:
-    one, two = stage.database(), stage.database(limits=Limits(connections=2))
+    one, two = stage.database(), stage.database(limits=StatementLimits(connections=2))
     slow = "select pg_sleep(1.5)"
     assert await _all(*(one.query(slow, scope=EVERYBODY, at_most=1) for _ in range(2))) == [Overloaded]
     assert await _all(*(two.query(slow, scope=EVERYBODY, at_most=1) for _ in range(2))) == []

@@ -13,12 +13,12 @@ from formulary_catalog.errors import RateLimited
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from formulary_catalog.store.runs.submission import InvocationStore, Limits
+from formulary_catalog.store.runs.submission import CallerLimits, InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
-from formulary_operator.runs.status import Refusal
-from formulary_operator.runs.submission import Requests
+from formulary_operator.runs.status import RunRefusal
+from formulary_operator.runs.submission import RunSubmission
 from support.cluster_runs import INPUT, remedy
 from support.control_plane import Cluster
 from support.filling import fill
@@ -30,7 +30,7 @@ LATE = Reason.DEADLINE_EXCEEDED
 
 
 async def test_runs_that_wait_for_a_person_leave_room_for_others(writing: Database) -> None:
-    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(concurrent=1)
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), CallerLimits(concurrent=1)
     for _ in range(3):
         waiting = (await store.submit(request(facts=IN_PRODUCTION), limits=limits)).invocation
         assert waiting.phase is Phase.AWAITING_APPROVAL
@@ -40,7 +40,7 @@ async def test_runs_that_wait_for_a_person_leave_room_for_others(writing: Databa
 
 
 async def test_dry_runs_use_up_nothing_of_the_room_for_real_ones(writing: Database) -> None:
-    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(concurrent=1, per_hour=1)
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), CallerLimits(concurrent=1, per_hour=1)
     for _ in range(3):
         await store.submit(request(dry_run=True), limits=limits)
     await store.submit(request(), limits=limits)
@@ -50,7 +50,7 @@ async def test_dry_runs_use_up_nothing_of_the_room_for_real_ones(writing: Databa
 
 
 async def test_a_loop_of_dry_runs_comes_to_an_end(writing: Database) -> None:
-    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(dry_per_hour=2)
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), CallerLimits(dry_per_hour=2)
     for number in range(2):
         await store.submit(request(dry_run=True, key=str(number)), limits=limits)
     with pytest.raises(RateLimited, match="2 dry runs within an hour, which is all it may; retry in") as refused:
@@ -62,7 +62,7 @@ async def test_a_loop_of_dry_runs_comes_to_an_end(writing: Database) -> None:
 
 
 async def test_a_loop_of_runs_that_a_rule_turns_into_dry_ones_comes_to_an_end(writing: Database) -> None:
-    store, limits = InvocationStore(writing, shared_namespace="formulary"), Limits(dry_per_hour=2)
+    store, limits = InvocationStore(writing, shared_namespace="formulary"), CallerLimits(dry_per_hour=2)
     contracts = ContractWriter(writing, shared_namespace="formulary")
     await contracts.save({"rules": [{"id": "look", "effect": "DEGRADE"}]}, namespace="shop", name="c", uid="u")
     await store.submit(request(dry_run=True), limits=limits)
@@ -115,7 +115,7 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
     document["metadata"] |= {"namespace": "shop", "uid": "u-1", "generation": 1, "creationTimestamp": created}
     runs = RunWriter(writing, shared_namespace="formulary")
     async with connected(cluster.kubeconfig) as client:
-        requests = Requests(
+        requests = RunSubmission(
             writing,
             runs=runs,
             authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
@@ -123,5 +123,5 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
             rules=RunRules(shared_namespace="formulary"),
         )
         told = await requests.run_of(document)
-    assert (told.reason if isinstance(told, Refusal) else told and told.timeout_seconds) == becomes
+    assert (told.reason if isinstance(told, RunRefusal) else told and told.timeout_seconds) == becomes
     assert len(await runs.active()) == (becomes is not LATE)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from formulary_operator.admission.certificates import ServingCertificate, Source
+from formulary_operator.admission.certificates import CertificateSource, ServingCertificate
 from formulary_operator.admission.configuration import WebhookConfiguration
 from formulary_operator.admission.issuing import CertificatePair
 from formulary_operator.admission.selfsigned import SelfSigned
@@ -53,7 +53,7 @@ class Place:
     def self_signed(self) -> SelfSigned:
         return SelfSigned(self.client, namespace=self.namespace, secret=SECRET, service=SERVICE)
 
-    def source(self) -> Source:
+    def source(self) -> CertificateSource:
         """The self-signed certificate, while the configuration is kept right."""
         return self.kept_configuration().kept_for(self.self_signed().current)
 

@@ -13,7 +13,7 @@ import asyncpg
 from formulary_catalog.analytics.rate import Rate
 from formulary_catalog.analytics.service import AnalyticsService
 from formulary_catalog.domain.access import EVERYTHING, Access, Caller
-from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.search.parts import CatalogParts
@@ -38,8 +38,8 @@ QUERY_OF_THE_BANK = "ledger of account 4711 is locked"
 REASON_OF_THE_BANK = "because the vault is open"
 FOREIGN = ("bank", "ledger", "vault", "pin-4711", TEAM_OF_THE_SHOP)
 """What no caller of the shop may ever read."""
-EVERYBODY = Scope(caller="local", namespaces=None, incidents=None, runs=None)
-OF_THE_SHOP = Scope(
+EVERYBODY = AnalyticsScope(caller="local", namespaces=None, incidents=None, runs=None)
+OF_THE_SHOP = AnalyticsScope(
     caller="alice",
     namespaces=frozenset({SHARED, SHOP}),
     incidents=frozenset({SHOP}),

@@ -12,7 +12,7 @@ from threading import Event
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.embedding.model import BASE, DIMENSIONS, locate
+from formulary_catalog.embedding.model import BASE, VECTOR_DIMENSIONS, locate
 
 
 def published_model() -> Path:
@@ -61,7 +61,7 @@ class Formula:
     def embed_query(self, text: str) -> npt.NDArray[np.float32]:
         """A unit vector of shape (384,)."""
         seed = int.from_bytes(hashlib.sha256(f"{self.model_id}\n{text}".encode()).digest()[:8])
-        vector = np.random.default_rng(seed).standard_normal(DIMENSIONS)
+        vector = np.random.default_rng(seed).standard_normal(VECTOR_DIMENSIONS)
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 

@@ -21,7 +21,7 @@ from formulary_catalog.domain.analytics.answers import (
     TableStatistics,
     query_answer,
 )
-from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import MAX_LENGTH, SCHEMA, require_table, single_select
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.search.audit import Record
@@ -154,7 +154,9 @@ class AnalyticsService:
             record.result = {"rows": len(statistics.columns)}
             return statistics
 
-    async def _answer(self, sql: str, *, scope: Scope, record: Record, max_rows: int, max_bytes: int) -> QueryAnswer:
+    async def _answer(
+        self, sql: str, *, scope: AnalyticsScope, record: Record, max_rows: int, max_bytes: int
+    ) -> QueryAnswer:
         found = await self._database.query(sql, scope=scope, at_most=max_rows)
         answer = query_answer(sql, columns=found.columns, rows=found.rows, max_rows=max_rows, max_bytes=max_bytes)
         record.result = {"rows": answer.row_count, "truncated": answer.truncated}
@@ -163,7 +165,7 @@ class AnalyticsService:
     @asynccontextmanager
     async def _recorded(
         self, what: str, arguments: dict[str, Any], context: ContextReference, caller: Caller, *, browsing: bool
-    ) -> AsyncIterator[tuple[Record, Scope]]:
+    ) -> AsyncIterator[tuple[Record, AnalyticsScope]]:
         """The record of a call that may be made, and what it may see."""
         async with self._parts.trail.record(
             f"read.{what}", caller=caller, reference=context, arguments=arguments
@@ -173,12 +175,14 @@ class AnalyticsService:
             self._rate.count(caller.name)
             yield record, await self._scope(context, caller=caller, record=record, browsing=browsing)
 
-    async def _scope(self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool) -> Scope:
+    async def _scope(
+        self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool
+    ) -> AnalyticsScope:
         call = await self._parts.visibility.of(reference, caller=caller, record=record, browsing=browsing)
         incidents, runs = await asyncio.gather(
             *(namespaces_with(caller, right, among=call.concerned) for right in (USE_CONTEXTS, READ_INVOCATIONS))
         )
-        everything = Scope(
+        everything = AnalyticsScope(
             caller=caller.name, namespaces=call.namespaces, incidents=incidents, runs=runs, suspended=browsing
         )
         if call.context is None:

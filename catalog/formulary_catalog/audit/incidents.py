@@ -6,7 +6,7 @@ An incident is readable by who may use the incidents of its namespace. Another o
 from datetime import UTC
 
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
-from formulary_catalog.domain.cursor import Moment, cursor, moment_of
+from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.reading import IncidentAnswer, IncidentPage, IncidentSummary
@@ -111,8 +111,8 @@ def _summary(incident: StoredIncident) -> dict[str, str | bool]:
     }
 
 
-def _place(incident: StoredIncident) -> Moment:
-    return Moment(incident.changed_at.astimezone(UTC).isoformat(), _name(incident.context))
+def _place(incident: StoredIncident) -> TimedRow:
+    return TimedRow(incident.changed_at.astimezone(UTC).isoformat(), _name(incident.context))
 
 
 def _name(context: RequestContext) -> str:

@@ -15,7 +15,7 @@ from formulary_catalog.domain.audit.export import discrepancies, event_line
 from formulary_catalog.domain.audit.narration import Passage, Story, narrate
 from formulary_catalog.domain.audit.payload import Recorded
 from formulary_catalog.domain.audit.wording import Description
-from formulary_catalog.domain.cursor import Number, cursor
+from formulary_catalog.domain.cursor import NumberedRow, cursor
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.reading import (
     StoryLine,
@@ -110,7 +110,7 @@ def trace_answer(
         ),
         verification=_verification(part),
         events=[_event(event) for event in shown],
-        next_cursor=cursor(Number(str(newest)), question={"trace": trace_id}) if newest < part.total else "",
+        next_cursor=cursor(NumberedRow(str(newest)), question={"trace": trace_id}) if newest < part.total else "",
     )
 
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from formulary_catalog.audit.stories import NO_RUN, first_event, trace_answer, trace_summary
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.audit.export import trace_files
-from formulary_catalog.domain.cursor import Moment, cursor, moment_of, number_of
+from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of, number_of
 from formulary_catalog.domain.moments import BEGINNING, moment_said
 from formulary_catalog.domain.reading import TraceAnswer, TraceFiles, TracePage
 from formulary_catalog.domain.runs.run import Phase
@@ -82,7 +82,7 @@ class TraceReading:
             rows = await self._lister.page(wanted, namespaces=namespaces, limit=limit + 1)
             shown = rows[:limit]
             record.result = {"total": len(shown)}
-            last = Moment(shown[-1].changed_at.isoformat(), shown[-1].trace_id) if len(rows) > limit else None
+            last = TimedRow(shown[-1].changed_at.isoformat(), shown[-1].trace_id) if len(rows) > limit else None
             first = {row.trace_id: first_event(row) for row in shown}
             known = await self._incidents.named([each.analysis for each in first.values()], namespaces=namespaces)
             return TracePage(

@@ -27,14 +27,14 @@ class Place(NamedTuple):
     version_id: str
 
 
-class Moment(NamedTuple):
+class TimedRow(NamedTuple):
     """A row of a listing in the order of time: when, as RFC 3339, and its id."""
 
     at: str
     id: str
 
 
-class Number(NamedTuple):
+class NumberedRow(NamedTuple):
     """A row of a listing that is numbered, in digits."""
 
     number: str
@@ -49,10 +49,10 @@ class TwoLists(NamedTuple):
     last_signal: str
 
 
-_P = TypeVar("_P", Place, Moment, Number, TwoLists)
+_P = TypeVar("_P", Place, TimedRow, NumberedRow, TwoLists)
 
 
-def cursor(place: Place | Moment | Number | TwoLists, *, question: Mapping[str, Any]) -> str:
+def cursor(place: Place | TimedRow | NumberedRow | TwoLists, *, question: Mapping[str, Any]) -> str:
     """The text that stands for what follows a row in the answer to a question."""
     return base64.urlsafe_b64encode(json.dumps([_digest(question), *place]).encode()).decode().rstrip("=")
 
@@ -68,7 +68,7 @@ def place_of(text: str, *, question: Mapping[str, Any]) -> Place | None:
 
 def moment_of(text: str, *, question: Mapping[str, Any]) -> tuple[datetime, str] | None:
     """The same in a listing in the order of time: when the row is from, and its id."""
-    if (place := _read(text, question=question, kind=Moment)) is None:
+    if (place := _read(text, question=question, kind=TimedRow)) is None:
         return None
     try:
         return datetime.fromisoformat(place.at).astimezone(UTC), place.id
@@ -78,7 +78,7 @@ def moment_of(text: str, *, question: Mapping[str, Any]) -> tuple[datetime, str]
 
 def number_of(text: str, *, question: Mapping[str, Any]) -> int:
     """The number of the row after which the page of a cursor begins; 0 for the first page."""
-    if (place := _read(text, question=question, kind=Number)) is None:
+    if (place := _read(text, question=question, kind=NumberedRow)) is None:
         return 0
     if not (place.number.isascii() and place.number.isdigit() and len(place.number) <= _DIGITS):
         raise _refused("is no cursor of a listing; copy next_cursor of the answer before")

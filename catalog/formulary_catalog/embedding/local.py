@@ -21,7 +21,7 @@ from formulary_catalog.embedding import graph
 from formulary_catalog.embedding.architecture import Architecture, UnsupportedArchitecture
 from formulary_catalog.embedding.batching import Batcher, Ids, Run, Shapes, Tokens, Vectors
 from formulary_catalog.embedding.cache import MODEL_FILE, TOKENIZER_FILE, CachedExport
-from formulary_catalog.embedding.model import DIMENSIONS, ModelSource, encodable
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS, ModelSource, encodable
 from formulary_catalog.embedding.weights import Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
@@ -103,7 +103,7 @@ class LocalEmbedder:
         Waiting queries and batches take turns. Raises `EmbedderUnavailable` if the model fails.
         """
         tokens = [self._tokens(text) for text in texts]
-        vectors = np.empty((len(tokens), DIMENSIONS), np.float32)
+        vectors = np.empty((len(tokens), VECTOR_DIMENSIONS), np.float32)
 
         def embed(batch: Sequence[int]) -> None:
             vectors[batch] = self._batcher.vectors([tokens[position] for position in batch])

@@ -12,7 +12,7 @@ from formulary_catalog.embedding.endpoint import EXAMPLES
 from formulary_catalog.embedding.weights import WEIGHTS_FILE, Weights
 from formulary_catalog.errors import EmbedderUnavailable
 
-DIMENSIONS = 384
+VECTOR_DIMENSIONS = 384
 BUNDLED = "bundled"
 """The setting for the bundled model: the base with its adapter."""
 BASE = "all-MiniLM-L6-v2"
@@ -137,8 +137,8 @@ def _check(path: Path) -> None:
         if not (path / name).is_file():
             raise _unusable(path, f"it has no {name}, so it is not a complete sentence-transformers directory")
     dimensions = _dimensions(path)
-    if dimensions != DIMENSIONS:
-        raise _unusable(path, f"its vectors have {dimensions} dimensions, the catalog stores {DIMENSIONS}")
+    if dimensions != VECTOR_DIMENSIONS:
+        raise _unusable(path, f"its vectors have {dimensions} dimensions, the catalog stores {VECTOR_DIMENSIONS}")
     if not _weights_are_whole(path / WEIGHTS_FILE):
         raise _unusable(path, f"its {WEIGHTS_FILE} is truncated or damaged")
 

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 
 from formulary_catalog.embedding.batching import TEXTS, Vectors
 from formulary_catalog.embedding.graph import IDS, MASK, VECTORS
-from formulary_catalog.embedding.model import DIMENSIONS, ModelSource, encodable
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS, ModelSource, encodable
 from formulary_catalog.errors import EmbedderUnavailable
 
 _OPSET = 17
@@ -47,7 +47,7 @@ class ReferenceEmbedder:
 
         Raises `EmbedderUnavailable` if the model fails.
         """
-        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        vectors = np.empty((len(texts), VECTOR_DIMENSIONS), np.float32)
         for start in range(0, len(texts), TEXTS):
             batch = [encodable(text) for text in texts[start : start + TEXTS]]
             vectors[start : start + len(batch)] = self._encoded(batch)

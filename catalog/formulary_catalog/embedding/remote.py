@@ -14,7 +14,7 @@ from circuitbreaker import CircuitBreaker  # type: ignore[import-untyped]  # it 
 from formulary_catalog.embedding.batching import Vectors
 from formulary_catalog.embedding.endpoint import Dialect, Endpoint
 from formulary_catalog.embedding.exchange import EndpointFailed, Exchange
-from formulary_catalog.embedding.model import DIMENSIONS, encodable
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS, encodable
 from formulary_catalog.errors import TextsRefused
 
 _SHORT_SECONDS, _DOCUMENTS_SECONDS = 5.0, 15.0
@@ -63,7 +63,7 @@ class RemoteEmbedder:
         Asks again, later and later, while its patience lasts. Raises `EmbedderUnavailable` after that, `TextsRefused`
         if it does not take one of the texts, or not so many.
         """
-        vectors = np.empty((len(texts), DIMENSIONS), np.float32)
+        vectors = np.empty((len(texts), VECTOR_DIMENSIONS), np.float32)
         for start in range(0, len(texts), self._most_texts):
             portion = texts[start : start + self._most_texts]
             vectors[start : start + len(portion)] = _wait(self._portion(portion))
@@ -88,7 +88,7 @@ class RemoteEmbedder:
         except WrongDimensions:
             if self._endpoint.dialect is Dialect.TEI:
                 raise
-            self._dimensions = DIMENSIONS  # some models can shorten their vectors, if they are asked to
+            self._dimensions = VECTOR_DIMENSIONS  # some models can shorten their vectors, if they are asked to
             await self._ask([], seconds=_SHORT_SECONDS)
         most_texts = min(_DOCUMENTS_AT_ONCE, self._endpoint.most_texts(info) or _DOCUMENTS_AT_ONCE)
         return model_id, max(1, most_texts - 1)
@@ -167,10 +167,10 @@ class RemoteEmbedder:
     def _checked(self, vectors: np.ndarray[Any, np.dtype[np.float64]], *, count: int) -> Vectors:
         if len(vectors) != count:
             raise self._unusable(f"{len(vectors)} vectors for {count} texts")
-        if vectors.shape[1] != DIMENSIONS:
+        if vectors.shape[1] != VECTOR_DIMENSIONS:
             raise WrongDimensions(
-                f"Vectors of {self._endpoint.url} have {vectors.shape[1]} dimensions, the catalog stores {DIMENSIONS}; "
-                f"use a model of {DIMENSIONS}."
+                f"Vectors of {self._endpoint.url} have {vectors.shape[1]} dimensions, the catalog stores "
+                f"{VECTOR_DIMENSIONS}; use a model of {VECTOR_DIMENSIONS}."
             )
         if not np.isfinite(vectors).all():
             raise self._unusable("numbers that are not finite")

@@ -34,7 +34,6 @@ from formulary_catalog.knowledge.answers import (
 from formulary_catalog.knowledge.nearest import is_id, nearest_addresses, nearest_ids, source_name
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.vectors import VectorsByModel
 from formulary_catalog.search.visibility import namespaces_with
 from formulary_catalog.store.knowledge.reader import (
     DocumentCandidates,
@@ -44,6 +43,7 @@ from formulary_catalog.store.knowledge.reader import (
     FoundDocument,
     StoredDocument,
 )
+from formulary_catalog.store.search.distances import VectorsByModel
 
 DEFAULT_TOP_K = 5
 _MAX_SHOWN = 80

@@ -20,7 +20,7 @@ _PLACE = re.compile(r" \((?:document|item) \d+(?:, item \d+)*\)$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class ManifestDocument:
     """One mapping of a file. `source` is how messages name it: the file, and the place where it holds several."""
 
     source: str
@@ -54,7 +54,7 @@ def file_of(source: str) -> str:
     return _PLACE.sub("", source)
 
 
-def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
+def read_documents(path: Path, *, name: str) -> list[ManifestDocument | Rejection]:
     """The documents of a YAML or JSON file in their order; `name` is how messages call the file.
 
     A `List` is read as its items. Empty documents are left out. Never raises for what a file holds.
@@ -67,7 +67,7 @@ def read_documents(path: Path, *, name: str) -> list[Document | Rejection]:
     return documents_in(text, name=name)
 
 
-def documents_in(text: str, *, name: str) -> list[Document | Rejection]:
+def documents_in(text: str, *, name: str) -> list[ManifestDocument | Rejection]:
     """The documents of a YAML text in their order, as `read_documents` has those of a file."""
     chunks = list(_chunks(text))
     return [
@@ -137,7 +137,7 @@ def _holds_something(lines: list[str]) -> bool:
     )
 
 
-def _parsed(text: str, *, first_line: int, file: str, place: str, json: bool) -> Iterator[Document | Rejection]:
+def _parsed(text: str, *, first_line: int, file: str, place: str, json: bool) -> Iterator[ManifestDocument | Rejection]:
     if len(text.encode()) > MAX_DOCUMENT_BYTES:
         yield rejected(f"is larger than {MAX_DOCUMENT_BYTES // 1024} KiB; split it", file=file, place=place)
         return
@@ -150,13 +150,13 @@ def _parsed(text: str, *, first_line: int, file: str, place: str, json: bool) ->
         yield from _unfolded(content, file=file, place=place)
 
 
-def _unfolded(content: object, *, file: str, place: str) -> Iterator[Document | Rejection]:
+def _unfolded(content: object, *, file: str, place: str) -> Iterator[ManifestDocument | Rejection]:
     if not isinstance(content, dict):
         kind = "a list" if isinstance(content, list) else "a single value"
         yield rejected(f"is {kind}; a manifest is a map with apiVersion, kind and metadata", file=file, place=place)
         return
     if content.get("kind") != "List":
-        yield Document(source=_source(file, place), content=content)
+        yield ManifestDocument(source=_source(file, place), content=content)
         return
     items = content.get("items")
     if not isinstance(items, list):

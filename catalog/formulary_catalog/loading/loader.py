@@ -13,7 +13,7 @@ from formulary_catalog.loading.documents import file_of, read_documents
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.incidents import ContextSync
 from formulary_catalog.loading.manifests import Manifests, sort_out
-from formulary_catalog.loading.report import LoadReport, Progress, silent
+from formulary_catalog.loading.report import LoadingProgress, LoadReport, silent
 from formulary_catalog.loading.vectors import store_missing_vectors
 from formulary_catalog.loading.workflows import WorkflowSync
 from formulary_catalog.store.incidents import ContextWriter
@@ -46,7 +46,7 @@ class Loader:
         self._default_namespace = default_namespace
         self._loading = asyncio.Lock()
 
-    async def load(self, *, embedder: Embedder | None, progress: Progress = silent) -> LoadReport:
+    async def load(self, *, embedder: Embedder | None, progress: LoadingProgress = silent) -> LoadReport:
         """Read all files and make the catalog what they say.
 
         What cannot be accepted is reported and skipped; what its file gave us earlier stays served. Without an
@@ -60,7 +60,7 @@ class Loader:
         async with self._loading:
             return await self._load(embedder=embedder, progress=progress)
 
-    async def _load(self, *, embedder: Embedder | None, progress: Progress) -> LoadReport:
+    async def _load(self, *, embedder: Embedder | None, progress: LoadingProgress) -> LoadReport:
         manifests, complete = await asyncio.to_thread(self._read)
         report = LoadReport(
             ignored=len(manifests.ignored),

@@ -23,7 +23,7 @@ from formulary_catalog.domain.workflows import manifest
 from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.domain.workflows.problems import nearest_name
 from formulary_catalog.errors import InvalidManifest, VersionImmutable
-from formulary_catalog.loading.documents import Document, Rejection
+from formulary_catalog.loading.documents import ManifestDocument, Rejection
 
 _KINDS = {"kubernaut.ai": (manifest.KIND, incidents.KIND), "formulary.dev": (contract.KIND,)}
 """What is loaded, by API group."""
@@ -73,10 +73,10 @@ class Manifests:
     contracts: list[FoundContract] = field(default_factory=list)
     rejections: list[Rejection] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    ignored: list[Document] = field(default_factory=list)
+    ignored: list[ManifestDocument] = field(default_factory=list)
 
 
-def sort_out(documents: Iterable[Document | Rejection], *, default_namespace: str) -> Manifests:
+def sort_out(documents: Iterable[ManifestDocument | Rejection], *, default_namespace: str) -> Manifests:
     """Validate documents, given in the order of their files, and settle duplicates and versions (DESIGN section 3).
 
     The first of two documents with the same name and version counts; the highest semantic version is served.
@@ -118,7 +118,7 @@ def rejection_of(error: InvalidManifest) -> Rejection:
     return Rejection(source=error.source, field=error.field, message=str(error), problems=error.problems)
 
 
-def _kind(document: Document) -> str:
+def _kind(document: ManifestDocument) -> str:
     """The kind, if it is one of ours; empty for what belongs to somebody else.
 
     Raises:
@@ -145,13 +145,13 @@ def _kind(document: Document) -> str:
     return kind
 
 
-def _require_spelt(document: Document, kind: str, *, kinds: Sequence[str]) -> None:
+def _require_spelt(document: ManifestDocument, kind: str, *, kinds: Sequence[str]) -> None:
     """A misspelt kind would be left out in silence."""
     if (meant := nearest_name(kind, kinds)) not in ("", kind):
         raise _misnamed(document, "kind", f"{_cut(kind)!r} is unknown; did you mean {meant}?")
 
 
-def _require_foreign(document: Document, group: str, *, kind: str) -> None:
+def _require_foreign(document: ManifestDocument, group: str, *, kind: str) -> None:
     """One of our kinds in another group is somebody else's, unless the group is spelt almost as ours."""
     if (near := nearest_name(group, _KINDS)) and kind in _KINDS[near]:
         raise _misnamed(document, "apiVersion", f"{_cut(group)!r} is unknown; did you mean {near}?")
@@ -161,12 +161,12 @@ def _cut(name: str) -> str:
     return name[:_MAX_COMPARED]
 
 
-def _misnamed(document: Document, field: str, problem: str) -> InvalidManifest:
+def _misnamed(document: ManifestDocument, field: str, problem: str) -> InvalidManifest:
     return InvalidManifest(f"{document.source}: {field}: {problem}", source=document.source, field=field)
 
 
 def _add_workflow(
-    document: Document,
+    document: ManifestDocument,
     *,
     entries: dict[tuple[str, str], dict[str, CatalogEntry]],
     manifests: Manifests,

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from formulary_catalog.domain.entry import CatalogEntry, catalog_entry
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable, InvalidManifest, TextsRefused
-from formulary_catalog.loading.report import Progress, silent
+from formulary_catalog.loading.report import LoadingProgress, silent
 from formulary_catalog.loading.vectors import EMBEDDED_AT_ONCE, vectors_of
 from formulary_catalog.store.embedding_models import ModelStore
 from formulary_catalog.store.workflows.reembedding import ReembeddingStore, Unembedded
@@ -53,7 +53,7 @@ class Reembedding:
         embedder: Embedder,
         source: str,
         notice_seconds: float = NOTICE_SECONDS,
-        progress: Progress = silent,
+        progress: LoadingProgress = silent,
     ) -> None:
         self._models = models
         self._store = store

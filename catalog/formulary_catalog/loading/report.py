@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from formulary_catalog.loading.documents import Rejection
 
-Progress = Callable[[str, int, int], None]
+LoadingProgress = Callable[[str, int, int], None]
 """Called with the phase (`embedding` or `loading`), how much of it is done and how much there is; from any thread."""
 
 

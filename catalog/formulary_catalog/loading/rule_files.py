@@ -9,7 +9,7 @@ from pathlib import Path
 from formulary_catalog.domain.coverage.alerts import MAX_ALERTS, RULE_KIND, Alert, alerts_of, distinct
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.errors import InvalidInput, StartupError
-from formulary_catalog.loading.documents import Document, Rejection, documents_in, read_documents, read_text
+from formulary_catalog.loading.documents import ManifestDocument, Rejection, documents_in, read_documents, read_text
 from formulary_catalog.loading.files import find_manifests
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_yaml
 
@@ -27,7 +27,7 @@ def alerts_in_files(place: Path) -> list[Alert]:
     if not place.exists():
         raise StartupError(f"rules {place} cannot be read: no such file or directory; correct the path")
     found = find_manifests([place])
-    documents: list[Document | Rejection] = [*found.rejections]
+    documents: list[ManifestDocument | Rejection] = [*found.rejections]
     for file in found.files:
         documents += read_documents(file.path, name=file.name)
     return _alerts(documents, place=str(place))
@@ -88,7 +88,7 @@ def ignored_in_text(text: str, *, name: str) -> dict[str, str]:
     return reasons
 
 
-def _alerts(documents: Iterable[Document | Rejection], *, place: str) -> list[Alert]:
+def _alerts(documents: Iterable[ManifestDocument | Rejection], *, place: str) -> list[Alert]:
     found: list[Alert] = []
     rules = False
     for document in documents:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable, TextsRefused
-from formulary_catalog.loading.report import LoadReport, Progress
+from formulary_catalog.loading.report import LoadingProgress, LoadReport
 from formulary_catalog.store.workflows.writer import CatalogWriter
 
 EMBEDDED_AT_ONCE = 31
@@ -36,7 +36,7 @@ async def store_missing_vectors(
     catalog: CatalogWriter,
     embedder: Embedder,
     report: LoadReport,
-    progress: Progress,
+    progress: LoadingProgress,
 ) -> None:
     """Embed and store what is missing, in portions, so that an interrupted load has not worked for nothing.
 

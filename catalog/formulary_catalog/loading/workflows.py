@@ -13,7 +13,7 @@ from formulary_catalog.domain.workflows.identity import precedence
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.loading.documents import Rejection, file_of
 from formulary_catalog.loading.manifests import Manifests
-from formulary_catalog.loading.report import LoadReport, Progress
+from formulary_catalog.loading.report import LoadingProgress, LoadReport
 from formulary_catalog.store.workflows.writer import ApplyOutcome, CatalogWriter
 
 _FROM_FILE = "file:"  # begins the stored source of what came from a file; only that is removed with its file
@@ -42,7 +42,7 @@ class WorkflowSync:
             if entry.workflow.spec.suspend:
                 await self._write(entry)
 
-    async def apply(self, manifests: Manifests, *, progress: Progress) -> None:
+    async def apply(self, manifests: Manifests, *, progress: LoadingProgress) -> None:
         """Write what is new or changed, and lower versions as history; not what is suspended, see `suspend`.
 
         Raises:

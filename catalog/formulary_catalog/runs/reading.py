@@ -10,7 +10,7 @@ from datetime import UTC, datetime, time, timedelta
 from typing import Literal
 
 from formulary_catalog.domain.access import APPROVE, READ_CONTRACTS, READ_INVOCATIONS, Caller
-from formulary_catalog.domain.cursor import Moment, Place, cursor, moment_of, place_of
+from formulary_catalog.domain.cursor import Place, TimedRow, cursor, moment_of, place_of
 from formulary_catalog.domain.governance.contract import Contract, unknown_notes
 from formulary_catalog.domain.reading import (
     ContractAnswer,
@@ -247,8 +247,8 @@ def _name(contract: Contract | Place) -> tuple[str, str]:
     return contract.namespace, contract.name
 
 
-def _place(run: Invocation) -> Moment:
-    return Moment(run.created_at.astimezone(UTC).isoformat(), run.id)
+def _place(run: Invocation) -> TimedRow:
+    return TimedRow(run.created_at.astimezone(UTC).isoformat(), run.id)
 
 
 def _summary(run: Invocation) -> InvocationSummary:

@@ -37,7 +37,7 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.executors import ExecutorReader
 from formulary_catalog.store.runs.input_keys import input_keys
-from formulary_catalog.store.runs.submission import InvocationStore, Limits, Submitted
+from formulary_catalog.store.runs.submission import CallerLimits, InvocationStore, Submitted
 
 _REFUSED = "invocation.refused"
 _NO_PLACE = "too many calls are waiting for runs already, so this one was not waited for"
@@ -63,7 +63,7 @@ class InvocationService:
         self._trail = trail
         self._console_url = settings.console_url
         self._watch = RunWatch(self._store)
-        self._limits = Limits(
+        self._limits = CallerLimits(
             per_hour=settings.invocations_per_hour,
             concurrent=settings.concurrent_invocations,
             dry_per_hour=settings.dry_runs_per_hour,

@@ -36,8 +36,9 @@ from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.notes import Halted, halted_notes, search_notes
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
-from formulary_catalog.search.vectors import QueryVectors, VectorsByModel
+from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
+from formulary_catalog.store.search.distances import VectorsByModel
 from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.names import Declared

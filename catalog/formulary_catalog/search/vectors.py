@@ -19,9 +19,8 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.store.embedding_models import Models
+from formulary_catalog.store.search.distances import VectorsByModel
 
-VectorsByModel: TypeAlias = Mapping[str, npt.NDArray[np.float32]]
-"""Unit vectors, float32 of shape (384,), of one text, by the id of the model that each is comparable under."""
 _Vector: TypeAlias = npt.NDArray[np.float32]
 _REMEMBERED = 4096
 """Queries by each model."""

@@ -14,7 +14,7 @@ from formulary_catalog.domain.answers.browsing import (
     RelatedPage,
     RunCounts,
 )
-from formulary_catalog.domain.cursor import Number, cursor, number_of
+from formulary_catalog.domain.cursor import NumberedRow, cursor, number_of
 from formulary_catalog.domain.governance.contract import unknown_notes
 from formulary_catalog.domain.governance.rules import rules_naming
 from formulary_catalog.domain.moments import moment
@@ -86,7 +86,7 @@ class Relations:
             return answer.model_copy(
                 update={
                     "related": answer.related[begin:end],
-                    "next_cursor": cursor(Number(str(end)), question=question) if more > 0 else "",
+                    "next_cursor": cursor(NumberedRow(str(end)), question=question) if more > 0 else "",
                     "notes": [f"{more} more; raise limit, or name relations"] if more > 0 else [],
                 }
             )

@@ -14,7 +14,7 @@ from formulary_catalog.domain.access import READ_INVOCATIONS, USE_CONTEXTS, Call
 from formulary_catalog.domain.coverage.answers import DuplicatePair, DuplicatesAnswer, StaleAnswer, StaleWorkflow
 from formulary_catalog.domain.coverage.duplicates import MAX_PAIRS, THRESHOLD, Compared, near_pairs, overlap, replaces
 from formulary_catalog.domain.coverage.stale import DAYS, REASONS, Served, Use, stale_because
-from formulary_catalog.domain.cursor import Number, cursor, number_of
+from formulary_catalog.domain.cursor import NumberedRow, cursor, number_of
 from formulary_catalog.domain.moments import moment
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.workflows.identity import workflow_id
@@ -159,7 +159,7 @@ class Upkeep:
 
 def _next(end: int, *, of: Sequence[object], question: Mapping[str, str]) -> str:
     """The cursor of what follows the first `end` of a list; empty where nothing does."""
-    return cursor(Number(str(end)), question=question) if end < len(of) else ""
+    return cursor(NumberedRow(str(end)), question=question) if end < len(of) else ""
 
 
 def _nearest(vectors: CatalogVectors) -> NearPairs:

@@ -14,7 +14,7 @@ from formulary_operator.admission.issuing import CertificatePair
 CHECK_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
 
-Source = Callable[[], Awaitable[CertificatePair]]
+CertificateSource = Callable[[], Awaitable[CertificatePair]]
 """Gives the certificate that is to be served now, or raises a FormularyError."""
 
 _log = structlog.get_logger(__name__)
@@ -29,7 +29,9 @@ class ServingCertificate:
         StartupError: that file holds no such certificates.
     """
 
-    def __init__(self, source: Source, *, client_authority: Path | None = None, seconds: float = CHECK_SECONDS) -> None:
+    def __init__(
+        self, source: CertificateSource, *, client_authority: Path | None = None, seconds: float = CHECK_SECONDS
+    ) -> None:
         self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         if client_authority is not None:
             _require_clients_of(client_authority, self.context)
@@ -70,7 +72,7 @@ class ServingCertificate:
                 _log.warning("webhook_not_refreshed", reason=str(error), effect="the earlier certificate stays in use")
 
 
-def directory(path: Path) -> Source:
+def directory(path: Path) -> CertificateSource:
     """A mounted Secret with `tls.crt` and `tls.key`, as cert-manager writes it and keeps it fresh."""
 
     async def read() -> CertificatePair:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from formulary_operator.admission.certificates import Source
+from formulary_operator.admission.certificates import CertificateSource
 from formulary_operator.admission.issuing import CertificatePair
 from formulary_operator.admission.paths import path_of
 from formulary_operator.api.names import VALIDATING_WEBHOOKS, Json
@@ -25,7 +25,7 @@ class WebhookConfiguration:
         self._token = token
         self._absence_reported = False
 
-    def kept_for(self, source: Source) -> Source:
+    def kept_for(self, source: CertificateSource) -> CertificateSource:
         """The same certificates. Before each is returned, the API server knows where to ask and trusts it.
 
         So the configuration is looked at as often as the certificate.

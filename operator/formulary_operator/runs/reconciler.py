@@ -15,7 +15,7 @@ from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.runs.execution import RunExecution
 from formulary_operator.runs.permits import Permits
 from formulary_operator.runs.status import (
-    Refusal,
+    RunRefusal,
     change,
     desired_object,
     is_of_the_server,
@@ -24,7 +24,7 @@ from formulary_operator.runs.status import (
     run_status,
     stands_for,
 )
-from formulary_operator.runs.submission import Requests
+from formulary_operator.runs.submission import RunSubmission
 
 _log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ class InvocationReconciler:
         *,
         client: KubeClient,
         runs: RunWriter,
-        requests: Requests,
+        requests: RunSubmission,
         execution: RunExecution,
         permits: Permits,
         reporter: Reporter,
@@ -69,7 +69,7 @@ class InvocationReconciler:
         run = await self._run_of(document)
         if run is None:
             return "Ended"
-        if isinstance(run, Refusal):
+        if isinstance(run, RunRefusal):
             wanted = refused_status(document, run, now=timestamp())
             await self._reporter.report(document, wanted, change=change(document, wanted))
             return run.reason.value
@@ -114,21 +114,21 @@ class InvocationReconciler:
             self._report_end(run, ended)
             return None
 
-    async def _run_of(self, document: Json) -> Invocation | Refusal | None:
+    async def _run_of(self, document: Json) -> Invocation | RunRefusal | None:
         """The run of an object, or why it has none; None where there is nothing to say."""
         run = await self._runs.find(document["metadata"]["name"]) if is_of_the_server(document) else None
         if run is not None and run.source is Source.SERVER and run.namespace == document["metadata"]["namespace"]:
             return await self._adopted(run, document)
         return await self._requests.run_of(document)
 
-    async def _adopted(self, run: Invocation, document: Json) -> Invocation | Refusal:
+    async def _adopted(self, run: Invocation, document: Json) -> Invocation | RunRefusal:
         if stands_for(document, run):
             return run
         message = f"another object has the name of run {run.id}, so that it cannot be recorded; delete that object"
         if not run.phase.is_final and not run.object_uid:
             ended = await self._runs.finish(run.id, phase=Phase.FAILED, reason=Reason.START_FAILED, message=message)
             self._report_end(run, ended)
-        return Refusal(
+        return RunRefusal(
             reason=Reason.INPUT_INVALID, message="metadata.name: is the id of a run of the server; rename it"
         )
 

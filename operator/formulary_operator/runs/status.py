@@ -22,7 +22,7 @@ _APPROVAL_REASONS = {True: "RulesAllow", False: "RulesForbid", None: "NotDecided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class RunRefusal:
     """Why an object of somebody's becomes no run."""
 
     reason: Reason
@@ -129,7 +129,7 @@ def run_status(document: Mapping[str, Any], run: Invocation, *, now: str) -> Jso
     }
 
 
-def refused_status(document: Mapping[str, Any], refusal: Refusal, *, now: str) -> Json:
+def refused_status(document: Mapping[str, Any], refusal: RunRefusal, *, now: str) -> Json:
     """The status of an object that becomes no run. It is final: who corrects the request creates another object."""
     why = {"reason": refusal.reason, "message": refusal.message}
     return {

@@ -24,7 +24,7 @@ from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
 from formulary_operator.kube.conditions import status_of
 from formulary_operator.runs.request import RunRequest, parse_run_request, requested_run
-from formulary_operator.runs.status import Refusal, is_of_the_server, is_settled, is_unchanged
+from formulary_operator.runs.status import RunRefusal, is_of_the_server, is_settled, is_unchanged
 
 PATIENCE_SECONDS = 10.0
 """What an object names may have been applied a moment after it."""
@@ -36,7 +36,7 @@ class NotYet(FormularyError):
     """Something that was named may still come; tried again soon."""
 
 
-class Requests:
+class RunSubmission:
     """Makes runs of objects."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Requests:
         self._runs_namespace = runs_namespace
         self._rules = rules
 
-    async def run_of(self, document: Mapping[str, Any]) -> Invocation | Refusal | None:
+    async def run_of(self, document: Mapping[str, Any]) -> Invocation | RunRefusal | None:
         """The run of an object that somebody created, submitted unless it is known; or why it becomes none.
 
         None where nothing is known of it and its status says how it ended: that is neither repeated nor contradicted.
@@ -76,15 +76,15 @@ class Requests:
         try:
             return await self._submit(document, request=parse_run_request(document))
         except (InvalidInput, InvalidManifest) as error:
-            return Refusal(reason=Reason.INPUT_INVALID, message=str(error))
+            return RunRefusal(reason=Reason.INPUT_INVALID, message=str(error))
         except NotInvocable as error:
-            return Refusal(reason=Reason.NOT_INVOCABLE, message=str(error))
+            return RunRefusal(reason=Reason.NOT_INVOCABLE, message=str(error))
 
-    async def _submit(self, document: Mapping[str, Any], *, request: RunRequest) -> Invocation | Refusal:
+    async def _submit(self, document: Mapping[str, Any], *, request: RunRequest) -> Invocation | RunRefusal:
         version = await self._version(request)
         if version is None:
             _require_old(document, missing=f"workflow {request.reference}")
-            return Refusal(
+            return RunRefusal(
                 reason=Reason.WORKFLOW_NOT_FOUND,
                 message=f"there is no workflow {request.reference} in namespace {request.namespace} or "
                 f"{self._shared_namespace}; `kubectl get rw -A` lists those that there are",
@@ -160,11 +160,11 @@ def age_seconds(document: Mapping[str, Any]) -> float:
     return (datetime.now(UTC) - created).total_seconds()
 
 
-def _too_late(document: Mapping[str, Any], *, timeout_seconds: float) -> Refusal | None:
+def _too_late(document: Mapping[str, Any], *, timeout_seconds: float) -> RunRefusal | None:
     """What waited longer for us than it was to take is not begun: the cause of it is past."""
     if age_seconds(document) <= timeout_seconds + _WHOLE_SECONDS:
         return None
-    return Refusal(
+    return RunRefusal(
         reason=Reason.DEADLINE_EXCEEDED,
         message=f"it was not begun within its timeout of {timeout_seconds:g} s, nothing was run; create another object "
         "if the run is still needed",
@@ -176,22 +176,22 @@ def _require_old(document: Mapping[str, Any], *, missing: str) -> None:
         raise NotYet(f"{missing} is not known yet; tried again for {PATIENCE_SECONDS:.0f} s")
 
 
-def _refusal(document: Mapping[str, Any]) -> Refusal | None:
+def _refusal(document: Mapping[str, Any]) -> RunRefusal | None:
     """What may not become a run, whatever it asks for."""
     if is_of_the_server(document):
-        return Refusal(
+        return RunRefusal(
             reason=Reason.INPUT_INVALID,
             message="metadata.name: names of this form belong to runs that the server was asked for, and no such run "
             "is recorded; delete the object, and create one of another name for a run",
         )
     if not is_unchanged(document):
-        return Refusal(
+        return RunRefusal(
             reason=Reason.INPUT_INVALID,
             message="spec: was changed before it was recorded, so it is not certain whose request it is; delete the "
             "object and create another",
         )
     if status_of(document).get("startedAt"):
-        return Refusal(
+        return RunRefusal(
             reason=Reason.START_FAILED,
             message="the status says that the run was started, but its record is gone; it is not started again. Look "
             "at what it did, then create another object if it has to be repeated",

@@ -10,9 +10,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import TABLES
-from formulary_catalog.store.analytics.connection import ROLE, Connection, Limits
+from formulary_catalog.store.analytics.connection import ROLE, Connection, StatementLimits
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
@@ -26,7 +26,7 @@ async def stage(request: pytest.FixtureRequest, postgres: EmbeddedPostgres) -> A
         yield filled
 
 
-async def _rows(stage: Stage, table: str, scope: Scope) -> list[dict[str, Any]]:
+async def _rows(stage: Stage, table: str, scope: AnalyticsScope) -> list[dict[str, Any]]:
     found = await stage.database().query(f"select * from insight.{table}", scope=scope, at_most=1000)
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
@@ -117,7 +117,7 @@ async def test_what_the_incident_of_a_call_excludes_is_in_no_table(stage: Stage)
 
 
 async def test_versions_that_an_incident_allows_may_be_none_or_very_many(stage: Stage) -> None:
-    database = stage.database(limits=Limits(seconds=30))
+    database = stage.database(limits=StatementLimits(seconds=30))
     count = "select count(*) from insight.versions union all select count(*) from insight.candidates"
     known = await database.query("select version_id from versions", scope=EVERYBODY, at_most=10)
     own = {row[0] for row in known.rows}
@@ -144,7 +144,7 @@ async def test_a_server_of_an_earlier_release_says_the_versions_in_the_scope(sta
 
 
 async def test_callers_see_their_own_searches_whatever_their_rights(stage: Stage) -> None:
-    own = Scope(caller="agent-of-shop", namespaces=frozenset({SHOP}), incidents=frozenset(), runs=frozenset())
+    own = AnalyticsScope(caller="agent-of-shop", namespaces=frozenset({SHOP}), incidents=frozenset(), runs=frozenset())
     (search,) = await _rows(stage, "searches", own)
     assert (search["query"], search["caller"]) == ("OOMKilled", "agent-of-shop")
 

@@ -12,7 +12,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, RateLimited
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.lifecycle import RunWriter
-from formulary_catalog.store.runs.submission import InvocationStore, Limits
+from formulary_catalog.store.runs.submission import CallerLimits, InvocationStore
 from support.runs import CALLER, HARMLESS, IN_PRODUCTION, request
 
 
@@ -151,7 +151,7 @@ async def test_equal_secrets_of_two_runs_have_different_digests(asked: Invocatio
 
 
 async def test_a_caller_gets_no_more_runs_at_a_time_than_it_may(asked: InvocationStore, runs: RunWriter) -> None:
-    limits = Limits(concurrent=2)
+    limits = CallerLimits(concurrent=2)
     results = await asyncio.gather(*(asked.submit(request(), limits=limits) for _ in range(6)), return_exceptions=True)
     refused = [result for result in results if isinstance(result, RateLimited)]
     assert len(refused) == 4
@@ -165,7 +165,7 @@ async def test_a_caller_gets_no_more_runs_at_a_time_than_it_may(asked: Invocatio
 
 
 async def test_a_caller_gets_no_more_runs_within_an_hour_than_it_may(asked: InvocationStore) -> None:
-    limits = Limits(per_hour=3)
+    limits = CallerLimits(per_hour=3)
     for number in range(3):
         await asked.submit(request(key=str(number)), limits=limits)
     with pytest.raises(RateLimited, match="3 runs within an hour") as refused:

@@ -14,7 +14,7 @@ from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import EmbedderUnavailable
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.server.calls.readiness import Readiness, Status
+from formulary_catalog.server.calls.readiness import Readiness, ReadinessState
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
@@ -115,8 +115,8 @@ async def test_an_embedder_that_fails_degrades_answers_and_readiness_until_it_wo
         report = await Readiness().report(Services.on(parts, settings=Settings()))
         states.append((answer.search_mode, report.status, report.mode))
 
-    healthy = ("hybrid", Status.READY, "hybrid")
-    assert states == [healthy, ("lexical", Status.DEGRADED, "lexical"), healthy]
+    healthy = ("hybrid", ReadinessState.READY, "hybrid")
+    assert states == [healthy, ("lexical", ReadinessState.DEGRADED, "lexical"), healthy]
 
 
 async def test_a_call_that_is_given_up_leaves_its_audit_row(

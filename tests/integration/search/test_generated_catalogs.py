@@ -12,7 +12,7 @@ from catalog_loading import apply_catalog, copy_catalog
 from catalogs import LARGEST, Catalog
 from floor import Floor
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.embedding.model import DIMENSIONS
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
@@ -105,6 +105,6 @@ async def _rows(dsn: str, *, table: str) -> Sequence[str]:
 
 
 def _directions(count: int) -> Vectors:
-    vectors = np.random.default_rng(1).standard_normal((count, DIMENSIONS), np.float32)
+    vectors = np.random.default_rng(1).standard_normal((count, VECTOR_DIMENSIONS), np.float32)
     unit: Vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return unit

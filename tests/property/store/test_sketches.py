@@ -14,7 +14,7 @@ from pgvector.asyncpg import register_vector
 from formulary_catalog.domain.search.fit import MEANING_WEIGHT
 from formulary_catalog.domain.search.label_weights import SIGNAL_WEIGHT
 from formulary_catalog.domain.workflows.labels import DIMENSIONS, Constraints
-from formulary_catalog.embedding.model import DIMENSIONS as LENGTH
+from formulary_catalog.embedding.model import VECTOR_DIMENSIONS
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.candidates import DECLARING, EXACT_UP_TO, NEAREST
@@ -167,7 +167,7 @@ def _topics() -> Vectors:
 
 
 def _random(rng: np.random.Generator, count: int) -> Vectors:
-    return rng.standard_normal((count, LENGTH), np.float32)
+    return rng.standard_normal((count, VECTOR_DIMENSIONS), np.float32)
 
 
 def _unit(vectors: Vectors) -> Vectors:

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formulary_catalog.loading import documents
-from formulary_catalog.loading.documents import Document, Rejection, file_of, read_documents
+from formulary_catalog.loading.documents import ManifestDocument, Rejection, file_of, read_documents
 from formulary_catalog.loading.syntax import SyntaxProblem, parse_json, parse_yaml
 
 
-def read(tmp_path: Path, content: str | bytes, *, name: str = "a.yaml") -> list[Document | Rejection]:
+def read(tmp_path: Path, content: str | bytes, *, name: str = "a.yaml") -> list[ManifestDocument | Rejection]:
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return read_documents(path, name=name)
 
 
-def contents(found: list[Document | Rejection]) -> list[dict[str, Any]]:
-    return [document.content for document in found if isinstance(document, Document)]
+def contents(found: list[ManifestDocument | Rejection]) -> list[dict[str, Any]]:
+    return [document.content for document in found if isinstance(document, ManifestDocument)]
 
 
-def problems(found: list[Document | Rejection]) -> list[str]:
+def problems(found: list[ManifestDocument | Rejection]) -> list[str]:
     return [rejection.message for rejection in found if isinstance(rejection, Rejection)]
 
 
@@ -220,7 +220,9 @@ def test_any_bytes_give_documents_or_one_line_rejections(tmp_path_factory: pytes
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(data)
     for found in read_documents(path, name="any.yaml"):
-        assert isinstance(found, Document) or (found.message.startswith("any.yaml") and "\n" not in found.message)
+        assert isinstance(found, ManifestDocument) or (
+            found.message.startswith("any.yaml") and "\n" not in found.message
+        )
 
 
 # YAML folds its own line breaks, such as NEL, and PyYAML writes them unescaped.

@@ -3,14 +3,14 @@
 import pytest
 
 from formulary_catalog.domain.workflows.identity import precedence
-from formulary_catalog.loading.documents import Document, Rejection
+from formulary_catalog.loading.documents import ManifestDocument, Rejection
 from formulary_catalog.loading.manifests import Manifests, sort_out
 from support.manifest import analysis, workflow
 
 
 def settle(**documents: dict[str, object]) -> Manifests:
     """Each keyword is a file."""
-    found = [Document(source=f"{name}.yaml", content=content) for name, content in documents.items()]
+    found = [ManifestDocument(source=f"{name}.yaml", content=content) for name, content in documents.items()]
     return sort_out(found, default_namespace="formulary")
 
 

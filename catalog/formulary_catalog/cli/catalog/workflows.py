@@ -13,7 +13,7 @@ from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
     from formulary_catalog.domain.answers.catalog import SelectionReceipt
-    from formulary_catalog.loading.documents import Document, Rejection
+    from formulary_catalog.loading.documents import ManifestDocument, Rejection
 
 _NAMESPACE = "formulary"  # only distinguishes names here
 _MAX_SHOWN = 100
@@ -265,7 +265,7 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
     streams = [path for path in given if not (path.is_file() or path.is_dir())]  # such as a pipe, to be read once
     found = find_manifests(path for path in given if path not in streams)
     verdicts = {str(path): _Verdict() for path in (*streams, *(file.path for file in found.files))}
-    documents: list[Document | Rejection] = [*found.rejections]
+    documents: list[ManifestDocument | Rejection] = [*found.rejections]
     for path in verdicts:
         read = read_documents(Path(path), name=path)
         verdicts[path].documents = len(read)
@@ -288,7 +288,7 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
     return verdicts
 
 
-def _unchecked(document: "Document") -> str:
+def _unchecked(document: "ManifestDocument") -> str:
     """Why a document is not checked."""
     kind, api_version = document.content.get("kind"), document.content.get("apiVersion")
     if not kind:

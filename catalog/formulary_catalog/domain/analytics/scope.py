@@ -14,7 +14,7 @@ ALL = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class AnalyticsScope:
     """Namespaces by right, None for all: whose workflows are visible, whose incidents may be used, whose runs be read.
 
     With an incident, `versions` are the ids of what it allows, and of searches, selections and alerts only its own are

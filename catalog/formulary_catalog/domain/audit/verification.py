@@ -83,7 +83,7 @@ def verify_trace(
     head: Head | None,
     marks: Iterable[Mark] = (),
     held: bool = True,
-    part: "Part | None" = None,
+    part: "VerifiedPart | None" = None,
 ) -> tuple[IntegrityFinding, ...]:
     """All that is wrong with one trace, or with a `part` of which these are the events.
 
@@ -96,7 +96,7 @@ def verify_trace(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class VerifiedPart:
     """Events `first` to `last` of a trace, to its end where `last` is None.
 
     Parts of which each begins with the last event of the one before verify all of a trace together.
@@ -106,7 +106,7 @@ class Part:
     last: int | None = None
 
 
-_WHOLE = Part()
+_WHOLE = VerifiedPart()
 
 
 class _Link(NamedTuple):
@@ -123,7 +123,7 @@ class _Link(NamedTuple):
 class TraceCheck:
     """Verifies one trace, or a part of one."""
 
-    def __init__(self, trace_id: str, *, part: Part | None = None) -> None:
+    def __init__(self, trace_id: str, *, part: VerifiedPart | None = None) -> None:
         self._trace_id = trace_id
         self._part = part or _WHOLE
         self._findings: list[IntegrityFinding] = []

@@ -16,7 +16,7 @@ FAILED_AT_LEAST = 2
 REASONS = ("image-gone", "fails", "never-chosen", "never-found")
 """In the order in which they are listed: what does harm comes first."""
 
-Reason = Literal["image-gone", "fails", "never-chosen", "never-found"]
+StaleReason = Literal["image-gone", "fails", "never-chosen", "never-found"]
 
 
 class Use(NamedTuple):
@@ -52,7 +52,7 @@ class Served:
     unpulled_at: datetime | None = None
 
 
-def stale_because(served: Served, *, now: datetime) -> tuple[Reason, str] | None:
+def stale_because(served: Served, *, now: datetime) -> tuple[StaleReason, str] | None:
     """Why a workflow may be of no use, as a word and in words; None if nothing says so.
 
     One that is served for less than `DAYS` may not have been needed yet.

@@ -15,8 +15,8 @@ MAX_LIMIT = 100
 MAX_NAME_LENGTH = 400
 MAX_WORDS = 10
 """Words of a text that a listing looks for."""
-Status = Literal["Active", "Superseded", "Disabled", "Invalid", "Pending"]
-STATUSES: tuple[Status, ...] = get_args(Status)
+ListedStatus = Literal["Active", "Superseded", "Disabled", "Invalid", "Pending"]
+STATUSES: tuple[ListedStatus, ...] = get_args(ListedStatus)
 RiskLevel = Literal["low", "medium", "high", "unknown"]
 
 

@@ -21,7 +21,7 @@ _HALTED_SECONDS = 0.15
 _RETRY_SECONDS = 2.0
 
 
-class Status(StrEnum):
+class ReadinessState(StrEnum):
     """Ready and degraded take calls; starting and broken do not."""
 
     STARTING = "starting"
@@ -33,7 +33,7 @@ class Status(StrEnum):
 class ReadinessReport(BaseModel):
     """The body of `/readyz`."""
 
-    status: Status
+    status: ReadinessState
     database: str = Field(description="ok or unavailable")
     catalog: str = Field(description="loaded or loading")
     model: str = Field(description="the embedding model in use, or unavailable")
@@ -55,7 +55,7 @@ class ReadinessReport(BaseModel):
 
     @property
     def takes_calls(self) -> bool:
-        return self.status in (Status.READY, Status.DEGRADED)
+        return self.status in (ReadinessState.READY, ReadinessState.DEGRADED)
 
 
 class Readiness:
@@ -152,14 +152,14 @@ class Readiness:
             self._asking = asyncio.create_task(_database_answers(database))
         return await asyncio.shield(self._asking)
 
-    def _status(self, *, reachable: bool, embedding: bool) -> Status:
+    def _status(self, *, reachable: bool, embedding: bool) -> ReadinessState:
         if self.database_problem:
-            return Status.STARTING
+            return ReadinessState.STARTING
         if not reachable:
-            return Status.BROKEN
+            return ReadinessState.BROKEN
         if not self.catalog_loaded or self.callers_checked is False:
-            return Status.STARTING
-        return Status.READY if embedding else Status.DEGRADED
+            return ReadinessState.STARTING
+        return ReadinessState.READY if embedding else ReadinessState.DEGRADED
 
 
 def _progress(preparing: "EmbeddingModel | None", *, problem: str) -> str | None:

@@ -21,7 +21,7 @@ from formulary_catalog.server.calls.services import Opening, Services
 _T = TypeVar("_T")
 CallerOf = Callable[[Request | None], Caller]
 """Who sent a request; there is none over stdio."""
-RequestContext = ServerRequestContext[Any, Any]
+McpContext = ServerRequestContext[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class CheckedRequest(Generic[_T]):
     arguments: _T
 
 
-class Requests:
+class McpRequests:
     """Checks requests. `own_headers` stand for those of requests that have none, as over stdio."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Requests:
 
     async def checked(
         self,
-        ctx: RequestContext,
+        ctx: McpContext,
         read: Callable[[], _T],
         *,
         action: str,

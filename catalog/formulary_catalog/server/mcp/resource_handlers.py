@@ -19,7 +19,7 @@ from formulary_catalog.domain.workflows.requests import ListingRequest
 from formulary_catalog.domain.workflows.skill import GUIDE
 from formulary_catalog.errors import ContextError
 from formulary_catalog.server.calls.failures import within_deadline
-from formulary_catalog.server.mcp.requests import CheckedRequest, RequestContext, Requests
+from formulary_catalog.server.mcp.requests import CheckedRequest, McpContext, McpRequests
 from formulary_catalog.server.mcp.resources import TEMPLATES, ResourceName, named, refusal, resource, workflow_resource
 from formulary_catalog.server.mcp.size import Json
 from formulary_catalog.server.mcp.skills import (
@@ -41,10 +41,10 @@ _T = TypeVar("_T")
 class ResourceHandlers:
     """Handlers of the server. A refusal is an error of the protocol that says what to do."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: McpRequests) -> None:
         self._requests = requests
 
-    async def list_resources(self, ctx: RequestContext, params: PaginatedRequestParams | None) -> ListResourcesResult:
+    async def list_resources(self, ctx: McpContext, params: PaginatedRequestParams | None) -> ListResourcesResult:
         """The guide, then pages of the workflows that the incident allows.
 
         Where searches need an incident and the request has none, the guide alone: clients list before they know one.
@@ -52,21 +52,21 @@ class ResourceHandlers:
         return await _answered("resources/list", self._resources(ctx, cursor=(params and params.cursor) or ""))
 
     async def list_resource_templates(
-        self, ctx: RequestContext, params: PaginatedRequestParams | None
+        self, ctx: McpContext, params: PaginatedRequestParams | None
     ) -> ListResourceTemplatesResult:
         return ListResourceTemplatesResult(resource_templates=list(TEMPLATES))
 
-    async def read_resource(self, ctx: RequestContext, params: ReadResourceRequestParams) -> ReadResourceResult:
+    async def read_resource(self, ctx: McpContext, params: ReadResourceRequestParams) -> ReadResourceResult:
         return await _answered(params.uri, self._resource(ctx, uri=params.uri))
 
-    async def list_skills(self, ctx: RequestContext, params: ListSkillsParams) -> Json:
+    async def list_skills(self, ctx: McpContext, params: ListSkillsParams) -> Json:
         """One page: a listing holds the best few, any other skill can be read by its address."""
         return await _answered("skills/list", self._skills(ctx, cursor=params.cursor or ""))
 
-    async def get_skill(self, ctx: RequestContext, params: GetSkillParams) -> Json:
+    async def get_skill(self, ctx: McpContext, params: GetSkillParams) -> Json:
         return await _answered(params.uri, self._skill(ctx, uri=params.uri))
 
-    async def _resources(self, ctx: RequestContext, *, cursor: str) -> ListResourcesResult:
+    async def _resources(self, ctx: McpContext, *, cursor: str) -> ListResourcesResult:
         request = await self._checked(ctx, ListingRequest(limit=_PAGE, cursor=cursor), action=_LIST, cursor=cursor)
         guide = [] if cursor else [skill_resource(GUIDE)]
         try:
@@ -80,7 +80,7 @@ class ResourceHandlers:
         resources = [*guide, *map(workflow_resource, page.workflows)]
         return ListResourcesResult(resources=resources, next_cursor=page.next_cursor or None)
 
-    async def _resource(self, ctx: RequestContext, *, uri: str) -> ReadResourceResult:
+    async def _resource(self, ctx: McpContext, *, uri: str) -> ReadResourceResult:
         if is_skill(uri):
             request = await self._checked(ctx, uri, action=_DETAILS, uri=uri)
             return skill_contents(
@@ -89,19 +89,19 @@ class ResourceHandlers:
         wanted = await self._requests.checked(ctx, lambda: named(uri), action=_DETAILS, given=lambda: {"uri": uri})
         return resource(uri, await _named(wanted))
 
-    async def _skills(self, ctx: RequestContext, *, cursor: str) -> Json:
+    async def _skills(self, ctx: McpContext, *, cursor: str) -> Json:
         request = await self._requests.checked(
             ctx, lambda: check_cursor(cursor), action=_LIST, given=lambda: {"cursor": cursor}
         )
         skills = await request.services.skills.listed(context=request.context, caller=request.caller)
         return listing(skills, protocol_version=ctx.protocol_version)
 
-    async def _skill(self, ctx: RequestContext, *, uri: str) -> Json:
+    async def _skill(self, ctx: McpContext, *, uri: str) -> Json:
         request = await self._checked(ctx, uri, action=_DETAILS, uri=uri)
         skill = await request.services.skills.read(uri, context=request.context, caller=request.caller)
         return entry(skill, protocol_version=ctx.protocol_version)
 
-    async def _checked(self, ctx: RequestContext, arguments: _T, *, action: str, **given: str) -> CheckedRequest[_T]:
+    async def _checked(self, ctx: McpContext, arguments: _T, *, action: str, **given: str) -> CheckedRequest[_T]:
         """A request whose arguments need no reading."""
         return await self._requests.checked(ctx, lambda: arguments, action=action, given=lambda: given)
 

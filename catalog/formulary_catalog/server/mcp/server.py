@@ -35,7 +35,7 @@ from formulary_catalog.server.calls.readiness import Readiness
 from formulary_catalog.server.calls.services import Opening
 from formulary_catalog.server.mcp.instructions import Instructing
 from formulary_catalog.server.mcp.prompts import REMEDIATE, prompt
-from formulary_catalog.server.mcp.requests import CallerOf, RequestContext, Requests
+from formulary_catalog.server.mcp.requests import CallerOf, McpContext, McpRequests
 from formulary_catalog.server.mcp.resource_handlers import ResourceHandlers
 from formulary_catalog.server.mcp.size import Json, compact
 from formulary_catalog.server.mcp.skills import EXTENSION, GetSkillParams, ListSkillsParams
@@ -68,7 +68,7 @@ def mcp_server(
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
-    requests = Requests(opening=opening, readiness=readiness, caller_of=caller_of, own_headers=own_headers)
+    requests = McpRequests(opening=opening, readiness=readiness, caller_of=caller_of, own_headers=own_headers)
     chosen = ChosenToolsets(settings, chosen=toolsets)
     tools = _Tools(requests, spelling=settings.label_parameters, metrics=metrics, chosen=chosen)
     resources = ResourceHandlers(requests)
@@ -98,11 +98,11 @@ def _declares_no_headers(tool: str) -> None:
     """No parameter of ours is repeated in a header: without this answer the SDK makes the tool list for each call."""
 
 
-async def _list_prompts(ctx: RequestContext, params: PaginatedRequestParams | None) -> ListPromptsResult:
+async def _list_prompts(ctx: McpContext, params: PaginatedRequestParams | None) -> ListPromptsResult:
     return ListPromptsResult(prompts=[REMEDIATE])
 
 
-async def _get_prompt(ctx: RequestContext, params: GetPromptRequestParams) -> GetPromptResult:
+async def _get_prompt(ctx: McpContext, params: GetPromptRequestParams) -> GetPromptResult:
     return prompt(params.name, params.arguments)
 
 
@@ -110,7 +110,7 @@ class _Tools:
     """Lists and calls tools."""
 
     def __init__(
-        self, requests: Requests, *, spelling: LabelSpelling, metrics: Metrics, chosen: ChosenToolsets
+        self, requests: McpRequests, *, spelling: LabelSpelling, metrics: Metrics, chosen: ChosenToolsets
     ) -> None:
         self._requests = requests
         self._chosen = chosen
@@ -121,18 +121,18 @@ class _Tools:
         self._cluster_use_known_until = float("-inf")
         self._asking_cluster_use = asyncio.Lock()
 
-    async def list_tools(self, ctx: RequestContext, params: PaginatedRequestParams | None) -> ListToolsResult:
+    async def list_tools(self, ctx: McpContext, params: PaginatedRequestParams | None) -> ListToolsResult:
         with_clusters = await self.uses_clusters()
         tools = tools_of(self._chosen.of(ctx.request))
         return ListToolsResult(
             tools=[tool.listed(spelling=self._spelling, with_clusters=with_clusters) for tool in tools]
         )
 
-    async def list_depends_on(self, ctx: RequestContext) -> Hashable:
+    async def list_depends_on(self, ctx: McpContext) -> Hashable:
         """What the answer to `tools/list` depends on beside the protocol."""
         return await self.uses_clusters(), self._chosen.of(ctx.request)
 
-    async def call_tool(self, ctx: RequestContext, params: CallToolRequestParams) -> CallToolResult:
+    async def call_tool(self, ctx: McpContext, params: CallToolRequestParams) -> CallToolResult:
         tool = self._answered.get(params.name)
         if tool is None:
             raise _unknown_tool(params.name, known=self._answered, listed=tools_of(self._chosen.of(ctx.request)))
@@ -148,7 +148,7 @@ class _Tools:
         self._report(tool, outcome="ok", started=started)
         return CallToolResult(content=[TextContent(text=compact(answer))], structured_content=answer)
 
-    async def _run(self, tool: CatalogTool[Any], *, given: Mapping[str, Any], ctx: RequestContext) -> Json:
+    async def _run(self, tool: CatalogTool[Any], *, given: Mapping[str, Any], ctx: McpContext) -> Json:
         request = await self._requests.checked(
             ctx,
             lambda: tool.arguments.read(without_nulls(given), spelling=self._spelling),
@@ -194,7 +194,7 @@ def _log() -> Any:
     return structlog.get_logger(__name__)
 
 
-def _progress(ctx: RequestContext) -> Progress:
+def _progress(ctx: McpContext) -> Progress:
     """Tells a client that asked for it, where the transport carries that: stateless HTTP with JSON answers does not."""
 
     async def report(waited: float, total: float, message: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
 
-from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import InvalidInput, NotSetUp, Overloaded, Unavailable
 from formulary_catalog.store.analytics.backend import yield_processors
@@ -54,7 +54,7 @@ _KEY = "select key from formulary.insight_key"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StatementLimits:
     """What one statement may take, and how many run at a time: a search needs a processor beside them.
 
     `niceness` holds where the database is on this machine. No limit is on what the planner expects: that follows from
@@ -147,7 +147,7 @@ class InsightDatabase:
         dsn: str,
         *,
         catalog: Database,
-        limits: Limits = Limits(),
+        limits: StatementLimits = StatementLimits(),
         run: Callable[..., Awaitable[Rows]] = run_prepared,
         require: Callable[..., Awaitable[None]] = require_confined,
     ) -> None:
@@ -159,7 +159,7 @@ class InsightDatabase:
         self._places = asyncio.Semaphore(limits.connections)
         self._key: bytes | None = None
 
-    async def query(self, sql: str, *, scope: Scope, at_most: int) -> Rows:
+    async def query(self, sql: str, *, scope: AnalyticsScope, at_most: int) -> Rows:
         """The rows of one SELECT, one more than `at_most` if there are more.
 
         Raises:
@@ -170,7 +170,7 @@ class InsightDatabase:
         """
         return await self.read(lambda connection: self._run(connection, sql, at_most=at_most), scope=scope)
 
-    async def read(self, operation: Callable[[Connection], Awaitable[_T]], *, scope: Scope) -> _T:
+    async def read(self, operation: Callable[[Connection], Awaitable[_T]], *, scope: AnalyticsScope) -> _T:
         """Run what only reads, in a transaction that sees the scope and is rolled back.
 
         Raises:

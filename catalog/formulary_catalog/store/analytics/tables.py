@@ -10,7 +10,7 @@ from formulary_catalog.domain.analytics.answers import (
     TableSchema,
     TableStatistics,
 )
-from formulary_catalog.domain.analytics.scope import Scope
+from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import SCHEMA, TABLES
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.analytics.connection import Connection, InsightDatabase
@@ -34,7 +34,7 @@ class InsightTables:
 
     database: InsightDatabase
 
-    async def listed(self, *, scope: Scope) -> TableList:
+    async def listed(self, *, scope: AnalyticsScope) -> TableList:
         """All tables with the rows that the scope shows; without numbers where counting takes too long.
 
         Raises:
@@ -57,7 +57,7 @@ class InsightTables:
             ]
         )
 
-    async def schema(self, table: str, *, scope: Scope) -> TableSchema:
+    async def schema(self, table: str, *, scope: AnalyticsScope) -> TableSchema:
         """The columns of a table that exists.
 
         Raises:
@@ -72,7 +72,7 @@ class InsightTables:
 
         return await self.database.read(read, scope=scope)
 
-    async def statistics(self, table: str, *, scope: Scope) -> TableStatistics:
+    async def statistics(self, table: str, *, scope: AnalyticsScope) -> TableStatistics:
         """Statistics of the columns of a table that exists.
 
         Raises:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from formulary_catalog.domain.audit.chain import OWN_TRACE, TRIAL, Head, IntegrityFinding, Mark, Problem, StoredEvent
 from formulary_catalog.domain.audit.payload import Recorded
-from formulary_catalog.domain.audit.verification import Part, Replay, verify_trace
+from formulary_catalog.domain.audit.verification import Replay, VerifiedPart, verify_trace
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.database.owner import OwnerConnection
 
@@ -92,7 +92,7 @@ async def part_of(connection: Connection, trace_id: str, *, after: int, size: in
     newest = await connection.fetchval("select max(seq) from formulary.trace_event where trace_id = $1", trace_id)
     total = max(head.seq if head is not None else 0, newest or 0)
     upto = after + size
-    part = Part(first=max(after, 1), last=upto if upto < total else None)
+    part = VerifiedPart(first=max(after, 1), last=upto if upto < total else None)
     rows = await connection.fetch(
         f"select {EVENT} from formulary.trace_event where trace_id = $1 and seq between $2 and $3 order by seq",
         trace_id,
@@ -135,11 +135,13 @@ async def search_of(connection: Connection, trace_id: str, *, search_id: UUID) -
 async def replay_of(connection: Connection, trace_id: str) -> Replay:
     """Verify one trace that the session may read, without the signatures of checkpoints."""
     head = await head_of(connection, trace_id)
-    return await _replay_of(connection, trace_id, events=await events_of(connection, trace_id), head=head, part=Part())
+    return await _replay_of(
+        connection, trace_id, events=await events_of(connection, trace_id), head=head, part=VerifiedPart()
+    )
 
 
 async def _replay_of(
-    connection: Connection, trace_id: str, *, events: Sequence[StoredEvent], head: Head | None, part: Part
+    connection: Connection, trace_id: str, *, events: Sequence[StoredEvent], head: Head | None, part: VerifiedPart
 ) -> Replay:
     marks = await connection.fetch("select * from formulary.trace_marks($1)", trace_id)
     altered = [

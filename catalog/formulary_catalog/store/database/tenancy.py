@@ -10,7 +10,7 @@ from typing import Any
 from formulary_catalog.store.database.connection import Connection
 
 
-class Arguments:
+class StatementArguments:
     """Numbers the parameters of a statement."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ async def enter(connection: Connection, *, namespaces: frozenset[str] | None) ->
     await connection.fetchval("select formulary.enter($1, '', '')", _visible(namespaces))
 
 
-def entered_table(arguments: Arguments, *, namespaces: frozenset[str] | None) -> str:
+def entered_table(arguments: StatementArguments, *, namespaces: frozenset[str] | None) -> str:
     """A common table `entered` that makes its statement, or the transaction around it, see these namespaces only.
 
     What reads a tenant's rows has to depend on its column `word_in_use` laterally, behind an OFFSET that keeps the

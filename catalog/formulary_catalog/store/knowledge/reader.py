@@ -15,8 +15,8 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence, Indexe
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
-from formulary_catalog.store.search.distances import Distances, Vectors
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
+from formulary_catalog.store.search.distances import Distances, VectorsByModel
 from formulary_catalog.store.search.filters import label_conditions
 from formulary_catalog.store.search.lexemes import WEIGHTS, Stems
 
@@ -50,7 +50,7 @@ class DocumentQuery:
     """What to look for: words, and vectors by the model that made them. `other_than` is a source that is left out."""
 
     words: Sequence[str]
-    vectors: Vectors = field(default_factory=dict, repr=False)
+    vectors: VectorsByModel = field(default_factory=dict, repr=False)
     other_than: str = ""
 
 
@@ -91,7 +91,7 @@ class StoredDocument:
 
     found: FoundDocument
     title: str
-    vectors: Vectors = field(repr=False)
+    vectors: VectorsByModel = field(repr=False)
 
 
 class DocumentReader:
@@ -141,7 +141,7 @@ class DocumentReader:
 
         async def read(connection: Connection) -> StoredDocument | None:
             await _enter(connection, scope)
-            arguments = Arguments()
+            arguments = StatementArguments()
             readable = _readable(scope, arguments)
             row = await connection.fetchrow(
                 f"""
@@ -166,7 +166,7 @@ class DocumentReader:
 
         async def read(connection: Connection) -> list[str]:
             await _enter(connection, scope)
-            arguments = Arguments()
+            arguments = StatementArguments()
             readable = _readable(scope, arguments)
             first = f"starts_with(doc_id, {arguments.add(beginning, 'text')})"
             rows = await connection.fetch(
@@ -186,7 +186,7 @@ class DocumentReader:
 
         async def read(connection: Connection) -> list[str]:
             await _enter(connection, scope)
-            arguments = Arguments()
+            arguments = StatementArguments()
             readable = _readable(scope, arguments)
             shared = " + ".join(
                 f"(strpos(source_words, {arguments.add(f'/{each}', 'text')}) > 0)::integer" for each in beginnings
@@ -210,7 +210,7 @@ class DocumentReader:
 
         async def read(connection: Connection) -> list[CollectionCount]:
             await _enter(connection, scope)
-            arguments = Arguments()
+            arguments = StatementArguments()
             rows = await connection.fetch(
                 f"""
                 with {_readable(scope, arguments)}
@@ -234,7 +234,7 @@ async def _enter(connection: Connection, scope: DocumentScope) -> None:
     await connection.fetchval(_ENTER_INCIDENTS, incidents)
 
 
-def _readable(scope: DocumentScope, arguments: Arguments) -> str:
+def _readable(scope: DocumentScope, arguments: StatementArguments) -> str:
     """The tables `allowed` and `readable`, of which the second is what every question is about."""
     conditions = " and ".join(label_conditions(scope.constraints, arguments).allowed)
     of_collection = f"and collection = {arguments.add(scope.collection, 'text')}" if scope.collection else ""
@@ -255,7 +255,7 @@ async def _pool(
     connection: Connection, question: DocumentQuery, *, scope: DocumentScope, query: str
 ) -> tuple[int, bool, list[asyncpg.Record]]:
     """How many documents are readable, whether cosines can decide, and the candidates."""
-    arguments = Arguments()
+    arguments = StatementArguments()
     readable = _readable(scope, arguments)
     distance = Distances(question.vectors, arguments).exact
     others = f"split_part(doc_id, '#', 1) <> {arguments.add(question.other_than, 'text')}"

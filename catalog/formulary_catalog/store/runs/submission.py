@@ -32,7 +32,7 @@ COLUMNS = ", ".join(column.name for column in fields(Invocation))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class CallerLimits:
     """What one caller may have; 0 is no limit. `per_hour` and `concurrent` are of real runs, `dry_per_hour` of others.
 
     What waits for a person is not `concurrent`.
@@ -71,7 +71,7 @@ class InvocationStore:
         self,
         new: NewInvocation,
         *,
-        limits: Limits = Limits(),
+        limits: CallerLimits = CallerLimits(),
         manifest: Mapping[str, Any] | None = None,
         no_executor: FormularyError | None = None,
     ) -> Submitted:
@@ -186,7 +186,7 @@ async def _repeated(connection: Connection, new: NewInvocation, *, keys: InputKe
     return invocation_of(row)
 
 
-async def _check_limits(connection: Connection, *, caller: str, limits: Limits) -> None:
+async def _check_limits(connection: Connection, *, caller: str, limits: CallerLimits) -> None:
     if limits.concurrent:
         running = await connection.fetchval(
             f"select count(*) from invocation where requester = $1 and {_UNDER_WAY} and {_REAL}", caller

@@ -4,14 +4,14 @@ Row-level security hides what the caller's namespaces do not hold; the label rul
 """
 
 from formulary_catalog.domain.workflows.labels import Constraints
-from formulary_catalog.store.database.tenancy import Arguments
+from formulary_catalog.store.database.tenancy import StatementArguments
 from formulary_catalog.store.search.filters import label_conditions
 
 
 class AllowedVersions:
     """The rules for these constraints, whose values become arguments once."""
 
-    def __init__(self, constraints: Constraints, arguments: Arguments) -> None:
+    def __init__(self, constraints: Constraints, arguments: StatementArguments) -> None:
         rules = label_conditions(constraints, arguments)
         self._rules = " and ".join(rules.allowed) if rules.narrow else ""
         self._labels = " and ".join(rules.allowed[1:]) if rules.narrow else "true"

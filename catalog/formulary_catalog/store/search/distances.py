@@ -8,16 +8,17 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from formulary_catalog.store.database.tenancy import Arguments
+from formulary_catalog.store.database.tenancy import StatementArguments
 
-Vectors = Mapping[str, npt.NDArray[np.float32]]
-"""Vectors of a query by the model that made them: two while the catalog changes its model."""
+VectorsByModel = Mapping[str, npt.NDArray[np.float32]]
+"""Unit vectors of one text, float32 of shape (384,), by the id of the model that each is comparable under: two while
+the catalog changes its model."""
 
 
 class Distances:
     """Expressions over a row of the search table; null where it has no vector by a model of the query's."""
 
-    def __init__(self, vectors: Vectors, arguments: Arguments) -> None:
+    def __init__(self, vectors: VectorsByModel, arguments: StatementArguments) -> None:
         self._vectors = {
             arguments.add(model_id, "text"): arguments.add(vector, "vector") for model_id, vector in vectors.items()
         }

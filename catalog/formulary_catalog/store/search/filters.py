@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from formulary_catalog.domain.search.label_weights import ANY, CUSTOM_WEIGHT, DETECTED_WEIGHT
 from formulary_catalog.domain.workflows.labels import EXCLUDING_WHEN_ABSENT, WILDCARD, Constraints, Narrowing
 from formulary_catalog.domain.workflows.matching import FALSY_DETECTED
-from formulary_catalog.store.database.tenancy import Arguments
+from formulary_catalog.store.database.tenancy import StatementArguments
 
 _ONE_ROW_EACH = "leading_row"
 """The condition that leaves one row of each workflow, whatever it declares."""
@@ -41,7 +41,7 @@ class LabelConditions:
         return [f"{log_odds(weight)} * ({_halving(shares)})" for weight, shares in weighted if shares]
 
 
-def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelConditions:
+def label_conditions(constraints: Constraints, arguments: StatementArguments) -> LabelConditions:
     """The rules for these constraints, whose values become arguments."""
     rules = LabelConditions()
     conditions, declared = rules.allowed, rules.declared
@@ -87,7 +87,7 @@ def label_conditions(constraints: Constraints, arguments: Arguments) -> LabelCon
     return rules
 
 
-def narrowing_conditions(narrowing: Narrowing, arguments: Arguments) -> list[str]:
+def narrowing_conditions(narrowing: Narrowing, arguments: StatementArguments) -> list[str]:
     """What else a caller narrows a search to; keywords are phrases that `text.exclusion_phrase` made."""
     conditions = []
     if narrowing.action_type:
@@ -119,7 +119,7 @@ def log_odds(weight: float) -> str:
     return f"float8 '{weight}'"
 
 
-def _declares(column: str, values: Collection[str], arguments: Arguments) -> str:
+def _declares(column: str, values: Collection[str], arguments: StatementArguments) -> str:
     """Whether a workflow declares one of the values."""
     if len(values) == 1:  # the usual case, and half as long as to compare two arrays
         return f"{arguments.add(next(iter(values)), 'text')} = any ({column})"

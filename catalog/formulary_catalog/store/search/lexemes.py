@@ -13,7 +13,7 @@ from cachetools import LRUCache
 from formulary_catalog.domain.search.candidates import IndexedText, indexed_text
 from formulary_catalog.domain.text import WordPlace
 from formulary_catalog.store.database.connection import Connection
-from formulary_catalog.store.database.tenancy import Arguments, entered_table
+from formulary_catalog.store.database.tenancy import StatementArguments, entered_table
 
 WEIGHTS = {WordPlace.NAME: "A", WordPlace.WHEN_TO_USE: "B", WordPlace.WHAT: "C", WordPlace.SIGNAL: "D"}
 """How the index marks the lexemes of each field."""
@@ -68,7 +68,7 @@ class Texts:
 async def _read(
     connection: Connection, version_ids: Sequence[str], *, lexemes: Collection[str], namespaces: frozenset[str] | None
 ) -> list[asyncpg.Record]:
-    arguments = Arguments()
+    arguments = StatementArguments()
     entering = entered_table(arguments, namespaces=namespaces)
     wanted, asked = arguments.add(version_ids, "text[]"), arguments.add(sorted(lexemes), "text[]")
     by_place = {place: f"tsvector_to_array(ts_filter(lexemes, '{{{weight}}}'))" for place, weight in WEIGHTS.items()}

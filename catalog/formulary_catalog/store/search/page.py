@@ -12,7 +12,7 @@ import asyncpg
 from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Database
-from formulary_catalog.store.database.tenancy import Arguments, entered_table
+from formulary_catalog.store.database.tenancy import StatementArguments, entered_table
 from formulary_catalog.store.search.allowed import AllowedVersions
 
 
@@ -81,7 +81,7 @@ class PageReader:
         """
         if not version_ids:
             return {}
-        arguments = Arguments()
+        arguments = StatementArguments()
         entering = entered_table(arguments, namespaces=namespaces)
         wanted = arguments.add(list(version_ids), "text[]")
         unknown = arguments.add([version_id for version_id in version_ids if version_id not in known], "text[]")

@@ -22,10 +22,10 @@ from formulary_catalog.domain.workflows.labels import (
     Narrowing,
 )
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, entered_table
+from formulary_catalog.store.database.tenancy import StatementArguments, entered_table
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.candidates import ALL, Allowed, by_words, holding, nearest, nearest_of_visible
-from formulary_catalog.store.search.distances import Distances, Vectors
+from formulary_catalog.store.search.distances import Distances, VectorsByModel
 from formulary_catalog.store.search.filters import column_of, label_conditions, narrowing_conditions
 from formulary_catalog.store.search.lexemes import Stem, Stems, Texts
 from formulary_catalog.store.search.page import PageRow, page_columns
@@ -52,7 +52,7 @@ class CandidateQuery:
     narrowing: Narrowing = NOT_NARROWED
     words: Sequence[str] = ()
     rare: Collection[str] = ()
-    vectors: Vectors = field(default_factory=dict, repr=False)
+    vectors: VectorsByModel = field(default_factory=dict, repr=False)
     signal: str = ""
     severity: str = ""
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class CandidateReader:
         """
         unknown = []
         for dimension, values in asked.items():
-            arguments = Arguments()
+            arguments = StatementArguments()
             column = column_of(dimension)
             entering = entered_table(arguments, namespaces=namespaces)
             given = arguments.add(sorted(values), "text[]")
@@ -149,7 +149,7 @@ class CandidateReader:
         self, connection: Connection, *, question: CandidateQuery, namespaces: frozenset[str] | None
     ) -> Candidates:
         stems = await self._stems.of(connection, question.words)
-        arguments = Arguments()
+        arguments = StatementArguments()
         entering = entered_table(arguments, namespaces=namespaces)
         statement = candidates_statement(question, entering=entering, stems=stems, arguments=arguments)
         rows = await connection.fetch(statement, *arguments.values)
@@ -187,7 +187,7 @@ class CandidateReader:
         namespaces: frozenset[str] | None,
     ) -> list[asyncpg.Record]:
         """The rows of those that hold a rare word which no candidate holds."""
-        arguments = Arguments()
+        arguments = StatementArguments()
         entering = entered_table(arguments, namespaces=namespaces)
         allowed = _allowed(question, arguments)
         lexemes = _missing(question, evidence=evidence, stems=stems, narrow=allowed.rules.narrow)
@@ -225,7 +225,7 @@ class CandidateReader:
 
 
 def candidates_statement(
-    question: CandidateQuery, *, entering: str, stems: Mapping[str, Stem], arguments: Arguments
+    question: CandidateQuery, *, entering: str, stems: Mapping[str, Stem], arguments: StatementArguments
 ) -> str:
     """The statement, which begins with the common table `entering`; adds its arguments."""
     query = " | ".join(f"({stem})" for word in question.words if (stem := stems[word].query))
@@ -265,7 +265,7 @@ def _missing(
     return sorted({lexeme for word in absent for lexeme in stems[word].lexemes})
 
 
-def _allowed(question: CandidateQuery, arguments: Arguments) -> Allowed:
+def _allowed(question: CandidateQuery, arguments: StatementArguments) -> Allowed:
     severities = question.constraints.values.get("severity")
     rules = label_conditions(question.constraints, arguments)
     rules.allowed.extend(narrowing_conditions(question.narrowing, arguments))

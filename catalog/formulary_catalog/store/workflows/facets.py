@@ -9,7 +9,7 @@ import asyncpg
 
 from formulary_catalog.domain.workflows.labels import WILDCARD
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.workflows.listing import (
     ACTIVE,
@@ -60,7 +60,7 @@ class FacetReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         statement = _statement(question, arguments, limit=limit)
 
         async def read(connection: Connection) -> list[asyncpg.Record]:
@@ -84,7 +84,7 @@ class FacetReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         asked = [*with_words(question, arguments), *narrowing(question, arguments).values()]
         narrowed = "".join(f" and {condition}" for condition in asked)
         refused = " and ".join(refused_where(question, arguments))
@@ -108,7 +108,7 @@ class FacetReader:
         return await self._database.read(read)
 
 
-def _statement(question: ListingQuestion, arguments: Arguments, *, limit: int) -> str:
+def _statement(question: ListingQuestion, arguments: StatementArguments, *, limit: int) -> str:
     allowed = AllowedVersions(question.constraints, arguments)
     where = " and ".join([of_status(question, allowed, arguments), *with_words(question, arguments)])
     narrowed = narrowing(question, arguments)

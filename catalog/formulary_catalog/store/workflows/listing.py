@@ -9,7 +9,7 @@ from formulary_catalog.domain.cursor import Place
 from formulary_catalog.domain.stored import StoredVersion
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_column, outcome_of
 
@@ -70,7 +70,7 @@ class ListingReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(question.constraints, arguments)
         where = " and ".join(
             [
@@ -108,7 +108,7 @@ class ListingReader:
         return await self._database.read(read)
 
 
-def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: Arguments) -> str:
+def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: StatementArguments) -> str:
     """The condition on rows of `workflow_version as version` of the status that is asked for."""
     if question.status not in (ACTIVE, PENDING):
         return f"status = {arguments.add(question.status, 'text')}"
@@ -117,7 +117,7 @@ def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: Ar
     return f"{served} and {_SEARCHED.format('emb is null')}" if question.status == PENDING else served
 
 
-def with_words(question: ListingQuestion, arguments: Arguments) -> list[str]:
+def with_words(question: ListingQuestion, arguments: StatementArguments) -> list[str]:
     """The conditions that the words make: each is in a name, a title, an action or a signal."""
     parts = [arguments.add(word, "text") for word in question.words]
     columns = ("name", "title_key", "action_key")
@@ -130,7 +130,7 @@ def with_words(question: ListingQuestion, arguments: Arguments) -> list[str]:
     ]
 
 
-def narrowing(question: ListingQuestion, arguments: Arguments) -> dict[str, str]:
+def narrowing(question: ListingQuestion, arguments: StatementArguments) -> dict[str, str]:
     """What else is asked for, by the name of the field that asks."""
     found = {}
     if question.signal_type:

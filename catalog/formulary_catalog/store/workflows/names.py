@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 
 MATCHES = ("name", "version id", "signal", "title", "part of the name", "similar name")
@@ -69,7 +69,7 @@ class NameReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         namespace = arguments.add(question.namespace, "text")
         forms = _forms(question, arguments)
@@ -123,7 +123,7 @@ class NameReader:
         beginnings = sorted({part[:_BEGINNING] for part in re.findall("[a-z0-9]+", name)})[:_MAX_PARTS]
         if not beginnings:
             return []
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         # Taking dots for hyphens with `translate` would cost more than all of this.
         shared = " + ".join(
@@ -153,7 +153,7 @@ class NameReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         if what is Declared.SIGNAL_TYPE:
             no_signals = arguments.add(["", WILDCARD], "text[]")
@@ -176,7 +176,7 @@ class NameReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         wanted = arguments.add(folded, "text[]")
         statement = (
@@ -185,7 +185,9 @@ class NameReader:
         )
         return await self._values(statement, arguments, namespaces=namespaces)
 
-    async def _values(self, statement: str, arguments: Arguments, *, namespaces: frozenset[str] | None) -> list[str]:
+    async def _values(
+        self, statement: str, arguments: StatementArguments, *, namespaces: frozenset[str] | None
+    ) -> list[str]:
         async def read(connection: Connection) -> list[str]:
             await enter(connection, namespaces=namespaces)
             return [row["value"] for row in await connection.fetch(statement, *arguments.values)]
@@ -193,7 +195,7 @@ class NameReader:
         return await self._database.read(read)
 
 
-def _forms(question: NameQuestion, arguments: Arguments) -> dict[int, str]:
+def _forms(question: NameQuestion, arguments: StatementArguments) -> dict[int, str]:
     """The conditions that the question asks for, each by its place in `MATCHES`."""
     asked = (
         (question.name, "name = {}"),

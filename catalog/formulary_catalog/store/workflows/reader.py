@@ -12,7 +12,7 @@ from formulary_catalog.domain.stored import HistoryLine, StoredVersion
 from formulary_catalog.domain.workflows.identity import WorkflowReference, precedence
 from formulary_catalog.domain.workflows.labels import UNCONSTRAINED, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_of, page_columns
 
@@ -46,7 +46,7 @@ class WorkflowReader:
         is suspended no version is found, unless `suspended` asks for those as well: to say why it is not run.
         `constraints` say which workflows of other namespaces make a name ambiguous; what is found need not hold them.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         namespace, version = arguments.add(reference.namespace, "text"), arguments.add(reference.version, "text")
         if reference.version_id:
             named = f"version_id = {arguments.add(reference.version_id, 'text')}"
@@ -82,7 +82,7 @@ class WorkflowReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         named = f"version_id = any ({arguments.add(list(version_ids), 'text[]')})"
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
         statement = f"""
@@ -120,7 +120,7 @@ class WorkflowReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         statement = f"select version_id from workflow_version as version where {allowed.condition('version')}"
 

@@ -12,7 +12,7 @@ import asyncpg
 from formulary_catalog.domain.cursor import Place
 from formulary_catalog.domain.stored import RefusedWorkflow
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter, tenant_of
+from formulary_catalog.store.database.tenancy import StatementArguments, enter, tenant_of
 from formulary_catalog.store.workflows.listing import ListingQuestion
 
 INVALID = "Invalid"
@@ -68,7 +68,7 @@ class RefusalReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         where = " and ".join(refused_where(question, arguments))
         follows = "true"
         if after is not None:
@@ -106,7 +106,7 @@ class RefusalReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         where = " and ".join(refused_where(question, arguments, in_namespace=False))
         most = arguments.add(limit, "integer")
 
@@ -122,7 +122,7 @@ class RefusalReader:
         return await self._database.read(read)
 
 
-def refused_where(question: ListingQuestion, arguments: Arguments, *, in_namespace: bool = True) -> list[str]:
+def refused_where(question: ListingQuestion, arguments: StatementArguments, *, in_namespace: bool = True) -> list[str]:
     """The conditions on rows: each word is in the name, the reason or the message.
 
     Nothing else is known of what is refused: who asks for a signal, a risk or an action gets none.

@@ -13,7 +13,7 @@ import asyncpg
 from formulary_catalog.domain.workflows.labels import Constraints
 from formulary_catalog.domain.workflows.relations import RELATIONS, STORED, Direction, Neighbour, Relation
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 
 _COLUMNS = "version_id, namespace, name, relation, direction, depth"
@@ -64,7 +64,7 @@ class RelationReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         statement = _statement(start, walk, allowed=allowed, arguments=arguments, limit=limit)
 
@@ -88,7 +88,7 @@ class RelationReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         asked = arguments.add(list(signals), "text[]")
         own = arguments.add(version_id, "text")
@@ -111,7 +111,7 @@ class RelationReader:
         return await self._database.read(read)
 
 
-def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments: Arguments, limit: int) -> str:
+def _statement(start: Start, walk: Walk, *, allowed: AllowedVersions, arguments: StatementArguments, limit: int) -> str:
     """The rows of neighbours with how many there are; each edge once, and each workflow at its least depth."""
     rank = f"array_position({arguments.add(list(RELATIONS), 'text[]')}, relation)"
     order = f"depth, {rank}, name, namespace, direction"
@@ -176,7 +176,7 @@ _STEPS = {
 }
 
 
-def _first(start: Start, allowed: AllowedVersions, arguments: Arguments) -> str:
+def _first(start: Start, allowed: AllowedVersions, arguments: StatementArguments) -> str:
     """The rows from which the walk goes on: a workflow, or those that answer a signal or have an action, whatever
     relations are walked."""
     if start.version_id:
@@ -198,7 +198,7 @@ def _first(start: Start, allowed: AllowedVersions, arguments: Arguments) -> str:
     )
 
 
-def _same_action(start: Start, allowed: AllowedVersions, arguments: Arguments) -> str:
+def _same_action(start: Start, allowed: AllowedVersions, arguments: StatementArguments) -> str:
     name, namespace = arguments.add(start.name, "text"), arguments.add(start.namespace, "text")
     return (
         f"select version_id, namespace, name, '{Relation.SAME_ACTION}', 'outgoing', 1 from workflow_version as version "

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
-from formulary_catalog.store.database.tenancy import Arguments, enter
+from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 
 
@@ -69,7 +69,7 @@ class StatisticsReader:
         Raises:
             Unavailable: the database does not answer.
         """
-        arguments = Arguments()
+        arguments = StatementArguments()
         allowed = AllowedVersions(constraints, arguments)
         no_signals = arguments.add(["", WILDCARD], "text[]")
         statement = f"""

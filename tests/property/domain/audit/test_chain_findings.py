@@ -16,7 +16,7 @@ from formulary_catalog.domain.audit.checkpoint import (
     Vouched,
     compose,
 )
-from formulary_catalog.domain.audit.verification import Part, verify_trace
+from formulary_catalog.domain.audit.verification import VerifiedPart, verify_trace
 from support.trail import NOON, chain, stored
 
 KEY = SigningKey.generate()
@@ -129,7 +129,7 @@ def test_parts_that_overlap_find_something_wherever_the_whole_does(
     whole = verify_trace("t", events, head=head, marks=marks)
     found: list[IntegrityFinding] = []
     for after in range(0, head.seq, size):
-        part = Part(first=max(after, 1), last=after + size if after + size < head.seq else None)
+        part = VerifiedPart(first=max(after, 1), last=after + size if after + size < head.seq else None)
         here = [event for event in events if part.first <= event.seq <= after + size]
         found += verify_trace("t", here, head=head, marks=marks, part=part)
     assert bool(found) == bool(whole) == (change != "nothing")

@@ -20,7 +20,7 @@ from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, appro
 from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
 from formulary_operator.runs.request import parse_run_request, requested_run
 from formulary_operator.runs.status import (
-    Refusal,
+    RunRefusal,
     change,
     desired_object,
     is_settled,
@@ -265,7 +265,7 @@ def test_only_another_standing_is_an_event() -> None:
 
 def test_a_refusal_is_final() -> None:
     document = stored(invocation("wrong"))
-    told = refused_status(document, Refusal(reason=Reason.INPUT_INVALID, message="REPLICAS: required"), now=NOW)
+    told = refused_status(document, RunRefusal(reason=Reason.INPUT_INVALID, message="REPLICAS: required"), now=NOW)
     assert is_settled({**document, "status": told})
     assert find(told["conditions"], "Accepted")["status"] == "False"
 

@@ -14,10 +14,10 @@ from formulary_catalog.domain.workflows.requests import (
     MAX_LIMIT,
     MAX_NAME_LENGTH,
     ApprovalsRequest,
+    ListedStatus,
     ListingRequest,
     RelatedRequest,
     RiskLevel,
-    Status,
 )
 from formulary_catalog.domain.workflows.sections import SECTIONS
 from formulary_catalog.server.calls.arguments.base import Arguments
@@ -59,7 +59,7 @@ class FilterArguments(Arguments):
     risk_level: Annotated[RiskLevel | Literal[""], OneOf()] = Field(
         "", description="Only this risk level.", examples=["low"]
     )
-    status: Annotated[Status, OneOf(listed=False)] = Field(
+    status: Annotated[ListedStatus, OneOf(listed=False)] = Field(
         "Active", description="Only this status; Active without it.", examples=["Active"]
     )
 

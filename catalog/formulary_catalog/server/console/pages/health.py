@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request, Response
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.console_address import CONSOLE_PATH
-from formulary_catalog.server.calls.readiness import ReadinessReport, Status
+from formulary_catalog.server.calls.readiness import ReadinessReport, ReadinessState
 from formulary_catalog.server.console.route import ConsoleRoute
 from formulary_catalog.server.console.templating import render
 from formulary_catalog.server.http.health import ExecutionHealth, health_of
 from formulary_catalog.store.runs.executors import SILENT_SECONDS
 
 _STATES = {
-    Status.READY: ("good", "It answers calls."),
-    Status.DEGRADED: ("waiting", "It answers calls, but does not rank by meaning."),
-    Status.STARTING: ("waiting", "It answers no calls yet."),
-    Status.BROKEN: ("bad", "It answers no calls."),
+    ReadinessState.READY: ("good", "It answers calls."),
+    ReadinessState.DEGRADED: ("waiting", "It answers calls, but does not rank by meaning."),
+    ReadinessState.STARTING: ("waiting", "It answers no calls yet."),
+    ReadinessState.BROKEN: ("bad", "It answers no calls."),
 }
 
 router = APIRouter(route_class=ConsoleRoute)
