@@ -25,7 +25,7 @@ RIGHT_KEPT, SEPARATION = 0.83, 0.93
 """Of right first answers, so many have one; and so well are they distinguished from those where nothing is right."""
 
 MOVED, BELIEVED = 8, 3
-"""Of 196 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
+"""Of 208 queries, so many are led by an unrelated workflow at most, and so many of those with 0.5 or more."""
 
 
 @pytest.fixture(scope="module")
