@@ -19,13 +19,16 @@ class Finished:
     err: str
 
 
-def formulary_now(*arguments: str, **environment: str) -> Finished:
-    """Run `formulary` with these arguments; nothing of the caller's FORMULARY_* settings is passed on."""
+def formulary_now(*arguments: str, typed: str = "", **environment: str) -> Finished:
+    """Run `formulary` with these arguments and `typed` on standard input.
+
+    Nothing of the caller's FORMULARY_* settings is passed on.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("FORMULARY_")}
     done = subprocess.run(
         [FORMULARY, *arguments],
         env=inherited | {"COLUMNS": "80"} | environment,
-        stdin=subprocess.DEVNULL,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=_SECONDS,
@@ -33,9 +36,9 @@ def formulary_now(*arguments: str, **environment: str) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-async def formulary(*arguments: str, **environment: str) -> Finished:
+async def formulary(*arguments: str, typed: str = "", **environment: str) -> Finished:
     """`formulary_now` for tests that serve something in their event loop meanwhile."""
-    return await asyncio.to_thread(formulary_now, *arguments, **environment)
+    return await asyncio.to_thread(formulary_now, *arguments, typed=typed, **environment)
 
 
 def assert_one_line(done: Finished, *, code: int, saying: str) -> None:

@@ -78,6 +78,17 @@ async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -
     assert "    next            formulary show oom-raise-memory-limit" in lines
 
 
+async def test_what_kubectl_printed_is_searched_for_and_shown_in_one_line(url: str) -> None:
+    rows = [f"cart-{number}   0/1   CrashLoopBackOff   {number} (2m ago)   9m" for number in range(9)]
+    printed = "\n".join(["NAME     READY   STATUS             RESTARTS       AGE", *rows])
+    done = await formulary("search", "-", "--url", url, typed=printed)
+    assert (done.code, done.err) == (0, "")
+    first = done.out.split(", the best first")[0]
+    assert "for 'NAME READY STATUS RESTARTS AGE cart-0 0/1 CrashLoopBackOff" in " ".join(first.split())
+    assert "cart-8" not in first
+    assert "crashloop-" in done.out.splitlines()[done.out.splitlines().index("") + 1]
+
+
 async def test_json_is_exactly_the_answer_of_rest(url: str) -> None:
     options = ["--label", "environment=production", "--label", "priority=P0", "--label", "priority=P1"]
     words = ["--exclude", "restart", "--top-k", "3", "--min-confidence", "0.1", "--json", "--url", url]
@@ -207,6 +218,7 @@ async def test_an_incident_limits_what_is_found(url: str, dsn: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "saying"),
     [
+        (["search", "-"], 2, "QUERY is missing; give it, such as 'OOMKilled critical'"),
         (["search", " "], 2, "QUERY is missing; give it, such as 'OOMKilled critical'"),
         (["search", "x", "--top-k", "0"], 2, "--top-k is 0, which is not a whole number from 1 to 50"),
         (["search", "x", "--min-confidence", "2"], 2, "--min-confidence is 2.0, which is not a number from 0 to 1"),

@@ -13,14 +13,18 @@ from formulary_catalog.domain.answers.catalog import (
     WorkflowHit,
     WorkflowList,
 )
+from formulary_catalog.domain.text import shortened
 from formulary_catalog.runtime.terminal import Page, counted
 
 _BAR = 10
 _GAP = "  "
+_LONGEST_QUERY = 120
+"""Characters of it that are shown: of what was pasted, a reader needs the beginning."""
 
 
 def show_search(answer: SearchAnswer, *, query: str, page: Page) -> None:
     """The results in their order, each with why it is there and what to do next."""
+    query = shortened(query, limit=_LONGEST_QUERY)
     if not answer.workflows:
         page.paragraph(f"No workflow is allowed and fits {query!r}.", style="bold")
     else:

@@ -1,6 +1,7 @@
 """`formulary search`, `show`, `select` and `validate`: what a person asks of workflows."""
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,11 +53,13 @@ def search_command(
 ) -> None:
     """Search the catalog as an agent would.
 
-    QUERY is "<signal type> <severity> [words]", or plain language.
+    QUERY is "<signal type> <severity> [words]", plain language, or what kubectl or Alertmanager printed, up to 4,000
+    characters. - reads it from standard input.
 
     \b
     Examples:
       formulary search "OOMKilled critical"
+      kubectl get events | tail -n 20 | formulary search -
       formulary search "pods stuck pulling images" --label environment=production
       formulary search OOMKilled --label priority=P0 --label priority=P1 --exclude restart --json
     """
@@ -68,7 +71,7 @@ def search_command(
 
     asked = SearchBody.read(
         {
-            "query": " ".join(query),
+            "query": sys.stdin.read() if query == ("-",) else " ".join(query),
             "exclude_keywords": list(exclude_keywords),
             "min_confidence": min_confidence,
             "top_k": top_k,

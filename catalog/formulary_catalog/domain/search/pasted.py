@@ -17,7 +17,7 @@ _ALERT, _SEVERITY = (
     for label in ("alertname", "severity")
 )
 """A label of an alert, as in `alertname=X`, `alertname: X` and `"alertname":"X",`."""
-_AGE = r"\d+[smhdy]\S*[ \t]+(?:\(x\d+\ over\ [^)\n]*\)[ \t]+)?"
+_AGE = r"(?:\d+[smhdy]\S*|<unknown>|<invalid>)[ \t]+(?:\(x\d+\ over\ [^)\n]*\)[ \t]+)?"
 _COLUMN = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"
 _EVENT = re.compile(
     rf"""
@@ -35,23 +35,26 @@ _EVENT = re.compile(
 crash of every container."""
 _PROBLEM = re.compile(
     r"""
-      \b[Rr]eason["']?[ \t]*[:=][ \t]*["']?(?P<reason>[A-Z]\w+)    # `Reason:   OOMKilled`, `"reason":"Evicted"`
-    | [ \t]\d+/\d+[ \t]+(?:Init:)?(?P<status>[A-Z]\w+)(?=[ \t]+\d)  # `cart-7d9   1/2   CrashLoopBackOff   14`
-    | ^\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|$)               # `node-3   NotReady   <none>`
+      \b[Rr]eason["']?[ \t]*[:=][ \t]*["']?(?P<reason>[A-Z]\w+)(?=[ \t]*(?:$|["',})]|[A-Z][\w ]*:))
+    | [ \t]\d+/\d+[ \t]+(?:Init:)?(?P<status>[A-Z]\w+)(?=[ \t]+\d)
+    | ^\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|$)
     """,
     re.VERBOSE | re.MULTILINE,
 )
-"""What names a problem in the status of an object."""
+"""What names a problem in the status of an object: `Reason:   OOMKilled`, `"reason":"Evicted"`,
+`cart-7d9   1/2   CrashLoopBackOff   14`, `node-3   NotReady   <none>`."""
 _MESSAGE = re.compile(
     r"(?P<CrashLoopBackOff>Back-off restarting failed container)"
-    r"|(?P<ImagePullBackOff>Back-off pulling image|Failed to pull image)"
+    r"|(?P<ImagePullBackOff>Back-off pulling image|Failed to pull image|Error: (?:ErrImagePull|ImagePullBackOff))"
 )
 """Messages of events whose reason is not the canonical signal: `BackOff` is the reason of two."""
 _OTHER_NAMES = {"errimagepull": "ImagePullBackOff", "pending": "PodPending", "notready": "NodeNotReady"}
 """How a status calls a canonical signal, folded."""
-_CONSEQUENCE = "CrashLoopBackOff"
+_CONSEQUENCES = ("CrashLoopBackOff", "PodPending")
 """What follows from another problem, which may be named as well."""
-_TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}|\b\d{4}-\d\d-\d\dT[\d:.]+Z?")
+_TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}|\"\d{4}-\d\d-\d\dT[\d:.]+Z?\"")
+"""As `kubectl` prints it. In a sentence a time may be the symptom."""
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _FRAME = re.compile(
     r"""
     ^[ \t]*(?:
@@ -59,22 +62,25 @@ _FRAME = re.compile(
     | Type[ \t]+(?:Reason|Status)\b.*
     | -+(?:[ \t]+-+)+
     | (?:Events|Conditions|Labels|Annotations):
-    | (?:\S+[ \t]+)?\S+[ \t]+(?P<ready>\d+)/(?P=ready)[ \t]+Running[ \t]+\d.*  # what is well
-    | \S+[ \t]+Ready[ \t]+\S+[ \t]+\d+[smhdy]\S*[ \t]+v\d.*
-    | (?:\w+Pressure|NetworkUnavailable)[ \t]+(?:False|Unknown)\b.*
-    | (?:Ready|Initialized|ContainersReady|PodScheduled|PodReadyToStartContainers)[ \t]+True\b.*
+    | (?:\S+[ \t]+)?\S+[ \t]+(?P<ready>\d+)/(?P=ready)[ \t]+Running[ \t]+0[ \t]+\d+[smhdy]\w*(?:[ \t]+(?:\d+\.|<).*)?
+    | \S+[ \t]+Ready[ \t]+\S+[ \t]+\d+[smhdy]\w*[ \t]+v\d\S*(?:[ \t]+(?:\d+\.|<).*)?
+    | (?:\w+Pressure|NetworkUnavailable)[ \t]{2,}(?:False|Unknown)(?:[ \t]{2,}.*)?
+    | (?:Ready|Initialized|ContainersReady|PodScheduled|PodReadyToStartContainers)[ \t]{2,}True(?:[ \t]{2,}.*)?
     )[ \t]*$\n?
     """,
     re.VERBOSE | re.MULTILINE,
 )
-"""Lines that report no problem."""
-_DESCRIPTION = re.compile(r"^Name:[ \t]+\S", re.MULTILINE)
+"""Lines that report no problem: heads, pods that never restarted, nodes that are ready, conditions that are as they
+should be."""
+_DESCRIPTION = re.compile(r"^Name:[ \t]{2,}\S.*\n(?:Namespace|Roles|Labels):[ \t]{2,}", re.MULTILINE)
 """Where `kubectl describe` begins. Most of what it prints, such as tolerations, mounts and labels, is no symptom."""
+_DESCRIBING = re.compile(r"[ \t]|[A-Z][\w -]*:")
+"""How the lines of a description begin; those of a sentence do not."""
 _SYMPTOM = re.compile(
     r"""
     ^[ \t]*(?:
-      (?:Last[ ]State|State|Status|Reason|Message|Exit[ ]Code):(?![ \t]+(?:Running|Active|Bound)\b)
-    | (?:\w+Pressure|Ready|PodScheduled|Available|Progressing)[ \t]+(?:True|False|Unknown)\b
+      (?:Last[ ]State|State|Status|Reason|Message|Exit[ ]Code):(?![ \t]+(?:Running|Active|Bound|Completed)\b)
+    | (?:\w+Pressure[ \t]+True|(?:Ready|PodScheduled|Available|Progressing)[ \t]+(?:False|Unknown))\b
     )
     """,
     re.VERBOSE,
@@ -84,10 +90,11 @@ _SYMPTOM = re.compile(
 
 def problem_first(query: str) -> str:
     """The query with the name of its alert and the severity, or what its status or events name, at the beginning."""
-    query = _symptoms(_TIME.sub("", _FRAME.sub("", query)))
-    query = _STATE.sub("", query)
+    query = _COLOUR.sub("", query).replace("\r\n", "\n")
+    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", query)) or query)  # where all is well, that is the question
     if (alert := _ALERT.search(query)) is not None:
         return _alert_first(query, alert)
+    query = _symptoms(query)
     name = "" if _begins_with_name(query) else _named(query)
     query = _EVENT.sub(lambda event: f"{_reason(event)} ", query)
     if not name:
@@ -97,14 +104,20 @@ def problem_first(query: str) -> str:
 
 
 def _symptoms(query: str) -> str:
-    """Of a description the symptoms; of events those that warn, if any does."""
+    """Of a description the symptoms, and what a person wrote around it; of events those that warn, if any does."""
     lines = query.splitlines()
-    if _DESCRIPTION.search(query) is not None:
-        lines = [line for line in lines if _SYMPTOM.match(line) or _EVENT.match(line)] or lines
+    if (description := _DESCRIPTION.search(query)) is not None:
+        first = query.count("\n", 0, description.start())
+        lines = lines[:first] + [line for line in lines[first:] if _tells(line)]
     kinds = [event and (event["type"] or event["kind"]) for event in map(_EVENT.match, lines)]
     if "Warning" not in kinds:
         return "\n".join(lines)
     return "\n".join(line for line, kind in zip(lines, kinds, strict=True) if kind != "Normal")
+
+
+def _tells(line: str) -> bool:
+    """Whether a line of a description, or behind one, may say what is wrong."""
+    return not _DESCRIBING.match(line) or any(each.match(line) for each in (_SYMPTOM, _EVENT))
 
 
 def _alert_first(query: str, alert: re.Match[str]) -> str:
@@ -120,8 +133,11 @@ def _value(label: re.Match[str]) -> str:
 
 
 def _begins_with_name(query: str) -> bool:
-    """Whether the first word may name a signal type already."""
-    words = re.findall(r"[^\W\d_]+", query.split(maxsplit=1)[0]) if query.strip() else []
+    """Whether the first word may name a signal type already; the key of a block of YAML does not."""
+    first, _, rest = query.strip().partition("\n")
+    if not first or (rest and re.fullmatch(r"\S+:", first)):
+        return False
+    words = re.findall(r"[^\W\d_]+", first.split(maxsplit=1)[0])
     return len(words) == 1 and (_canonical(words[0]) != "" or len(split_camel_case(words[0])) > 1)
 
 
@@ -133,7 +149,7 @@ def _named(query: str) -> str:
     messages = [found.lastgroup or "" for found in map(_MESSAGE.search, lines) if found]
     reasons = [_reason(event) for event in _EVENT.finditer(query)]
     canonical = [name for name in map(_canonical, statuses + reasons + messages) if name]
-    causes = [name for name in canonical if name != _CONSEQUENCE]
+    causes = [name for name in canonical if name not in _CONSEQUENCES]
     return next(iter(causes + canonical + reasons), "")
 
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.domain.stored import StoredWorkflow
 from formulary_catalog.domain.workflows.manifest import meaning_of
-from formulary_catalog.errors import VersionImmutable
+from formulary_catalog.errors import InvalidManifest, TooLarge, VersionImmutable
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import tenant_of
 from formulary_catalog.store.embedding_models import keep_serving_model, save_vectors, serving_model
@@ -97,7 +97,7 @@ class CatalogWriter:
 
         Raises:
             VersionImmutable: the same version is known with other content. What is stored stays as it is.
-            InvalidManifest: its labels do not fit into an index.
+            InvalidManifest: something of it does not fit into the database.
             Unavailable: the database does not answer; nothing was changed.
         """
 
@@ -123,7 +123,10 @@ class CatalogWriter:
                 )
             return outcome
 
-        return await self._database.write(write)
+        try:
+            return await self._database.write(write)
+        except TooLarge as error:
+            raise InvalidManifest(f"{entry.source}: spec: {error}", source=entry.source, field="spec") from error
 
     async def remove(self, *, namespace: str, name: str, source: str = "", unless_owned_by: str = "") -> bool:
         """End serving a workflow; its versions stay as history. Whether there was one.

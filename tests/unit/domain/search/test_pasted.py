@@ -72,6 +72,12 @@ shop        api-5c     1/1     Running            0              3d
         ("status:\n  phase: Failed\n  reason: Evicted", "Evicted"),
         ('{"phase":"Failed","reason":"Evicted"}', "Evicted"),
         ("State: Waiting Reason: CrashLoopBackOff Last State: Terminated Reason: OOMKilled", "OOMKilled"),
+        ("lastState:\n  terminated:\n    exitCode: 137\n    reason: OOMKilled", "OOMKilled"),
+        ("<unknown>   Warning   FailedMount   pod/cart   secret not found", "FailedMount"),
+        ("web-1   0/1   Pending   0   5s\n5s   Warning   FailedMount   pod/web-1   no secret", "FailedMount"),
+        (NODES.replace("\n", "\r\n"), "NodeNotReady"),
+        (NODES.replace("NotReady", "\x1b[31mNotReady\x1b[0m"), "NodeNotReady"),
+        ("Warning  Failed  5m  kubelet  Error: ImagePullBackOff", "ImagePullBackOff"),
     ],
 )
 def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal: str) -> None:
@@ -104,6 +110,17 @@ def test_of_a_described_object_only_its_symptoms_are_left() -> None:
     assert {"app=cart", "cart-7d9", "Pulled", "op=Exists", "(ro)", "Initialized", "2026"}.isdisjoint(words)
 
 
+def test_what_a_person_wrote_around_a_description_is_kept() -> None:
+    words = problem_first(f"since the password was rotated\n{DESCRIBED_POD}\nand the database is full").split()
+    assert {"password", "rotated", "database", "full", "OOMKilled"} <= set(words)
+    assert "app=cart" not in words
+
+
+def test_an_alert_is_read_before_anything_is_left_out() -> None:
+    query = "alertname: HighErrorRate\nName: checkout\nthe error rate is 40 %\nStatus: firing"
+    assert problem_first(query).split() == "HighErrorRate Name: checkout the error rate is 40 % Status: firing".split()
+
+
 def test_events_without_a_warning_are_kept() -> None:
     killed = "Normal  Killing  2m  kubelet  Container cart failed liveness probe, will be restarted"
     assert problem_first(killed).split() == "Killing Container cart failed liveness probe, will be restarted".split()
@@ -119,6 +136,13 @@ def test_events_without_a_warning_are_kept() -> None:
         "1/2 of the nodes are full",
         "Name: cart",
         "everything is Ready",
+        "Name: checkout\nProblem: DNS lookups return SERVFAIL\nStatus: high latency",
+        "web 1/1 Running 0 5h but returns 502 from the ingress",
+        "web   1/1   Running   37 (12m ago)   5h",
+        "Ready True but the readiness probe flaps",
+        "Since 2026-11-27T19:40:21Z the API answers 500",
+        "Reason: Evicted pods remain after a drain, and DNS fails",
+        NODES.splitlines()[1],
     ],
 )
 def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) -> None:
