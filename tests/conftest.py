@@ -5,6 +5,7 @@ import functools
 import os
 import shutil
 import signal
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -30,8 +31,6 @@ pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Tests start some hundred processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Each client reads 140 authorities otherwise, which took a twentieth of all tests; on loopback nobody needs one.
-httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (
@@ -45,6 +44,22 @@ if (
 settings.register_profile("formulary", deadline=None)
 settings.register_profile("mutants", deadline=None, phases=[Phase.explicit, Phase.generate])  # no time for shrinking
 settings.load_profile("formulary")
+
+
+_read_authorities = httpcore2.default_ssl_context
+
+
+@functools.cache
+def _authorities(cert_file: str | None, cert_dir: str | None, trust_env: bool) -> ssl.SSLContext:
+    return _read_authorities(_trust_env=trust_env)
+
+
+def _authorities_once(*, _trust_env: bool = True) -> ssl.SSLContext:
+    """Each client reads 140 of them otherwise, which took a twentieth of all tests."""
+    return _authorities(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"), _trust_env)
+
+
+httpcore2.default_ssl_context = _authorities_once
 
 
 def pytest_configure() -> None:
