@@ -14,15 +14,12 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support import playing
 from support.access import EVERYWHERE, KnownCallers, Rights
 from support.commands import Finished, formulary
 from support.filling import fill
-from support.rest_agent import rest_agent
+from support.rest_agent import worked_on
 from support.runnable import runnable
-from support.runs import KEY as INPUT_KEY
 from support.services import open_parts
-from support.serving import serving
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
 HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m"
@@ -98,14 +95,9 @@ async def _opened(dsn: str) -> AsyncIterator[CatalogParts]:
 @asynccontextmanager
 async def served(dsn: str, *, directory: Path) -> AsyncIterator[World]:
     """A server of all that on an empty database; its key file is written into the directory."""
-    keys = directory / "input.key"
-    keys.write_text(INPUT_KEY)
     async with (
         _opened(dsn) as parts,
-        serving(parts, authenticator=CALLERS, input_key_file=keys) as url,
-        httpx2.AsyncClient(base_url=url, timeout=50) as client,
-        rest_agent(url) as agent,
-        playing.operator(dsn),
+        worked_on(parts, dsn, authenticator=CALLERS, directory=directory) as (url, client, agent),
     ):
         searches = {
             incident: await agent.search(incident, f"OOMKilled risky {HOSTILE[:25]}")

@@ -3,9 +3,16 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx2
+
+from formulary_catalog.domain.access import Authenticator
+from formulary_catalog.search.parts import CatalogParts
+from support import playing
+from support.runs import KEY
+from support.serving import serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +52,20 @@ async def rest_agent(url: str) -> AsyncIterator[RestAgent]:
 
 def _of(incident: str) -> dict[str, str]:
     return {"X-Remediation-Id": incident}
+
+
+@asynccontextmanager
+async def worked_on(
+    parts: CatalogParts, dsn: str, *, authenticator: Authenticator, directory: Path
+) -> AsyncIterator[tuple[str, httpx2.AsyncClient, RestAgent]]:
+    """A server whose runs are carried out: its address, a client of nobody, and an agent. Its key file is written into
+    the directory."""
+    keys = directory / "input.key"
+    keys.write_text(KEY)
+    async with (
+        serving(parts, authenticator=authenticator, input_key_file=keys) as url,
+        httpx2.AsyncClient(base_url=url, timeout=50) as client,
+        rest_agent(url) as agent,
+        playing.operator(dsn),
+    ):
+        yield url, client, agent

@@ -20,30 +20,13 @@ from support.agent import ERAS, agent, answer_of, call, refused, text_of
 from support.runnable import TARGET, nobody_runs_anything
 from support.services import open_parts
 from support.serving import serving
+from support.stdio_program import SERVER
 
 INVOKE = "invoke_workflow"
 STATUS = "get_invocation_status"
 STAGING = {"X-Remediation-Id": "rr-staging"}
 PRODUCTION = {"X-Remediation-Id": "rr-production"}
 ASKED = {"workflow_id": "scale-out", "input": {"REPLICAS": 3}}
-SERVER = """
-import asyncio, sys
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.services import Opening, Services
-from formulary_catalog.server.mcp.stdio import run_stdio
-from formulary_catalog.settings import ContextPolicy, Settings
-
-async def main():
-    metrics = Metrics()
-    async with CatalogParts.unconnected(
-        dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
-    ) as parts:
-        opening = Opening(Services.on(parts, settings=Settings()))
-        await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
-
-asyncio.run(main())
-"""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""How a server is told to authenticate: what commands refuse to start with."""
+"""The setting for authentication: with what commands refuse to start."""
 
 from formulary_catalog.errors import StartupError
 from support.commands import formulary_now

@@ -14,25 +14,7 @@ from formulary_catalog.settings import LISTED_TOOLSETS
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support.agent import answer_of, refused
 from support.manifest import workflow
-
-SERVER = """
-import asyncio, sys
-from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.server.calls.services import Opening, Services
-from formulary_catalog.server.mcp.stdio import run_stdio
-from formulary_catalog.settings import ContextPolicy, Settings
-
-async def main():
-    metrics = Metrics()
-    async with CatalogParts.unconnected(
-        dsn=sys.argv[1], settings=Settings(), policy=ContextPolicy.OPTIONAL, metrics=metrics
-    ) as parts:
-        opening = Opening(Services.on(parts, settings=Settings()))
-        await run_stdio(opening=opening, settings=Settings(), metrics=metrics)
-
-asyncio.run(main())
-"""
+from support.stdio_program import SERVER
 
 
 async def test_a_client_that_starts_the_server_gets_the_same_answers(database: str, workflows: CatalogWriter) -> None:

@@ -90,11 +90,13 @@ _SYMPTOM = re.compile(
 
 def problem_first(query: str) -> str:
     """The query with the name of its alert and the severity, or what its status or events name, at the beginning."""
-    query = _COLOUR.sub("", query).replace("\r\n", "\n")
-    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", query)) or query)  # where all is well, that is the question
+    printed = _COLOUR.sub("", query).replace("\r\n", "\n")
+    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", printed)))
     if (alert := _ALERT.search(query)) is not None:
         return _alert_first(query, alert)
     query = _symptoms(query)
+    if not query.strip():  # where all is well, that is the question
+        query = printed
     name = "" if _begins_with_name(query) else _named(query)
     query = _EVENT.sub(lambda event: f"{_reason(event)} ", query)
     if not name:

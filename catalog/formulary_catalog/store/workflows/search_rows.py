@@ -78,19 +78,14 @@ async def write_search_rows(connection: Connection, *, entry: CatalogEntry, tena
     try:
         await connection.executemany(_INSERT_SEARCH_ROW, rows)
     except asyncpg.ProgramLimitExceededError as error:
+        if not any(entry.labels.values.values()):
+            raise
         raise _labels_too_long(entry) from error
 
 
 def _labels_too_long(entry: CatalogEntry) -> InvalidManifest:
     """The migrations measure all labels, so that a long one is in no index: one of them may have forgotten one."""
-    declared = [(dimension, values) for dimension in DIMENSIONS if (values := entry.labels.values.get(dimension))]
-    if not declared:
-        return InvalidManifest(
-            f"{entry.source}: spec is larger than the database takes; shorten its texts",
-            source=entry.source,
-            field="spec",
-        )
-    dimension, values = max(declared, key=lambda each: sum(len(value.encode()) for value in each[1]))
+    dimension, values = max(entry.labels.values.items(), key=lambda each: sum(len(value.encode()) for value in each[1]))
     field = f"spec.labels.{to_camel(dimension)}"
     return InvalidManifest(
         f"{entry.source}: {field}: the labels are longer together than an index of the database takes; shorten this "

@@ -116,6 +116,18 @@ def test_what_a_person_wrote_around_a_description_is_kept() -> None:
     assert "app=cart" not in words
 
 
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        "\n" + NODES.splitlines()[1] + "\n\n",
+        "Name:         web\nNamespace:    shop\nStatus:       Running",
+        "NAME     READY   STATUS    RESTARTS   AGE",
+    ],
+)
+def test_where_all_is_well_the_words_are_what_is_asked(healthy: str) -> None:
+    assert problem_first(healthy).split() == healthy.split()
+
+
 def test_an_alert_is_read_before_anything_is_left_out() -> None:
     query = "alertname: HighErrorRate\nName: checkout\nthe error rate is 40 %\nStatus: firing"
     assert problem_first(query).split() == "HighErrorRate Name: checkout the error rate is 40 % Status: firing".split()
