@@ -35,7 +35,8 @@ _EVENT = re.compile(
 crash of every container."""
 _PROBLEM = re.compile(
     r"""
-      \b[Rr]eason["']?[ \t]*[:=][ \t]*["']?(?P<reason>[A-Z]\w+)(?=[ \t]*(?:$|["',})]|[A-Z][\w ]*:))
+      \b[Rr]eason["']?[ \t]*[:=][ \t]*["'`]?(?P<reason>[A-Z]\w+)(?=[ \t]*(?:$|["'`,})]|[A-Z][\w ]*:))
+    | \bphase["']?[ \t]*:[ \t]*["']?(?P<phase>Pending)\b
     | [ \t]\d+/\d+[ \t]+(?:Init:)?(?P<status>[A-Z]\w+)(?=[ \t]+\d)
     | ^\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|$)
     """,
@@ -48,12 +49,29 @@ _MESSAGE = re.compile(
     r"|(?P<ImagePullBackOff>Back-off pulling image|Failed to pull image|Error: (?:ErrImagePull|ImagePullBackOff))"
 )
 """Messages of events whose reason is not the canonical signal: `BackOff` is the reason of two."""
-_OTHER_NAMES = {"errimagepull": "ImagePullBackOff", "pending": "PodPending", "notready": "NodeNotReady"}
+_OTHER_NAMES = {
+    "errimagepull": "ImagePullBackOff",
+    "notready": "NodeNotReady",
+    "pending": "PodPending",
+    "unschedulable": "FailedScheduling",
+}
 """How a status calls a canonical signal, folded."""
 _CONSEQUENCES = ("CrashLoopBackOff", "PodPending")
 """What follows from another problem, which may be named as well."""
 _TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}|\"\d{4}-\d\d-\d\dT[\d:.]+Z?\"")
 """As `kubectl` prints it. In a sentence a time may be the symptom."""
+_MARKS = re.compile(
+    r"^[ \t]*(?:>[ \t]?)+|```(?:(?:text|txt|console|sh|bash|shell|yaml|json|log)(?=\n))?|^\|[-:| ]+\|[ \t]*$\n?",
+    re.MULTILINE,
+)
+"""What Markdown puts around an output: quotes, fences, the line below the head of a table."""
+_KEY, _ROW = (
+    re.compile(r"^([ \t]*)(?:[-*][ \t]+)?\*\*([A-Z][\w ]*?)(?::\*\*|\*\*:)", re.MULTILINE),
+    re.compile(r"^\|.*\|[ \t]*$", re.MULTILINE),
+)
+"""A key in bold type and a row of a table, as Markdown has them."""
+_HEAD = re.compile(r"^[ \t]*(?:NAMESPACE|NAME|LAST[ ]SEEN)(?:[ \t]+[A-Z][A-Z()-]+){2,}+(?=[ \t]+\S)", re.MULTILINE)
+"""The head of a table that lost its lines."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _FRAME = re.compile(
     r"""
@@ -91,7 +109,7 @@ _SYMPTOM = re.compile(
 def problem_first(query: str) -> str:
     """The query with the name of its alert and the severity, or what its status or events name, at the beginning."""
     printed = _COLOUR.sub("", query).replace("\r\n", "\n")
-    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", printed)))
+    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", _HEAD.sub("", _without_marks(printed)))))
     if (alert := _ALERT.search(query)) is not None:
         return _alert_first(query, alert)
     query = _symptoms(query)
@@ -103,6 +121,13 @@ def problem_first(query: str) -> str:
         return query
     rest = re.sub(rf"\b{name}\b", "", query, count=1)
     return f"{name} {rest}".strip()
+
+
+def _without_marks(query: str) -> str:
+    """The query without what Markdown or a string of JSON puts around what it quotes."""
+    if '\\"' in query:
+        query = query.replace('\\"', '"').replace("\\n", "\n")
+    return _ROW.sub(lambda row: row[0].replace("|", "  ").strip(), _KEY.sub(r"\1\2:", _MARKS.sub("", query)))
 
 
 def _symptoms(query: str) -> str:

@@ -78,6 +78,16 @@ shop        api-5c     1/1     Running            0              3d
         (NODES.replace("\n", "\r\n"), "NodeNotReady"),
         (NODES.replace("NotReady", "\x1b[31mNotReady\x1b[0m"), "NodeNotReady"),
         ("Warning  Failed  5m  kubelet  Error: ImagePullBackOff", "ImagePullBackOff"),
+        ('{"phase":"Pending","conditions":[]}', "PodPending"),
+        ("status:\n  phase: Pending", "PodPending"),
+        ('{"type":"PodScheduled","status":"False","reason":"Unschedulable"}', "FailedScheduling"),
+        ("NAME READY STATUS RESTARTS AGE cart-7d9 0/1 Evicted 3 5m", "Evicted"),
+        (f"```console\n{NODES}```", "NodeNotReady"),
+        ("\n".join(f"> {line}" for line in DESCRIBED_POD.splitlines()), "OOMKilled"),
+        ("**Reason:** OOMKilled\n**Exit Code:** 137", "OOMKilled"),
+        ("- **Status**: `Evicted`\n- **Reason**: `Evicted`", "Evicted"),
+        ("| NAME | READY | STATUS | RESTARTS |\n|---|---|---|---|\n| cart-7d9 | 0/1 | OOMKilled | 14 |", "OOMKilled"),
+        (r"{\"lastState\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\"}}}", "OOMKilled"),
     ],
 )
 def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal: str) -> None:
@@ -102,6 +112,11 @@ def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal
 )
 def test_heads_of_tables_and_lines_that_report_no_problem_are_left_out(pasted: str, left: str) -> None:
     assert " ".join(problem_first(pasted).split()) == " ".join(left.split())
+
+
+def test_the_marks_of_markdown_around_an_output_are_no_words() -> None:
+    quoted = "what is wrong here?\n```text\n" + "\n".join(f"> {line}" for line in EVENTS.splitlines()) + "\n```"
+    assert problem_first(quoted).split() == problem_first(f"what is wrong here?\n{EVENTS}").split()
 
 
 def test_of_a_described_object_only_its_symptoms_are_left() -> None:
@@ -155,6 +170,10 @@ def test_events_without_a_warning_are_kept() -> None:
         "Since 2026-11-27T19:40:21Z the API answers 500",
         "Reason: Evicted pods remain after a drain, and DNS fails",
         NODES.splitlines()[1],
+        "requests > limits, and 5 > 3 replicas",
+        "the `web` pods **must** not restart",
+        "a | b",
+        r"C:\new\table is missing",
     ],
 )
 def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) -> None:
