@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 
 from formulary_catalog.domain.entry import CatalogEntry
-from formulary_catalog.domain.workflows.manifest import Execution, Model
+from formulary_catalog.domain.workflows.labels import nearest_usual
+from formulary_catalog.domain.workflows.manifest import Execution, Labels, Model
 from formulary_catalog.domain.workflows.problems import nearest_name
 
 _USED = re.compile(r"\$\{([A-Z_][A-Z0-9_]*)")
@@ -20,7 +21,16 @@ def advice(entry: CatalogEntry) -> list[str]:
     assigned = {name for groups in _ASSIGNED.findall(commands) for name in groups if name}
     undeclared = dict.fromkeys(name for name in _USED.findall(commands) if name not in declared | assigned)
     found += [f"spec.steps: a command uses ${{{name}}}, which spec.parameters does not declare" for name in undeclared]
+    found += _unusual(spec.labels)
     return found + list(_unpinned(spec.execution)) + list(_misspelt(spec, path="spec"))
+
+
+def _unusual(labels: Labels) -> Iterator[str]:
+    """A label excludes the workflow where it does not hold, so a misspelt value hides it."""
+    for name, field in type(labels).model_fields.items():
+        for value in getattr(labels, name):
+            if meant := nearest_usual(name, value):
+                yield f"spec.labels.{field.alias or name}: {value!r} is none of the usual values; did you mean {meant}?"
 
 
 def _unpinned(execution: Execution) -> Iterator[str]:

@@ -14,7 +14,7 @@ from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import Scored
 from formulary_catalog.domain.visible import first_hidden
-from formulary_catalog.domain.workflows.labels import Constraints, nearest_suggested, wire_name
+from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
 from formulary_catalog.search.planning import SearchPlan
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.halts import HaltReader
@@ -60,7 +60,7 @@ def _on_hidden(request: SearchRequest) -> Iterator[str]:
 def _unfamiliar(dimension: str, *, request: SearchRequest) -> str:
     """The values as they were given, and the usual one that may be meant: it says nothing of what workflows declare."""
     given = list(dict.fromkeys(value.strip() for value in request.labels[dimension]))
-    meant = [near for value in given if (near := nearest_suggested(dimension, value))]
+    meant = [near for value in given if (near := nearest_usual(dimension, value))]
     hint = f"check the spelling: did you mean {' or '.join(meant)}?" if meant else "check the spelling"
     return f"no workflow you may see declares {wire_name(dimension)} {'/'.join(given)}; {hint}"
 

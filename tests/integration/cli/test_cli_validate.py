@@ -150,6 +150,20 @@ async def test_a_misspelt_field_that_restricts_nothing_is_pointed_out(tmp_path: 
     assert "vendorData" not in done.out
 
 
+async def test_a_label_value_that_is_nearly_a_usual_one_is_pointed_out(tmp_path: Path) -> None:
+    labels = {"severity": ["crtical", "high"], "environment": "prod", "signalType": ["OOMKiled", "KubePodNotReady"]}
+    document = workflow("a")
+    document["spec"]["labels"] |= labels
+    (tmp_path / "a.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    assert done.code == 0
+    assert [line.partition("spec.labels.")[2] for line in done.out.splitlines() if "did you mean" in line] == [
+        "signalType: 'OOMKiled' is none of the usual values; did you mean OOMKilled?",
+        "severity: 'crtical' is none of the usual values; did you mean critical?",
+        "environment: 'prod' is none of the usual values; did you mean production?",
+    ]
+
+
 async def test_a_link_to_nothing_is_reported(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(text(workflow("a")))
     (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere.yaml")

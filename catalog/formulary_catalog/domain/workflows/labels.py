@@ -23,8 +23,9 @@ CANONICAL_SIGNAL_TYPES = (
 )
 SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
 _MAX_COMPARED = 60
-_ALIKE = 0.7
-"""From this likeness on, of 1, a name or a value is taken for a known one that was misspelt."""
+_ALIKE, _ALIKE_VALUE = 0.7, 0.8
+"""From this likeness on, of 1, a name, or a value, is taken for a known one that was misspelt. `KubePodNotReady` is no
+`NodeNotReady`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,9 @@ LABEL_DIMENSIONS = (
 """All label dimensions, in the order in which answers list them. Parameters of tools, weights and columns derive from
 it. A new one also needs its field in `manifest.Labels`, and a migration that adds its column of texts to the table and
 to its covering index."""
+_USUAL = {each.name: each.suggested for each in LABEL_DIMENSIONS} | {"signal_type": CANONICAL_SIGNAL_TYPES}
+_SHORTEST = 3
+"""Letters of a value that is taken for the beginning of a usual one."""
 DIMENSIONS = tuple(dimension.name for dimension in LABEL_DIMENSIONS)
 """Their names. On the wire they are spelled `signal-type` and so on."""
 EXCLUDING_WHEN_ABSENT = frozenset(each.name for each in LABEL_DIMENSIONS if each.excludes_when_absent)
@@ -138,12 +142,16 @@ def nearest_dimension(name: str) -> str:
     )
 
 
-def nearest_suggested(dimension: str, value: str) -> str:
-    """The suggested value of a dimension that a value may mean which is none of them; empty where none is near."""
-    suggested = {fold(each): each for known in LABEL_DIMENSIONS if known.name == dimension for each in known.suggested}
+def nearest_usual(dimension: str, value: str) -> str:
+    """The usual value of a dimension that a value may mean which is none of them: `production` for `prod` and
+    `prodcution`. Empty where none is near, and for compounds such as `PreProduction` and `KubeNodeNotReady`."""
+    usual = {fold(each): each for each in _USUAL.get(dimension, ())}
     folded = fold(value)[:_MAX_COMPARED]
-    near = [] if folded in suggested else get_close_matches(folded, suggested, n=1, cutoff=_ALIKE)
-    return suggested[near[0]] if near else ""
+    if folded.endswith(tuple(usual)):
+        return ""
+    shortened = [each for each in usual if len(folded) >= _SHORTEST and each.startswith(folded)]
+    near = shortened or get_close_matches(folded, usual, n=1, cutoff=_ALIKE_VALUE)
+    return usual[near[0]] if near else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,41 @@
+"""Which usual value of a label is meant by one that is none of them."""
+
+import pytest
+
+from formulary_catalog.domain.workflows.labels import nearest_usual
+
+
+@pytest.mark.parametrize(
+    ("dimension", "value", "meant"),
+    [
+        ("environment", "Prodcution", "production"),
+        ("environment", "prod", "production"),
+        ("environment", " DEV ", "development"),
+        ("severity", "criticall", "critical"),
+        ("signal_type", "oomkiled", "OOMKilled"),
+        ("risk_tolerance", "med", "medium"),
+    ],
+)
+def test_a_misspelt_or_shortened_value_means_the_usual_one(dimension: str, value: str, meant: str) -> None:
+    assert nearest_usual(dimension, value) == meant
+
+
+@pytest.mark.parametrize(
+    ("dimension", "value"),
+    [
+        ("environment", "production"),
+        ("environment", "PreProduction"),
+        ("environment", "uat"),
+        ("environment", "*"),
+        ("environment", "pr"),
+        ("environment", ""),
+        ("severity", "warning"),
+        ("signal_type", "KubeNodeNotReady"),
+        ("signal_type", "KubePodNotReady"),
+        ("signal_type", "ProgressDeadlineExceeded"),
+        ("cluster", "prod"),
+        ("business_category", "critcal"),
+    ],
+)
+def test_another_value_means_itself(dimension: str, value: str) -> None:
+    assert nearest_usual(dimension, value) == ""
