@@ -59,6 +59,9 @@ class Display:
         """Say what was refused and what is worth knowing."""
         for rejection in report.rejections:
             self.problem(f"rejected: {rejection.message}")
+        if report.rejections:
+            rejected = counted(len(report.rejections), "document")
+            self.step(f"not served: {rejected}; formulary validate shows all that is wrong, for the same files")
         for note in filter(None, [*report.notes, report.unembedded]):
             self.step(f"note: {note}")
         if report.ignored:

@@ -95,6 +95,7 @@ def test_an_invalid_file_is_reported_and_the_others_are_served(data_dir: Path, m
     with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
         assert names(up) == {"a"}
         assert any(line.startswith("rejected: bad.yaml: spec.version: must be") for line in up.output)
+        assert any(line.startswith("not served: 1 document; formulary validate shows") for line in up.output)
 
 
 def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_dir: Path, manifests: Path) -> None:

@@ -36,18 +36,34 @@ BY_MEANING_ALONE = Calibration(constant=-5.993, score=0.428, length=0.497, known
 BY_WORDS = Calibration(constant=-9.357, score=0.754, length=1.508, known=0.0)
 
 
+class LogOdds(NamedTuple):
+    """What adds up to the confidence, in log odds, besides the score times its coefficient. All belongs to the query.
+
+    `length`: what the rarity of its words counts; `known`: what the nearest known problem takes from it.
+    """
+
+    constant: float
+    coefficient: float
+    length: float
+    known: float
+
+    @classmethod
+    def of(cls, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "LogOdds":
+        """`nearest_known` is None for a model whose vectors of the known problems are not there."""
+        alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
+        calibration = alone if by_meaning else BY_WORDS
+        return cls(
+            constant=calibration.constant,
+            coefficient=calibration.score,
+            length=calibration.length * math.log1p(wanted.rarity),
+            known=calibration.known * (nearest_known or 0.0),
+        )
+
+
 def confidences(
     log_odds: npt.NDArray[np.float64], *, wanted: Wanted, by_meaning: bool, nearest_known: float | None
 ) -> npt.NDArray[np.float64]:
-    """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds.
-
-    `nearest_known` is None for a model whose vectors of the known problems are not there.
-    """
-    alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
-    calibration = alone if by_meaning else BY_WORDS
-    of_query = (
-        calibration.constant
-        + calibration.length * math.log1p(wanted.rarity)
-        + calibration.known * (nearest_known or 0.0)
-    )
-    return (1 / (1 + np.exp(-(of_query + calibration.score * log_odds)))).round(CONFIDENCE_DIGITS)
+    """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds."""
+    counts = LogOdds.of(wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+    of_query = counts.constant + counts.length + counts.known
+    return (1 / (1 + np.exp(-(of_query + counts.coefficient * log_odds)))).round(CONFIDENCE_DIGITS)

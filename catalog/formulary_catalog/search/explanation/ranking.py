@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
+from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
+from formulary_catalog.domain.search.confidence import LogOdds
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
@@ -135,8 +137,29 @@ def explanation(
         ],
         recorded=_place_then(recorded, version_id=subject.version_id) if recorded is not None else None,
         search_mode=ranked.mode,
-        notes=[*ranking.plan.notes, *_doubts(ranked, found), *_replay_notes(recorded, asker=asker)],
+        notes=[
+            *ranking.plan.notes,
+            *_derivation(ranked, scored, caution=caution),
+            *_doubts(ranked, found),
+            *_replay_notes(recorded, asker=asker),
+        ],
     )
+
+
+def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Iterator[str]:
+    """How the confidence of a workflow follows from its score."""
+    if scored is None or ranked.mode is SearchMode.LABELS_ONLY:
+        return
+    by_meaning = ranked.mode is SearchMode.HYBRID
+    counts = LogOdds.of(wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known)
+    of_score, of_caution = counts.coefficient * scored.score, CAUTION_WEIGHT if caution else 0.0
+    total = counts.constant + of_score + counts.length + counts.known - of_caution
+    parts = [f"{of_score:.2f} for the score", f"{counts.length:+.2f} for the words of the query"]
+    if counts.known:
+        parts.append(f"{counts.known:+.2f} for the nearest known problem (cosine {ranked.nearest_known or 0.0:.2f})")
+    if caution:
+        parts.append(f"{-of_caution:+.2f} for the caution")
+    yield f"confidence {scored.confidence:.4f}: {' '.join(parts)} {counts.constant:+.2f} = {total:.2f} in log odds"
 
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
