@@ -69,6 +69,7 @@ bench-install: setup ## Measure the way from nothing to the first answer, with a
 bench-quality: setup ## Measure what searches find of the judged queries; PART=held, tune or all
 	@bash scripts/measure.sh quality benchmarks/bench_quality.py $(if $(PART),--part $(PART))
 	@bash scripts/measure.sh problems benchmarks/bench_problems.py
+	@bash scripts/measure.sh warned benchmarks/bench_warned.py
 	@bash scripts/measure.sh knowledge benchmarks/bench_knowledge.py
 
 benchmarks: bench bench-install bench-peers bench-quality soak benchmark-page ## Measure everything, for hours, and write docs/benchmarks.md

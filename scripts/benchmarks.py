@@ -115,6 +115,13 @@ SECTIONS = (
         pictures={},
     ),
     Section(
+        name="warned",
+        title="What an answer says where its author excludes it",
+        words="Queries that tell what `whenNotToUse` of some workflow excludes, or come near it "
+        "(`benchmarks/warned/README.md`), on which nothing was fitted, asked without constraints.",
+        pictures={},
+    ),
+    Section(
         name="knowledge",
         title="What searches of documents find",
         words="Judged queries on runbooks (`benchmarks/knowledge/README.md`), on which nothing was tuned. A right file "

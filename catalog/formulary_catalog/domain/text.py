@@ -15,6 +15,7 @@ _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
 _ELLIPSIS = "…"
+_SENTENCE_BOUNDARY = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[\"'(A-Z0-9])|(?<=;)\s+")
 _LONGEST_WORD = 2046
 """Bytes. PostgreSQL indexes no longer word, and scripts without spaces make a sentence one word."""
 
@@ -72,6 +73,11 @@ def storable(text: str) -> bool:
 def one_line(text: str) -> str:
     """The text in one line, so that what somebody wrote cannot pose as more than a part of what is shown."""
     return " ".join(text.split())
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text and what a semicolon parts, in order; none of an empty text."""
+    return [each for each in _SENTENCE_BOUNDARY.split(one_line(text)) if each]
 
 
 def cut_short(text: str, *, limit: int) -> str:

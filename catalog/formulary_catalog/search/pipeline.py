@@ -21,7 +21,7 @@ from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, W
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import caution, cautioned
-from formulary_catalog.domain.search.disambiguation import what_to_check
+from formulary_catalog.domain.search.checks import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
@@ -161,7 +161,7 @@ class Searcher:
                     order=ranked.order,
                     hits=[each for each, _ in shown],
                 ),
-                *what_to_check([(each, hit.parsed.workflow) for each, hit in kept]),
+                *what_to_check([(each, hit.parsed.workflow) for each, hit in kept], query=plan.parsed.text),
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),

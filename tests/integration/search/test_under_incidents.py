@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bench_warned import quotes, read_situations
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.catalog import SearchAnswer
 from formulary_catalog.domain.search.request import ContextReference, search_request
@@ -253,6 +254,31 @@ async def test_a_workflow_that_is_not_for_what_the_query_says_is_shown_with_a_ca
     assert warned.caution.startswith("its when_not_to_use speaks of: ")
     assert {"Java", "heap", "space"} <= set(warned.caution.split())
     assert warned.confidence < 0.89
+
+
+async def test_an_answer_quotes_the_clause_that_excludes_its_first_hit(served: Served) -> None:
+    """Half of the situations that authors of the starter catalog warn of, as the tool answers within its size."""
+    excluded, quoted = 0, []
+    for situation in read_situations("starter")[::2]:
+        answer = await served.tool(situation.query, incident=PAYMENTS)
+        first, *_ = answer["workflows"] or [None]
+        if first and first["workflow_id"] in situation.warned and first["confidence"] >= 0.5:
+            excluded += 1
+            quoted += [situation.id] * quotes(answer["notes"], clause=situation.clause)
+    assert excluded > 10
+    assert len(quoted) >= 0.95 * excluded
+
+
+async def test_right_answers_carry_no_caution_where_the_query_denies_what_excludes_them(served: Served) -> None:
+    near = [each for each in read_situations("starter") if not each.warned]
+    answers = [await served.ask(each.query) for each in near]
+    right = [
+        answer.workflows[0]
+        for each, answer in zip(near, answers, strict=True)
+        if answer.workflows and answer.workflows[0].workflow_id in each.best
+    ]
+    assert len(right) > 40
+    assert [hit.workflow_id for hit in right if hit.caution][2:] == []
 
 
 # The tail (point 5)

@@ -21,7 +21,8 @@ MAX_ANSWER_BYTES = 25_000
 SHORTENED = "shortened to fit; get_workflow_details has the rest"
 _SHORT_TOKEN, _LONG_TOKEN = 3, 4
 """Bytes."""
-_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 200, 120, 100
+_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 300, 200, 100
+"""Characters. What to check before a run is the longest note, and says more than the texts of unlikely hits."""
 Members = dict[str, Any]
 
 

@@ -75,6 +75,11 @@ def folded(word: str) -> str:
     return stem[:-1] if stem != lower and stem[-1] == stem[-2] else stem
 
 
+def stems(text: str) -> frozenset[str]:
+    """The rough stems of all words of a text, and of the parts of compound ones."""
+    return frozenset(folded(part) for word in words(text) for part in (word, *split_camel_case(word)))
+
+
 def with_names(text: str) -> str:
     """The text with the names of the data as they are written, such as `OOMKilled` for `oomkilled` and `OOM_KILLED`, so
     that they can be taken apart."""

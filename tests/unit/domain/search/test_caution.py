@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.search.caution import CAUTION_WEIGHT, Indications, caution, cautioned, indications
+from formulary_catalog.domain.search.caution import CAUTION_WEIGHT, Clause, Indications, caution, cautioned, indications
 from formulary_catalog.domain.search.fit import Part, Wanted
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -30,7 +30,7 @@ def warning(query: str, when_not_to_use: str, *, name: str = "x", what: str = "x
 
 
 def test_the_words_of_the_query_that_speak_against_it_are_named_as_they_were_written() -> None:
-    assert warning(HEAP, "Not for a java heap without space.") == "its when_not_to_use speaks of: Java heap space"
+    assert warning(HEAP, "Not for a java heap whose space is full.") == "its when_not_to_use speaks of: Java heap space"
 
 
 def test_nothing_is_said_where_the_author_wrote_nothing_or_of_something_else() -> None:
@@ -52,9 +52,35 @@ def test_it_takes_three_tenths_of_what_is_telling_in_the_query() -> None:
 def test_three_tenths_to_the_bit_are_enough() -> None:
     terms = query_terms("quorum istio kafka vault")[:4]
     parts = tuple(Part(rarity, (number,)) for number, rarity in enumerate((3.0, 3.0, 7.0, 7.0)))
-    against = Indications(against=frozenset({"quorum", "istio"}), in_favour=frozenset())
+    against = Indications(against=(Clause(frozenset({"quorum", "istio"})),), in_favour=frozenset())
     said = caution(against, query="quorum istio kafka vault", terms=terms, wanted=Wanted(parts, 20.0))
     assert said == "its when_not_to_use speaks of: quorum istio"
+
+
+def test_the_words_have_to_be_in_one_clause() -> None:
+    assert warning("istio quorum", "Not where istio hangs. The quorum is lost.") == ""
+    assert warning("istio quorum", "Not where istio hangs; the quorum is lost.") == ""
+    assert warning("istio quorum", "Not where istio hangs, e.g. The quorum is lost.") != ""
+
+
+@pytest.mark.parametrize(
+    "denied",
+    [
+        "no poison message in kafka, nor a broker that hangs",
+        "nobody saw a poison message; the broker isn't hanging",
+        "the broker doesn\u2019t hang, without poison message",
+    ],
+)
+def test_what_the_query_denies_does_not_speak_against_it(denied: str) -> None:
+    clause = "Not for a poison message, nor if a broker hangs."
+    assert warning(f"consumer lag, {denied}", clause) == ""
+    assert warning("consumer lag, poison message and the broker hangs", clause) != ""
+
+
+def test_what_both_the_query_and_the_clause_deny_speaks_against_it() -> None:
+    clause = "Not for a caBundle that was pasted without annotation."
+    assert warning("caBundle pasted, no annotation", clause).endswith("caBundle pasted annotation")
+    assert warning("caBundle pasted, annotation set", clause).endswith("caBundle pasted")
 
 
 def test_words_that_tell_nothing_do_not_count() -> None:
@@ -69,11 +95,9 @@ def test_what_speaks_for_it_as_much_as_against_it_is_no_warning(text: str) -> No
 
 
 def test_what_a_text_for_it_says_is_not_so_does_not_speak_for_it() -> None:
-    against = "Not if the log says OutOfMemoryError."
-    assert not warning(
-        HEAP, f"{against} The java heap is small.", when_to_use="Its log says OutOfMemoryError, java heap."
-    )
-    assert warning(HEAP, f"{against} The java heap is small.", when_to_use="Its log has no OutOfMemoryError.")
+    against = "Not if the log says OutOfMemoryError: java heap."
+    assert not warning(HEAP, against, when_to_use="Its log says OutOfMemoryError, java heap.")
+    assert warning(HEAP, against, when_to_use="Its log has no OutOfMemoryError for the java heap.")
 
 
 @pytest.mark.parametrize("denied", ["not healthy", "without quorum", "no endpoints"])

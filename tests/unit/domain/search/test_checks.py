@@ -1,4 +1,4 @@
-"""What an answer says where the words fit several workflows alike."""
+"""What an answer says that is to be checked before one of its first hits is run."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from formulary_catalog.domain.answers.catalog import WorkflowHit
-from formulary_catalog.domain.search.disambiguation import ALIKE, what_to_check
+from formulary_catalog.domain.search.checks import ALIKE, what_to_check
 from formulary_catalog.domain.search.results import workflow_hit
 from formulary_catalog.domain.stored import WorkflowOutcome
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -38,13 +38,44 @@ def _lowered(confidence: float, *, by: float) -> float:
     return 1 / (1 + math.exp(by - math.log(confidence / (1 - confidence))))
 
 
+QUERY = "OOMKilled"
+LONG = "Anything else is down. " * 12
+
+
+def test_of_a_clear_first_hit_it_is_said_what_it_is_not_for() -> None:
+    page = [_line("a", preconditions="A pod.", whenNotToUse="It leaks.\n It is a Job."), _line("b", behind=2 * ALIKE)]
+    assert what_to_check(page, query=QUERY) == ["before a run, check a (when not: It leaks. It is a Job.)"]
+
+
+def test_where_its_author_excludes_nothing_it_is_said_what_it_needs() -> None:
+    assert what_to_check([_line("a", preconditions="A pod.")], query=QUERY) == ["before a run, check a (needs: A pod.)"]
+
+
+@pytest.mark.parametrize("clause", ["The heap leaks, e.g. Java's.", "the heap leaks;", '"heap leaks" is said!'])
+def test_a_long_text_is_quoted_from_the_clause_on_that_speaks_most_of_the_query(clause: str) -> None:
+    text = f"{LONG}{'; ' if clause.islower() else ''}{clause} Then it is another."
+    (note,) = what_to_check([_line("a", whenNotToUse=text)], query="heap of the leaking pod")
+    assert note == f"before a run, check a (when not: … {clause} Then it is another.)"
+
+
+def test_a_text_that_fits_is_quoted_in_its_order() -> None:
+    (note,) = what_to_check([_line("a", whenNotToUse="It is a Job. The heap leaks.")], query="heap leaks")
+    assert note.endswith("(when not: It is a Job. The heap leaks.)")
+
+
+def test_of_a_long_text_that_says_nothing_of_the_query_the_beginning_is_quoted() -> None:
+    (note,) = what_to_check([_line("a", whenNotToUse=LONG)], query="🙈")
+    assert note.startswith("before a run, check a (when not: Anything else is down. Anything")
+
+
 def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> None:
     (note,) = what_to_check(
         [
             _line("a", preconditions="An old revision exists.", whenNotToUse="The old one crashes too."),
             _line("b", behind=ALIKE / 2, preconditions="The log names a missing key."),
             _line("c", behind=2 * ALIKE, preconditions="Anything."),
-        ]
+        ],
+        query=QUERY,
     )
     assert note == (
         "the first 2 fit about equally; to choose, check a (when not: The old one crashes too.); "
@@ -56,20 +87,19 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
     "page",
     [
         [],
-        [_line("a", preconditions="It.")],
-        [_line("a", preconditions="It."), _line("b", behind=2 * ALIKE, preconditions="It.")],
+        [_line("a"), _line("b", behind=2 * ALIKE, preconditions="It.")],
         [_line("a"), _line("b")],
         [_line("a", confidence=0.3, preconditions="It."), _line("b", confidence=0.3, preconditions="It.")],
     ],
-    ids=["nothing", "one", "a clear first", "nothing written", "nothing fits"],
+    ids=["nothing", "nothing written of the first", "nothing written", "nothing fits"],
 )
-def test_nothing_is_said_where_there_is_nothing_to_choose_or_to_check(page: list[Line]) -> None:
-    assert what_to_check(page) == []
+def test_nothing_is_said_where_there_is_nothing_to_check(page: list[Line]) -> None:
+    assert what_to_check(page, query=QUERY) == []
 
 
 @pytest.mark.parametrize("written", ["word " * 200, "wörter " * 200, "x" * 900, "💥" * 300, "容器内存不足" * 60])
 def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
-    (note,) = what_to_check([_line(name, preconditions=written) for name in "abcdef"])
+    (note,) = what_to_check([_line(name, preconditions=written) for name in "abcdef"], query=QUERY)
     assert "the first 6 fit" in note
     assert [f"{name} (needs" in note for name in "abcdef"] == [True, True, True, False, False, False]
     assert len(note.encode()) <= 300
@@ -77,5 +107,5 @@ def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
 
 @pytest.mark.parametrize("longest", [63, 100, 253])
 def test_long_names_leave_no_room_for_texts_and_still_fit(longest: int) -> None:
-    notes = what_to_check([_line(name * longest, preconditions="word " * 200) for name in "abcdef"])
+    notes = what_to_check([_line(name * longest, preconditions="word " * 200) for name in "abcdef"], query=QUERY)
     assert all(len(note.encode()) <= 300 for note in notes)
