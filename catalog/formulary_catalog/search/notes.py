@@ -11,6 +11,7 @@ from cachetools import TTLCache
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode, WorkflowHit
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
+from formulary_catalog.domain.search.pasted import is_resolved
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import Scored
 from formulary_catalog.domain.visible import first_hidden
@@ -44,17 +45,19 @@ def search_notes(
         *_on_the_rest(candidates, plan=plan, order=order, request=request, hits=hits),
     ]
     return [
-        *_on_hidden(request),
+        *_on_query(request.query),
         *(_unfamiliar(dimension, request=request) for dimension in unfamiliar),
         *_on_ranking(candidates, request=request, mode=mode),
         *(on_hits if candidates.total else _on_emptiness(plan)),
     ]
 
 
-def _on_hidden(request: SearchRequest) -> Iterator[str]:
+def _on_query(query: str) -> Iterator[str]:
     """A query is copied from anywhere: what nobody sees in it may part words, and is no reason to refuse it."""
-    if (hidden := first_hidden(request.query, field="query")) is not None:
+    if (hidden := first_hidden(query, field="query")) is not None:
         yield f"query {hidden.problem}"
+    if is_resolved(query):
+        yield "the query says that its alert is resolved; check that something is still wrong before a run"
 
 
 def _unfamiliar(dimension: str, *, request: SearchRequest) -> str:

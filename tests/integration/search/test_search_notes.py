@@ -130,3 +130,16 @@ async def test_an_action_or_namespace_that_no_workflow_has_is_answered_with_the_
         search_request(query="restart", action_type="restartpod", keywords=["absent"]), caller=CALLER
     )
     assert not _says(known, "no workflow you may see")
+
+
+async def test_that_an_alert_is_resolved_is_said(service: CatalogService, workflows: CatalogWriter) -> None:
+    await fill(workflows, [manifest.workflow("restart")])
+    for query, resolved in {
+        "[RESOLVED] RestartTooOften": True,
+        '{"status": "resolved", "alerts": [{"labels": {"alertname": "RestartTooOften"}}]}': True,
+        "[FIRING:1, RESOLVED:1] RestartTooOften": False,
+        "[RESOLVED] A\n[FIRING:1] RestartTooOften": False,
+        "restart: host cannot be resolved": False,
+    }.items():
+        answer = await service.search(search_request(query=query), caller=CALLER)
+        assert _says(answer, "its alert is resolved") is resolved, query

@@ -12,6 +12,8 @@ from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERIT
 
 _STATE = re.compile(r"^\s*\[(?:(?:FIRING|RESOLVED)(?::\d+)?,?\s*)+\]\W*(?=\w)", re.IGNORECASE)
 """How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
+_RESOLVED = re.compile(r"\A\s*\[RESOLVED|\bstatus[\"']?\s*[:=]\s*[\"']?resolved\b", re.IGNORECASE)
+_FIRING = re.compile(r"\bfiring\b", re.IGNORECASE)
 _ALERT, _SEVERITY = (
     re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""")
     for label in ("alertname", "severity")
@@ -121,6 +123,11 @@ def problem_first(query: str) -> str:
         return query
     rest = re.sub(rf"\b{name}\b", "", query, count=1)
     return f"{name} {rest}".strip()
+
+
+def is_resolved(query: str) -> bool:
+    """Whether a query was pasted from notifications that say that their alerts are over."""
+    return _RESOLVED.search(query) is not None and _FIRING.search(query) is None
 
 
 def _without_marks(query: str) -> str:
