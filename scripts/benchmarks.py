@@ -118,7 +118,7 @@ SECTIONS = (
         name="warned",
         title="What an answer says where its author excludes it",
         words="Queries that tell what `whenNotToUse` of some workflow excludes, or come near it "
-        "(`benchmarks/warned/README.md`), on which nothing was fitted, asked without constraints.",
+        "(`benchmarks/warned/README.md`), asked without constraints.",
         pictures={},
     ),
     Section(

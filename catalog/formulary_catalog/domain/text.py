@@ -15,7 +15,16 @@ _UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _CAMEL_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across fields
 _ELLIPSIS = "…"
-_SENTENCE_BOUNDARY = re.compile(r"(?<=[.!?])(?<!e\.g\.)(?<!i\.e\.)\s+(?=[\"'(A-Z0-9])|(?<=;)\s+")
+_SENTENCE_BOUNDARY = re.compile(
+    r"""
+      (?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\betc\.)\s+(?=[^\sa-z])
+    | (?<=[.!?][)"'`])\s+(?=[^\sa-z])
+    | (?<=;)\s+(?=(?:not|nor|never|if|when|where)\b)
+    | (?<=[。\uff01\uff1f\uff1b])
+    | \n\s*(?:[-*]|\d+[.)])\s+
+    """,
+    re.VERBOSE,
+)
 _LONGEST_WORD = 2046
 """Bytes. PostgreSQL indexes no longer word, and scripts without spaces make a sentence one word."""
 
@@ -76,8 +85,8 @@ def one_line(text: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text and what a semicolon parts, in order; none of an empty text."""
-    return [each for each in _SENTENCE_BOUNDARY.split(one_line(text)) if each]
+    """The sentences of a text, the lines of a list and the conditions that a semicolon parts, in order."""
+    return [line for each in _SENTENCE_BOUNDARY.split(text) if (line := one_line(each))]
 
 
 def cut_short(text: str, *, limit: int) -> str:

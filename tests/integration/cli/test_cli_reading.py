@@ -152,8 +152,8 @@ async def test_an_explanation_says_how_the_confidence_follows_from_the_score(
 ) -> None:
     explained = json.loads((await formulary("explain", workflow, query, "--json", "--url", url)).out)
     (note,) = [note for note in explained["notes"] if note.startswith("confidence ")]
-    parts, _, total = note.partition(": ")[2].removesuffix(" in log odds").rpartition(" = ")
-    counts = re.findall(r"[-+]?\d+\.\d\d", re.sub(r"\(.*?\)", "", parts))
+    total, _, parts = note.partition(" is ")[2].partition(" in log odds: ")
+    counts = [*re.findall(r" is (-?\d+\.\d\d),", parts), *re.findall(r"(?<= )[-+]\d+\.\d\d", parts)]
     assert sum(map(float, counts)) == pytest.approx(float(total), abs=0.05)
     assert explained["confidence"] == pytest.approx(1 / (1 + math.exp(-float(total))), abs=0.005)
     assert ("for the caution" in note) is cautioned

@@ -269,7 +269,9 @@ async def test_an_answer_quotes_the_clause_that_excludes_its_first_hit(served: S
     assert len(quoted) >= 0.95 * excluded
 
 
-async def test_right_answers_carry_no_caution_where_the_query_denies_what_excludes_them(served: Served) -> None:
+async def test_hardly_any_right_answer_carries_a_caution_where_the_query_comes_near_what_excludes_it(
+    served: Served,
+) -> None:
     near = [each for each in read_situations("starter") if not each.warned]
     answers = [await served.ask(each.query) for each in near]
     right = [
@@ -278,7 +280,7 @@ async def test_right_answers_carry_no_caution_where_the_query_denies_what_exclud
         if answer.workflows and answer.workflows[0].workflow_id in each.best
     ]
     assert len(right) > 40
-    assert [hit.workflow_id for hit in right if hit.caution][2:] == []
+    assert sum(hit.caution != "" for hit in right) <= 2
 
 
 # The tail (point 5)
@@ -364,7 +366,9 @@ async def test_it_is_said_of_at_most_three_by_name_in_300_bytes(judged: list[Sea
         for note in noted(answer.notes, "fit about equally"):
             assert len(note.encode()) <= 300
             named = note.partition("to choose, check ")[2]
-            by_name = [hit for hit in answer.workflows if re.search(rf"(^|; ){hit.workflow_id}( \(|; |$)", named)]
+            by_name = [
+                hit for hit in answer.workflows if re.search(rf"(^|; )(\w+ of )?{hit.workflow_id}( \(|; |$)", named)
+            ]
             assert 1 <= len(by_name) <= 3
 
 

@@ -55,9 +55,9 @@ def test_neither_training_nor_tuning_knows_any_of_them_and_none_is_there_twice()
 @pytest.mark.parametrize(
     ("note", "quoted"),
     [
-        ("before a run, check a (when not: … One of three is down: replace it.)", True),
-        ("before a run, check a (when not: One of three is…)", True),
-        ("before a run, check a (when not: One of…)", False),
+        ("before a run, check when_not_to_use of a (… One of three is down: replace it.)", True),
+        ("before a run, check when_not_to_use of a (One of three is…)", True),
+        ("before a run, check when_not_to_use of a (One of…)", False),
         ("weak match", False),
     ],
 )

@@ -21,7 +21,7 @@ MAX_ANSWER_BYTES = 25_000
 SHORTENED = "shortened to fit; get_workflow_details has the rest"
 _SHORT_TOKEN, _LONG_TOKEN = 3, 4
 """Bytes."""
-_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 300, 200, 100
+_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 300, 250, 100
 """Characters. What to check before a run is the longest note, and says more than the texts of unlikely hits."""
 Members = dict[str, Any]
 
@@ -62,6 +62,8 @@ _REST = (
     Cut(member="title", characters=30),
 )
 _OF_LOWER = (*_REST, Cut(member="namespace"))
+_OF_UNLIKELY = (*_OF_LOWER, Cut(member="match_reasons", values=1, characters=25), Cut(member="title", characters=24))
+"""What to check before a run, and what the first hit does, tell more than a second half of these."""
 _OF_FIRST = (
     Cut(member="labels"),
     Cut(member="match_reasons", values=2),
@@ -139,9 +141,9 @@ def _shrunk(answer: SearchAnswer, *, excess: int, dropped: int = 0) -> tuple[lis
     excess = _cut_notes(notes, limit=_LONG_NOTE, excess=excess + _notes_bytes(ours))
     excess = cut_lines(_UNLISTED, lines=lower, excess=excess)
     excess = _leave_out_unknown(lower, excess=excess)
-    for likely in (False, True):
+    for likely, cuts in ((False, _OF_UNLIKELY), (True, _OF_LOWER)):
         lines = [hit for hit in lower if (hit["confidence"] >= WEAK_CONFIDENCE) is likely]
-        excess = cut_lines((*_TEXTS, *_OF_LOWER), lines=lines, excess=excess)
+        excess = cut_lines((*_TEXTS, *cuts), lines=lines, excess=excess)
     excess = _cut_notes(notes, limit=_MIDDLE_NOTE, excess=excess)
     excess = _leave_out_unknown(first, excess=excess)
     excess = cut_lines(_OF_FIRST, lines=first, excess=excess)

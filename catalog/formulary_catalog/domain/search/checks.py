@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, WorkflowHit
-from formulary_catalog.domain.search.synonyms import stems
+from formulary_catalog.domain.search.synonyms import folded, stems
 from formulary_catalog.domain.search.terms import rarity
-from formulary_catalog.domain.text import one_line, sentences, shortened
+from formulary_catalog.domain.text import sentences, shortened, split_camel_case, words
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
 ALIKE = 0.5
@@ -21,13 +21,14 @@ MAX_NOTE = 300
 _NAMED = 3
 _LEAST = 1e-4
 _SHORTEST = 20
-_LEFT_OUT = "… "
+"""Bytes of a quotation that tell anything."""
 
 
 def what_to_check(page: Sequence[tuple[WorkflowHit, RemediationWorkflow]], *, query: str) -> list[str]:
     """A note for who chooses: what the first hit is not for, or what it needs; none where none fits.
 
-    Where several fit about equally, of up to three of them. Of a long text that part which speaks most of the query.
+    Where several fit about equally, of up to three of them. What speaks most of the query comes first, since a note may
+    be cut further.
     """
     if not page or page[0][0].confidence < WEAK_CONFIDENCE:
         return []
@@ -38,7 +39,13 @@ def what_to_check(page: Sequence[tuple[WorkflowHit, RemediationWorkflow]], *, qu
         head = f"the first {len(alike)} fit about equally; to choose, check "
     named = alike[:_NAMED]
     room = (MAX_NOTE - len(head)) // len(named) - len("; ")
-    checks = [check for hit, workflow in named if (check := _check(hit, workflow, room=room, query=query))]
+    checks, label = [], ""
+    for hit, workflow in named:
+        field, text = _written(workflow)
+        before = f"{field} of " if field != label else ""
+        if check := _check(before + hit.workflow_id, text, room=room, query=query):
+            checks.append(check)
+            label = field
     return [head + "; ".join(checks)] if checks else []
 
 
@@ -47,27 +54,28 @@ def _log_odds(confidence: float) -> float:
     return math.log(likely / (1 - likely))
 
 
-def _check(hit: WorkflowHit, workflow: RemediationWorkflow, *, room: int, query: str) -> str:
-    """When not to use this one, within `room` bytes; empty if its author wrote nothing, or there is no room."""
+def _written(workflow: RemediationWorkflow) -> tuple[str, str]:
+    """What its author wrote that is to be checked, and in which field; empty where nothing is."""
     description = workflow.spec.description
-    texts = (("when not", description.when_not_to_use), ("needs", description.preconditions))
-    label, text = next(((label, one_line(text)) for label, text in texts if text.strip()), ("", ""))
-    head = f"{hit.workflow_id} ({label}: "
-    left = room - len(head) - len(")")
+    texts = (("when_not_to_use", description.when_not_to_use), ("preconditions", description.preconditions))
+    return next(((field, text) for field, text in texts if text.strip()), ("", ""))
+
+
+def _check(name: str, text: str, *, room: int, query: str) -> str:
+    """The text of a workflow within `room` bytes; empty if there is none, or no room."""
+    left = room - len(f"{name} ()")
     if not text or left < _SHORTEST:
-        return hit.workflow_id if text and len(hit.workflow_id) <= room else ""
-    if len(text.encode()) > left:
-        text = _telling(text, query=query)
+        return name if text and len(name) <= room else ""
+    told = _telling_first(text, query=query)
     # One character may take four bytes.
-    quoted = next(each for limit in range(left, 0, -1) if len((each := shortened(text, limit=limit)).encode()) <= left)
-    return f"{head}{quoted})"
+    quoted = next(each for limit in range(left, 0, -1) if len((each := shortened(told, limit=limit)).encode()) <= left)
+    return f"{name} ({quoted})"
 
 
-def _telling(text: str, *, query: str) -> str:
-    """The text from the sentence on that holds most of the query; in its order, since sentences refer to the one
-    before."""
-    asked = stems(query)
+def _telling_first(text: str, *, query: str) -> str:
+    """The text from the sentence on that holds most of the query, then what is before it."""
+    asked = {folded(part): rarity(part) for word in words(query) for part in (word, *split_camel_case(word))}
     parts = sentences(text)
-    said = [sum(map(rarity, stems(part) & asked)) for part in parts]
+    said = [sum(asked[stem] for stem in stems(part) & asked.keys()) for part in parts]
     first = said.index(max(said))
-    return f"{_LEFT_OUT if first else ''}{' '.join(parts[first:])}"
+    return " … ".join(" ".join(each) for each in (parts[first:], parts[:first]) if each)

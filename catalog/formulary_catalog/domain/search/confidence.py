@@ -36,25 +36,30 @@ BY_MEANING_ALONE = Calibration(constant=-5.993, score=0.428, length=0.497, known
 BY_WORDS = Calibration(constant=-9.357, score=0.754, length=1.508, known=0.0)
 
 
-class LogOdds(NamedTuple):
-    """What adds up to the confidence, in log odds, besides the score times its coefficient. All belongs to the query.
+class QueryPart(NamedTuple):
+    """What a query itself counts in the confidence of every workflow, in log odds, and the coefficient of their scores.
 
     `length`: what the rarity of its words counts; `known`: what the nearest known problem takes from it.
     """
 
+    of_score: float
     constant: float
-    coefficient: float
     length: float
     known: float
 
+    @property
+    def total(self) -> float:
+        """What is added to the score of each workflow, times `of_score`."""
+        return self.constant + self.length + self.known
+
     @classmethod
-    def of(cls, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "LogOdds":
+    def of(cls, *, wanted: Wanted, by_meaning: bool, nearest_known: float | None) -> "QueryPart":
         """`nearest_known` is None for a model whose vectors of the known problems are not there."""
         alone = BY_MEANING_ALONE if nearest_known is None else BY_MEANING
         calibration = alone if by_meaning else BY_WORDS
         return cls(
+            of_score=calibration.score,
             constant=calibration.constant,
-            coefficient=calibration.score,
             length=calibration.length * math.log1p(wanted.rarity),
             known=calibration.known * (nearest_known or 0.0),
         )
@@ -64,6 +69,5 @@ def confidences(
     log_odds: npt.NDArray[np.float64], *, wanted: Wanted, by_meaning: bool, nearest_known: float | None
 ) -> npt.NDArray[np.float64]:
     """The probability, 0..1, that each workflow is right. For one query it rises and falls with the log odds."""
-    counts = LogOdds.of(wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
-    of_query = counts.constant + counts.length + counts.known
-    return (1 / (1 + np.exp(-(of_query + counts.coefficient * log_odds)))).round(CONFIDENCE_DIGITS)
+    of_query = QueryPart.of(wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+    return (1 / (1 + np.exp(-(of_query.total + of_query.of_score * log_odds)))).round(CONFIDENCE_DIGITS)

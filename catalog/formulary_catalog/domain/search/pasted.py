@@ -7,18 +7,25 @@ problem. A sentence stays as it is.
 
 import re
 
+from formulary_catalog.domain.markup import without_markup
 from formulary_catalog.domain.text import split_camel_case
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, fold
 
 _STATE = re.compile(r"^\s*\[(?:(?:FIRING|RESOLVED)(?::\d+)?,?\s*)+\]\W*(?=\w)", re.IGNORECASE)
 """How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
-_RESOLVED = re.compile(r"\A\s*\[RESOLVED|\bstatus[\"']?\s*[:=]\s*[\"']?resolved\b", re.IGNORECASE)
-_FIRING = re.compile(r"\bfiring\b", re.IGNORECASE)
+_RESOLVED, _FIRING = (
+    re.compile(
+        rf"""\[[^\]\n]*\b{state}\b | ^[ \t*-]*status[ \t]*[:=][ \t]*{state}[ \t]*$ | "status"\s*:\s*"{state}" """,
+        re.IGNORECASE | re.MULTILINE | re.VERBOSE,
+    )
+    for state in ("resolved", "firing")
+)
+"""What notifications say of their alerts: `[RESOLVED] X`, `Status: resolved`, `"status":"resolved"`."""
 _ALERT, _SEVERITY = (
     re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""")
-    for label in ("alertname", "severity")
+    for label in (r"(?:alertname|[Aa]lert(?=:[ ]*[A-Z]\w*[a-z][A-Z]))", "[Ss]everity")
 )
-"""A label of an alert, as in `alertname=X`, `alertname: X` and `"alertname":"X",`."""
+"""A label of an alert, as in `alertname=X`, `alertname: X`, `"alertname":"X",` and `Alert: KubePodCrashLooping`."""
 _AGE = r"(?:\d+[smhdy]\S*|<unknown>|<invalid>)[ \t]+(?:\(x\d+\ over\ [^)\n]*\)[ \t]+)?"
 _COLUMN = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"
 _EVENT = re.compile(
@@ -38,7 +45,7 @@ crash of every container."""
 _PROBLEM = re.compile(
     r"""
       \b[Rr]eason["']?[ \t]*[:=][ \t]*["'`]?(?P<reason>[A-Z]\w+)(?=[ \t]*(?:$|["'`,})]|[A-Z][\w ]*:))
-    | \bphase["']?[ \t]*:[ \t]*["']?(?P<phase>Pending)\b
+    | (?:^[ \t*-]*[Pp]hase|"phase")[ \t]*:[ \t]*["'`]?(?P<phase>Pending)(?=[ \t]*(?:$|["'`,}]))
     | [ \t]\d+/\d+[ \t]+(?:Init:)?(?P<status>[A-Z]\w+)(?=[ \t]+\d)
     | ^\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|$)
     """,
@@ -62,24 +69,15 @@ _CONSEQUENCES = ("CrashLoopBackOff", "PodPending")
 """What follows from another problem, which may be named as well."""
 _TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}|\"\d{4}-\d\d-\d\dT[\d:.]+Z?\"")
 """As `kubectl` prints it. In a sentence a time may be the symptom."""
-_MARKS = re.compile(
-    r"^[ \t]*(?:>[ \t]?)+|```(?:(?:text|txt|console|sh|bash|shell|yaml|json|log)(?=\n))?|^\|[-:| ]+\|[ \t]*$\n?",
-    re.MULTILINE,
-)
-"""What Markdown puts around an output: quotes, fences, the line below the head of a table."""
-_KEY, _ROW = (
-    re.compile(r"^([ \t]*)(?:[-*][ \t]+)?\*\*([A-Z][\w ]*?)(?::\*\*|\*\*:)", re.MULTILINE),
-    re.compile(r"^\|.*\|[ \t]*$", re.MULTILINE),
-)
-"""A key in bold type and a row of a table, as Markdown has them."""
-_HEAD = re.compile(r"^[ \t]*(?:NAMESPACE|NAME|LAST[ ]SEEN)(?:[ \t]+[A-Z][A-Z()-]+){2,}+(?=[ \t]+\S)", re.MULTILINE)
+_COLUMN_NAME = r"(?:NAMESPACE|NAME|LAST[ ]SEEN|READY|STATUS|RESTARTS|AGE|ROLES|VERSION|TYPE|REASON|OBJECT|MESSAGE)\b"
+_HEAD = re.compile(rf"^[ \t]*(?:{_COLUMN_NAME}[ \t]+){{3,}}+(?!{_COLUMN_NAME})(?=\S)", re.MULTILINE)
 """The head of a table that lost its lines."""
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _FRAME = re.compile(
     r"""
     ^[ \t]*(?:
-      (?:NAMESPACE|NAME|LAST[ ]SEEN)(?:[ \t]+[A-Z()-]+)+                    # the head of a table
+      (?:NAMESPACE|NAME|LAST[ ]SEEN)(?=.*\b(?:AGE|MESSAGE|STATUS)\b)(?:[ \t]+[A-Z()-]+)+  # the head of a table
     | Type[ \t]+(?:Reason|Status)\b.*
+    | \$[ ]kubectl[ ].*                                                    # what was typed
     | -+(?:[ \t]+-+)+
     | (?:Events|Conditions|Labels|Annotations):
     | (?:\S+[ \t]+)?\S+[ \t]+(?P<ready>\d+)/(?P=ready)[ \t]+Running[ \t]+0[ \t]+\d+[smhdy]\w*(?:[ \t]+(?:\d+\.|<).*)?
@@ -110,8 +108,8 @@ _SYMPTOM = re.compile(
 
 def problem_first(query: str) -> str:
     """The query with the name of its alert and the severity, or what its status or events name, at the beginning."""
-    printed = _COLOUR.sub("", query).replace("\r\n", "\n")
-    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", _HEAD.sub("", _without_marks(printed)))))
+    printed = without_markup(query)
+    query = _STATE.sub("", _TIME.sub("", _FRAME.sub("", _HEAD.sub("", printed))))
     if (alert := _ALERT.search(query)) is not None:
         return _alert_first(query, alert)
     query = _symptoms(query)
@@ -127,14 +125,8 @@ def problem_first(query: str) -> str:
 
 def is_resolved(query: str) -> bool:
     """Whether a query was pasted from notifications that say that their alerts are over."""
-    return _RESOLVED.search(query) is not None and _FIRING.search(query) is None
-
-
-def _without_marks(query: str) -> str:
-    """The query without what Markdown or a string of JSON puts around what it quotes."""
-    if '\\"' in query:
-        query = query.replace('\\"', '"').replace("\\n", "\n")
-    return _ROW.sub(lambda row: row[0].replace("|", "  ").strip(), _KEY.sub(r"\1\2:", _MARKS.sub("", query)))
+    said = without_markup(query)
+    return _RESOLVED.search(said) is not None and _FIRING.search(said) is None
 
 
 def _symptoms(query: str) -> str:
@@ -178,7 +170,9 @@ def _begins_with_name(query: str) -> bool:
 def _named(query: str) -> str:
     """The canonical signal that a status, an event or a message names: a cause before its consequence. Else the reason
     of the first event."""
-    statuses = [found[found.lastgroup or 0] for found in _PROBLEM.finditer(query)]
+    claim = "PersistentVolumeClaim" in query
+    found = [each for each in _PROBLEM.finditer(query) if not (claim and each["phase"])]
+    statuses = [each[each.lastgroup or 0] for each in found]
     lines = [line for line in query.splitlines() if _EVENT.match(line)]
     messages = [found.lastgroup or "" for found in map(_MESSAGE.search, lines) if found]
     reasons = [_reason(event) for event in _EVENT.finditer(query)]

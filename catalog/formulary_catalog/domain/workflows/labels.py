@@ -4,6 +4,7 @@ Comparison is case-insensitive for the fixed dimensions and exact for custom lab
 both sides, so that the pure rule and the SQL only ever compare equal strings.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -23,9 +24,12 @@ CANONICAL_SIGNAL_TYPES = (
 )
 SEVERITIES = ("critical", "high", "medium", "low", "warning", "info")
 _MAX_COMPARED = 60
-_ALIKE, _ALIKE_VALUE = 0.7, 0.8
-"""From this likeness on, of 1, a name, or a value, is taken for a known one that was misspelt. `KubePodNotReady` is no
-`NodeNotReady`."""
+_ALIKE, _ALIKE_VALUE, _ALIKE_SIGNAL = 0.7, 0.8, 0.92
+"""From this likeness on, of 1, a name, a value, or a signal is taken for a known one that was misspelt. Other signals
+are nearly alike: `NodeReady`, `FailedUnmount`."""
+_SHORTEST = 3
+"""Letters of a value that is taken for the beginning of a usual one."""
+_NUMBERED = re.compile(r"[-_.\d]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +108,12 @@ LABEL_DIMENSIONS = (
 """All label dimensions, in the order in which answers list them. Parameters of tools, weights and columns derive from
 it. A new one also needs its field in `manifest.Labels`, and a migration that adds its column of texts to the table and
 to its covering index."""
-_USUAL = {each.name: each.suggested for each in LABEL_DIMENSIONS} | {"signal_type": CANONICAL_SIGNAL_TYPES}
-_SHORTEST = 3
-"""Letters of a value that is taken for the beginning of a usual one."""
+_USUAL = {each.name: each.suggested for each in LABEL_DIMENSIONS} | {
+    "signal_type": CANONICAL_SIGNAL_TYPES,
+    "severity": SEVERITIES,
+    "priority": (),  # any two are alike
+}
+"""By dimension, the values of which another one may be a misspelling."""
 DIMENSIONS = tuple(dimension.name for dimension in LABEL_DIMENSIONS)
 """Their names. On the wire they are spelled `signal-type` and so on."""
 EXCLUDING_WHEN_ABSENT = frozenset(each.name for each in LABEL_DIMENSIONS if each.excludes_when_absent)
@@ -144,13 +151,16 @@ def nearest_dimension(name: str) -> str:
 
 def nearest_usual(dimension: str, value: str) -> str:
     """The usual value of a dimension that a value may mean which is none of them: `production` for `prod` and
-    `prodcution`. Empty where none is near, and for compounds such as `PreProduction` and `KubeNodeNotReady`."""
+    `prodcution`. Empty where none is near, and for names that hold a usual one, such as `PreProduction`, `staging-2`
+    and `KubeNodeNotReady`."""
     usual = {fold(each): each for each in _USUAL.get(dimension, ())}
     folded = fold(value)[:_MAX_COMPARED]
-    if folded.endswith(tuple(usual)):
+    if any(folded == each or folded.endswith(each) or _NUMBERED.match(folded.removeprefix(each)) for each in usual):
         return ""
-    shortened = [each for each in usual if len(folded) >= _SHORTEST and each.startswith(folded)]
-    near = shortened or get_close_matches(folded, usual, n=1, cutoff=_ALIKE_VALUE)
+    begun = [each for each in usual if len(folded) >= _SHORTEST and each.startswith(folded)]
+    if dimension != "signal_type" and len(begun) == 1:
+        return usual[begun[0]]
+    near = get_close_matches(folded, usual, n=1, cutoff=_ALIKE_SIGNAL if dimension == "signal_type" else _ALIKE_VALUE)
     return usual[near[0]] if near else ""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
-from formulary_catalog.domain.search.confidence import LogOdds
+from formulary_catalog.domain.search.confidence import QueryPart
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
@@ -151,15 +151,23 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
     if scored is None or ranked.mode is SearchMode.LABELS_ONLY:
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
-    counts = LogOdds.of(wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known)
-    of_score, of_caution = counts.coefficient * scored.score, CAUTION_WEIGHT if caution else 0.0
-    total = counts.constant + of_score + counts.length + counts.known - of_caution
-    parts = [f"{of_score:.2f} for the score", f"{counts.length:+.2f} for the words of the query"]
-    if counts.known:
-        parts.append(f"{counts.known:+.2f} for the nearest known problem (cosine {ranked.nearest_known or 0.0:.2f})")
+    query = QueryPart.of(wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known)
+    against = CAUTION_WEIGHT if caution else 0.0
+    of_score = query.of_score * scored.score
+    parts = [
+        f"{query.of_score:g} times the score {scored.score:.2f} is {of_score:.2f}",
+        f"{query.constant:+.2f} in every search",
+        f"{query.length:+.2f} for how much the query says",
+    ]
+    if query.known:
+        nearest = f"cosine {ranked.nearest_known or 0.0:.2f}"
+        parts.append(
+            f"{query.known:+.2f} for the nearest known problem of Kubernetes ({nearest}), which it may be about"
+        )
     if caution:
-        parts.append(f"{-of_caution:+.2f} for the caution")
-    yield f"confidence {scored.confidence:.4f}: {' '.join(parts)} {counts.constant:+.2f} = {total:.2f} in log odds"
+        parts.append(f"{-against:+.2f} for the caution")
+    total = of_score + query.total - against
+    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
 
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:

@@ -44,28 +44,39 @@ LONG = "Anything else is down. " * 12
 
 def test_of_a_clear_first_hit_it_is_said_what_it_is_not_for() -> None:
     page = [_line("a", preconditions="A pod.", whenNotToUse="It leaks.\n It is a Job."), _line("b", behind=2 * ALIKE)]
-    assert what_to_check(page, query=QUERY) == ["before a run, check a (when not: It leaks. It is a Job.)"]
+    assert what_to_check(page, query=QUERY) == ["before a run, check when_not_to_use of a (It leaks. It is a Job.)"]
 
 
 def test_where_its_author_excludes_nothing_it_is_said_what_it_needs() -> None:
-    assert what_to_check([_line("a", preconditions="A pod.")], query=QUERY) == ["before a run, check a (needs: A pod.)"]
+    assert what_to_check([_line("a", preconditions="A pod.")], query=QUERY) == [
+        "before a run, check preconditions of a (A pod.)"
+    ]
 
 
-@pytest.mark.parametrize("clause", ["The heap leaks, e.g. Java's.", "the heap leaks;", '"heap leaks" is said!'])
-def test_a_long_text_is_quoted_from_the_clause_on_that_speaks_most_of_the_query(clause: str) -> None:
-    text = f"{LONG}{'; ' if clause.islower() else ''}{clause} Then it is another."
+@pytest.mark.parametrize(
+    "clause", ["The heap leaks, e.g. Java's.", "not if the heap leaks; then take b.", '"heap leaks" is said!']
+)
+def test_the_clause_that_speaks_most_of_the_query_comes_first_and_the_beginning_last(clause: str) -> None:
+    beginning = "Anything;" if clause.startswith("not") else "Anything."
+    text = f"{beginning} {clause} Then it is another."
     (note,) = what_to_check([_line("a", whenNotToUse=text)], query="heap of the leaking pod")
-    assert note == f"before a run, check a (when not: … {clause} Then it is another.)"
+    assert note == f"before a run, check when_not_to_use of a ({clause} Then it is another. … {beginning})"
 
 
-def test_a_text_that_fits_is_quoted_in_its_order() -> None:
-    (note,) = what_to_check([_line("a", whenNotToUse="It is a Job. The heap leaks.")], query="heap leaks")
-    assert note.endswith("(when not: It is a Job. The heap leaks.)")
+def test_words_that_everybody_says_do_not_choose_the_clause() -> None:
+    text = f"The pod leaks memory. {LONG}Something else happened to the issues."
+    (note,) = what_to_check([_line("a", whenNotToUse=text)], query="something happened: issues, pod leaks memory")
+    assert note.startswith("before a run, check when_not_to_use of a (The pod leaks memory.")
+
+
+def test_a_clause_without_spaces_is_cut_anywhere() -> None:
+    (note,) = what_to_check([_line("a", whenNotToUse=f"{LONG}{'存' * 200}")], query="存" * 200)
+    assert "存存" in note
 
 
 def test_of_a_long_text_that_says_nothing_of_the_query_the_beginning_is_quoted() -> None:
     (note,) = what_to_check([_line("a", whenNotToUse=LONG)], query="🙈")
-    assert note.startswith("before a run, check a (when not: Anything else is down. Anything")
+    assert note.startswith("before a run, check when_not_to_use of a (Anything else is down. Anything")
 
 
 def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> None:
@@ -78,8 +89,8 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
         query=QUERY,
     )
     assert note == (
-        "the first 2 fit about equally; to choose, check a (when not: The old one crashes too.); "
-        "b (needs: The log names a missing key.)"
+        "the first 2 fit about equally; to choose, check when_not_to_use of a (The old one crashes too.); "
+        "preconditions of b (The log names a missing key.)"
     )
 
 
@@ -101,7 +112,7 @@ def test_nothing_is_said_where_there_is_nothing_to_check(page: list[Line]) -> No
 def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
     (note,) = what_to_check([_line(name, preconditions=written) for name in "abcdef"], query=QUERY)
     assert "the first 6 fit" in note
-    assert [f"{name} (needs" in note for name in "abcdef"] == [True, True, True, False, False, False]
+    assert [f"{name} (" in note for name in "abcdef"] == [True, True, True, False, False, False]
     assert len(note.encode()) <= 300
 
 

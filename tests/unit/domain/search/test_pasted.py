@@ -1,8 +1,10 @@
 """What programs print about a problem, pasted as a query: the name of the problem comes first, what is well goes."""
 
+import json
+
 import pytest
 
-from formulary_catalog.domain.search.pasted import problem_first
+from formulary_catalog.domain.search.pasted import is_resolved, problem_first
 from formulary_catalog.domain.search.query import parse_query
 
 DESCRIBED_POD = """\
@@ -85,6 +87,9 @@ shop        api-5c     1/1     Running            0              3d
         (f"```console\n{NODES}```", "NodeNotReady"),
         ("\n".join(f"> {line}" for line in DESCRIBED_POD.splitlines()), "OOMKilled"),
         ("**Reason:** OOMKilled\n**Exit Code:** 137", "OOMKilled"),
+        ("1. **reason**: OOMKilled", "OOMKilled"),
+        ("- **Phase:** `Pending`", "PodPending"),
+        ("~~~yml\nReason: OOMKilled\n~~~", "OOMKilled"),
         ("- **Status**: `Evicted`\n- **Reason**: `Evicted`", "Evicted"),
         ("| NAME | READY | STATUS | RESTARTS |\n|---|---|---|---|\n| cart-7d9 | 0/1 | OOMKilled | 14 |", "OOMKilled"),
         (r"{\"lastState\":{\"terminated\":{\"exitCode\":137,\"reason\":\"OOMKilled\"}}}", "OOMKilled"),
@@ -102,6 +107,7 @@ def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal
         (EVENTS, 'FailedMount  Pod/cart-7d9    secret "cart-creds" not found'),
         (CONDITIONS, "DiskPressure     True    KubeletHasDiskPressure       kubelet has disk pressure"),
         (NODES, "NodeNotReady node-3   NotReady   <none>   40d   v1.31.2"),
+        (f"$ kubectl get nodes -o wide\n{NODES}", "NodeNotReady node-3   NotReady   <none>   40d   v1.31.2"),
         ("Warning  BackOff  5m  kubelet  Back-off restarting", "BackOff Back-off restarting"),
         ("it is FailedNow\nWarning  Failed  5m  kubelet  Error", "Failed it is FailedNow Error"),
         (
@@ -117,6 +123,54 @@ def test_heads_of_tables_and_lines_that_report_no_problem_are_left_out(pasted: s
 def test_the_marks_of_markdown_around_an_output_are_no_words() -> None:
     quoted = "what is wrong here?\n```text\n" + "\n".join(f"> {line}" for line in EVENTS.splitlines()) + "\n```"
     assert problem_first(quoted).split() == problem_first(f"what is wrong here?\n{EVENTS}").split()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "*Alert:* KubePodCrashLooping\n*Severity:* critical",
+        "Alert: KubePodCrashLooping\nSeverity: critical",
+        "**Alert:** `KubePodCrashLooping` **Severity:** critical",
+        "- KubePodCrashLooping critical",
+        "&gt; **KubePodCrashLooping** critical",
+    ],
+)
+def test_the_name_of_an_alert_is_found_inside_markup(query: str) -> None:
+    parsed = parse_query(query)
+    assert parsed.inferred(signal_declared=True) == {"signal_type": "KubePodCrashLooping", "severity": "critical"}
+
+
+@pytest.mark.parametrize("pasted", [json.dumps(DESCRIBED_POD), json.dumps({"stdout": DESCRIBED_POD})])
+def test_a_description_in_a_string_of_json_is_read_as_one(pasted: str) -> None:
+    assert parse_query(pasted).inferred(signal_declared=False) == {"signal_type": "OOMKilled"}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "[RESOLVED] NodeDown",
+        "> **[RESOLVED]** NodeDown",
+        "alertname: NodeDown\nStatus: resolved\nit has been firing for 15m",
+        '{"status":"resolved","labels":{"alertname":"NodeDown"}}',
+        r"{\"status\":\"resolved\",\"labels\":{\"alertname\":\"NodeDown\"}}",
+    ],
+)
+def test_alerts_that_are_over_are_told_from_others(query: str) -> None:
+    assert is_resolved(query)
+    assert not is_resolved(f"{query}\n[FIRING:1] DiskFull")
+    assert not is_resolved(f"{query}\n- status: firing")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "[FIRING:1, RESOLVED:1] NodeDown",
+        "DNS status=resolved-by-cache fails",
+        "dig status: RESOLVED, but curl times out",
+    ],
+)
+def test_what_is_not_said_of_an_alert_ends_none(query: str) -> None:
+    assert not is_resolved(query)
 
 
 def test_of_a_described_object_only_its_symptoms_are_left() -> None:
@@ -171,9 +225,14 @@ def test_events_without_a_warning_are_kept() -> None:
         "Reason: Evicted pods remain after a drain, and DNS fails",
         NODES.splitlines()[1],
         "requests > limits, and 5 > 3 replicas",
-        "the `web` pods **must** not restart",
         "a | b",
         r"C:\new\table is missing",
+        r"the log says \"disk full\" in C:\new\nightly",
+        "NAME RESOLUTION FAILS in the payments cluster",
+        "NAMESPACE STUCK TERMINATING since yesterday",
+        "NAME RESOLUTION FAILS",
+        "the rollout phase: Pending approvals block it",
+        "kind: PersistentVolumeClaim\nstatus:\n  phase: Pending",
     ],
 )
 def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) -> None:

@@ -1,0 +1,48 @@
+"""What was copied, without what was around its words."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from formulary_catalog.domain.markup import without_markup
+from formulary_catalog.domain.text import words
+
+
+@pytest.mark.parametrize(
+    ("copied", "plain"),
+    [
+        ("> quoted\n>> twice", "quoted\ntwice"),
+        ("look:\n```console\na  b\n```\nthanks", "look:\na  b\nthanks"),
+        ("~~~\na\n~~~", "a\n"),
+        ("**Reason:** `OOMKilled`, *really*", "Reason: OOMKilled, really"),
+        ("- **Status**: Evicted\n* DiskFull\n- a point", "Status: Evicted\nDiskFull\n- a point"),
+        ("| A | B |\n|---|:-:|\n| c | d |", "A    B\nc    d"),
+        ("&gt; a &lt;none&gt; &amp; b", "a <none> & b"),
+        ("\x1b[31mred\x1b[0m\r\nline", "red\nline"),
+        (r"{\"a\":\"b\"}", '{"a":"b"}'),
+        (r"Name:  a\nStatus:  b\n", "Name:  a\nStatus:  b\n"),
+    ],
+)
+def test_words_and_lines_stay_and_marks_go(copied: str, plain: str) -> None:
+    assert without_markup(copied) == plain
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5 > 3 and 2*3*4 = 24, kube-* and *.svc",
+        r"C:\new\nightly and D:\Nodes",
+        r"it says \"disk full\" in C:\new\nightly",
+        "a | b",
+        "R&D, AT&T",
+        "- first - second",
+        "x - *.example.com",
+    ],
+)
+def test_what_marks_nothing_stays(text: str) -> None:
+    assert without_markup(text) == text
+
+
+@given(text=st.text(alphabet="ab1 *`>|-_\n.:", max_size=60))
+def test_no_word_is_lost(text: str) -> None:
+    assert words(without_markup(text)) == words(text) or "```" in text  # the language of a fence is none of it
