@@ -20,14 +20,14 @@ from formulary_catalog.domain.answers.answer_size import within
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, WorkflowHit
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.caution import caution, cautioned
+from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
 from formulary_catalog.domain.search.checks import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank
-from formulary_catalog.domain.search.terms import Term, rare_words
+from formulary_catalog.domain.search.terms import rare_words
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
@@ -238,7 +238,8 @@ class Searcher:
                 break
         with phases.of("rank"):
             workflows = self._workflows(ranked.first, rows=rows, known=known)
-            hits = [_hit(*each, query=request.query, terms=plan.terms, wanted=ranked.wanted) for each in workflows]
+            said = QueryWords.of(request.query, wanted=ranked.wanted, terms=plan.terms)
+            hits = [_hit(*each, said=said) for each in workflows]
         declared = (each for hit in hits for each in hit.parsed.workflow.spec.labels.signal_type)
         ranked = replace(ranked, inferred=as_declared(ranked.inferred, declared=declared))
         return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
@@ -328,10 +329,8 @@ def _limit(request: SearchRequest) -> int:
     return DEFAULT_TOP_K if request.top_k is None else request.top_k
 
 
-def _hit(
-    scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, query: str, terms: Sequence[Term], wanted: Wanted
-) -> Hit:
-    warning = caution(parsed.indicated, query=query, terms=terms, wanted=wanted)
+def _hit(scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, said: QueryWords) -> Hit:
+    warning = caution(parsed.indicated, said)
     if warning:
         scored = scored._replace(confidence=cautioned(scored.confidence))
     return Hit(scored=scored, parsed=parsed, row=row, caution=warning)

@@ -8,7 +8,8 @@ them for who reads the answer.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from formulary_catalog.domain.search.confidence import CONFIDENCE_DIGITS
@@ -62,25 +63,44 @@ def indications(workflow: RemediationWorkflow) -> Indications:
     )
 
 
-def caution(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> str:
-    """What a clause of `whenNotToUse` says of the query: its significant words, or words in a row, if the texts for the
-    workflow hold less of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryWords:
+    """What a query says, as cautions compare it. The same for all workflows, so it is made once.
 
-    Words count as they are in the query, not their synonyms or pieces.
+    `significant`: how rare its telling words are; `stem_of` has their stems. `denied`: the stems of what it says is not
+    so. `phrases`: its words in a row, by their stems.
     """
-    if not indicated.against:
-        return ""
-    spoken_of = _held(indicated, query=query, wanted=wanted, terms=terms) or _repeated(indicated, query=query)
+
+    significant: Mapping[str, float]
+    stem_of: Mapping[str, str]
+    denied: frozenset[str]
+    phrases: Mapping[tuple[str, ...], tuple[str, ...]]
+
+    @classmethod
+    def of(cls, query: str, *, wanted: Wanted, terms: Sequence[Term]) -> "QueryWords":
+        """Words count as they are in the query, not their synonyms or pieces."""
+        written = {word.casefold(): word for word in words(query)}
+        significant = {
+            written[term]: part.rarity for part in wanted.significant if (term := terms[part.terms[0]].word) in written
+        }
+        return cls(
+            significant=significant,
+            stem_of={word: folded(word) for word in significant},
+            denied=_denied(query),
+            phrases=_phrases(query),
+        )
+
+
+def caution(indicated: Indications, query: QueryWords) -> str:
+    """What a clause of `whenNotToUse` says of the query: its significant words, or words in a row, if the texts for the
+    workflow hold less of them."""
+    spoken_of = _held(indicated, query) or _repeated(indicated, query)
     return f"its when_not_to_use speaks of: {' '.join(spoken_of)}" if spoken_of else ""
 
 
-def _held(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence[Term]) -> Sequence[str]:
+def _held(indicated: Indications, query: QueryWords) -> Sequence[str]:
     """The significant words of the query that a clause has."""
-    written = {word.casefold(): word for word in words(query)}
-    significant = {
-        written[term]: part.rarity for part in wanted.significant if (term := terms[part.terms[0]].word) in written
-    }
-    stem_of = {word: folded(word) for word in significant}
+    significant, stem_of = query.significant, query.stem_of
     least = _LEAST_OF_MANY if len(significant) > _MANY else _LEAST_WORDS
     by_clause = [[word for word, stem in stem_of.items() if stem in clause] for clause in indicated.against]
     found, held = max(
@@ -89,15 +109,17 @@ def _held(indicated: Indications, *, query: str, wanted: Wanted, terms: Sequence
     )
     if not held or found < _LEAST_SHARE * sum(significant.values()):
         return ()
-    in_favour = indicated.in_favour | (indicated.denied & _denied(query))
+    in_favour = indicated.in_favour | (indicated.denied & query.denied)
     if found <= sum(rarity for word, rarity in significant.items() if stem_of[word] in in_favour):
         return ()
     return held[:_MOST_SHOWN]
 
 
-def _repeated(indicated: Indications, *, query: str) -> Sequence[str]:
+def _repeated(indicated: Indications, query: QueryWords) -> Sequence[str]:
     """Words in a row that the query repeats of a clause."""
-    return next((words for phrase, words in _phrases(query).items() if phrase in indicated.phrases), ())
+    if indicated.phrases.isdisjoint(query.phrases):
+        return ()
+    return next(said for phrase, said in query.phrases.items() if phrase in indicated.phrases)
 
 
 def cautioned(confidence: float) -> float:

@@ -6,6 +6,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import takewhile
 
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, WorkflowHit
@@ -75,7 +76,14 @@ def _check(name: str, text: str, *, room: int, query: str) -> str:
 def _telling_first(text: str, *, query: str) -> str:
     """The text from the sentence on that holds most of the query, then what is before it."""
     asked = {folded(part): rarity(part) for word in words(query) for part in (word, *split_camel_case(word))}
-    parts = sentences(text)
-    said = [sum(asked[stem] for stem in stems(part) & asked.keys()) for part in parts]
+    parts = _parts(text)
+    said = [sum(asked[stem] for stem in holds & asked.keys()) for _, holds in parts]
     first = said.index(max(said))
-    return " … ".join(" ".join(each) for each in (parts[first:], parts[:first]) if each)
+    written = [part for part, _ in parts]
+    return " … ".join(" ".join(each) for each in (written[first:], written[:first]) if each)
+
+
+@lru_cache(maxsize=1000)
+def _parts(text: str) -> list[tuple[str, frozenset[str]]]:
+    """The sentences of a text with their stems. The same workflows come first again and again."""
+    return [(each, stems(each)) for each in sentences(text)]

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.search.caution import CAUTION_WEIGHT, Indications, caution, cautioned, indications
+from formulary_catalog.domain.search.caution import (
+    CAUTION_WEIGHT,
+    Indications,
+    QueryWords,
+    caution,
+    cautioned,
+    indications,
+)
 from formulary_catalog.domain.search.fit import Part, Wanted
 from formulary_catalog.domain.search.terms import query_terms
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
@@ -21,12 +28,8 @@ def warning(query: str, when_not_to_use: str, *, name: str = "x", what: str = "x
     document: dict[str, Any] = manifest.workflow(name)
     document["spec"]["description"] = {"what": what, "whenToUse": when_to_use, "whenNotToUse": when_not_to_use}
     terms = query_terms(query)
-    return caution(
-        indications(RemediationWorkflow.model_validate(document)),
-        query=query,
-        terms=terms,
-        wanted=Wanted.of(terms, usable=[True] * len(terms)),
-    )
+    said = QueryWords.of(query, wanted=Wanted.of(terms, usable=[True] * len(terms)), terms=terms)
+    return caution(indications(RemediationWorkflow.model_validate(document)), said)
 
 
 def test_the_words_of_the_query_that_speak_against_it_are_named_as_they_were_written() -> None:
@@ -53,8 +56,8 @@ def test_three_tenths_to_the_bit_are_enough() -> None:
     terms = query_terms("quorum istio kafka vault")[:4]
     parts = tuple(Part(rarity, (number,)) for number, rarity in enumerate((3.0, 3.0, 7.0, 7.0)))
     against = Indications(against=(frozenset({"quorum", "istio"}),), in_favour=frozenset())
-    said = caution(against, query="quorum istio kafka vault", terms=terms, wanted=Wanted(parts, 20.0))
-    assert said == "its when_not_to_use speaks of: quorum istio"
+    query = QueryWords.of("quorum istio kafka vault", wanted=Wanted(parts, 20.0), terms=terms)
+    assert caution(against, query) == "its when_not_to_use speaks of: quorum istio"
 
 
 def test_the_words_have_to_be_in_one_clause() -> None:
