@@ -3,19 +3,22 @@
 `domain.search.pasted` calls it before it reads what a program printed. No word is lost.
 """
 
+import json
 import re
 
-_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+SIGNAL = r"(?:[A-Z]\w*[a-z][A-Z]\w*|OOMKilled\b|Evicted\b)"
+"""What the name of an alert or a canonical signal looks like."""
+_COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _ENTITIES = {"&gt;": ">", "&lt;": "<", "&amp;": "&"}
 """How Slack writes what it must not take for a mark."""
-_ESCAPED_KEY, _ESCAPED_BREAK = re.compile(r'\\"\w+\\"\s*:'), re.compile(r"\\n(?=[A-Z\d\s]|$)")
-"""A key, and the end of a line, of what is in a string of JSON. A path such as `C:\\new` has neither."""
-_LEAST_BREAKS = 2
+_ESCAPED_KEY, _ESCAPED_BREAK = re.compile(r'\\"\w+\\"\s*:'), re.compile(r"(?<!\\)\\n")
+"""A key, and the end of a line, of what is in a string of JSON."""
 _MARKS = re.compile(
-    r"""
-      ^[ \t]*(?:>[ \t]?)+                              # a quotation
-    | ^[ \t]*(?:```|~~~)\w*[ \t]*(?:\n|\Z)             # a fence
-    | ^[ \t]*[-*•][ \t]+(?=\*|[A-Z]\w*[a-z][A-Z]\w*)   # a point of a list that begins with a key or a name
+    rf"""
+      ^[ \t]*(?:>(?![ \t]*[=\d])[ \t]?)+             # a quotation, no comparison
+    | ^[ \t]*(?:```|~~~)(?:[a-z]\w*)?[ \t]*(?:\n|\Z)   # a fence
+    | ^[ \t]*```(?=[^\s`a-z]) | (?<=[^\s`])```[ \t]*$   # one beside its text
+    | ^[ \t]*[-*•][ \t]+(?=\*|{SIGNAL})               # a point of a list that begins with a key or a name
     | ^\|[-:|\x20]+\|[ \t]*(?:\n|\Z)                   # the line below the head of a table
     """,
     re.VERBOSE | re.MULTILINE,
@@ -30,7 +33,15 @@ def without_markup(text: str) -> str:
     plain = _COLOUR.sub("", text).replace("\r\n", "\n")
     for entity, character in _ENTITIES.items():
         plain = plain.replace(entity, character)
-    if _ESCAPED_KEY.search(plain) or ("\n" not in plain and len(_ESCAPED_BREAK.findall(plain)) >= _LEAST_BREAKS):
-        plain = plain.replace('\\"', '"').replace("\\n", "\n")
+    if _ESCAPED_KEY.search(plain) or _is_json(plain):
+        plain = _ESCAPED_BREAK.sub("\n", plain.replace('\\"', '"'))
     plain = _BOLD.sub(r"\2", _CODE.sub(r"\2", _MARKS.sub("", plain)))
     return _ROW.sub(lambda row: row[0].replace("|", "  ").strip(), plain)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -17,11 +17,11 @@ _FIELD_BOUNDARY = " | "  # no word contains a bar, so no phrase reaches across f
 _ELLIPSIS = "…"
 _SENTENCE_BOUNDARY = re.compile(
     r"""
-      (?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\betc\.)\s+(?=[^\sa-z])
+      (?<=[.!?])(?<!\b[eE]\.g\.)(?<!\bi\.e\.)(?<!\bvs\.)(?<!\bcf\.)(?<!\bca\.)(?<!\betc\.)\s+(?=[^\sa-z])
     | (?<=[.!?][)"'`])\s+(?=[^\sa-z])
     | (?<=;)\s+(?=(?:not|nor|never|if|when|where)\b)
     | (?<=[。\uff01\uff1f\uff1b])
-    | \n\s*(?:[-*]|\d+[.)])\s+
+    | (?:^|\n)[^\S\n]*(?:[-*]|\d+[.)])(?=\s|\Z)[^\S\n]*   # a point of a list
     """,
     re.VERBOSE,
 )

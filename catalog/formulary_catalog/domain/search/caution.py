@@ -26,9 +26,18 @@ _LEAST_SHARE, _LEAST_WORDS, _LEAST_OF_MANY = 0.3, 2, 3
 """The share of what is significant in the query that a clause of `whenNotToUse` has to hold, by rarity, and in how many
 words, of a query that has more than six."""
 _MANY = 6
-_PHRASE = 4
-"""So many words in a row, articles aside, are a clause that the query says."""
+_PHRASE, _TELLING = 4, 2
+"""So many words in a row, articles aside, are a clause that the query says, if so many of them are telling."""
 _ARTICLES = frozenset(("a", "an", "the"))
+_FUNCTION_WORDS = frozenset(
+    """
+    about after all and any are as at be been before but by can could did do does each every for from had has
+    have he her his how i if in into is it its just may might more must my no none nor not of off on one only
+    or our out over own she should so some still than that their them then there these they this those to too
+    under up was we were what when where which while who why will with without would yet you your
+    """.split()
+)
+"""Words that tell nothing of what is wrong: a row of these is in any text."""
 _MOST_SHOWN = 6
 _NAME = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
@@ -134,7 +143,8 @@ def _denied(text: str) -> frozenset[str]:
 
 
 def _phrases(text: str) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """The words in a row of a text, by their stems."""
+    """The words in a row of a text that tell anything, by their stems."""
     said = [word for word in words(text) if word.casefold() not in _ARTICLES]
     rows = [tuple(said[at : at + _PHRASE]) for at in range(len(said) - _PHRASE + 1)]
-    return {tuple(map(folded, row)): row for row in rows}
+    telling = (row for row in rows if sum(word.casefold() not in _FUNCTION_WORDS for word in row) >= _TELLING)
+    return {tuple(map(folded, row)): row for row in telling}

@@ -59,7 +59,7 @@ def _written(workflow: RemediationWorkflow) -> tuple[str, str]:
     """What its author wrote that is to be checked, and in which field; empty where nothing is."""
     description = workflow.spec.description
     texts = (("when_not_to_use", description.when_not_to_use), ("preconditions", description.preconditions))
-    return next(((field, text) for field, text in texts if text.strip()), ("", ""))
+    return next(((field, text) for field, text in texts if sentences(text)), ("", ""))
 
 
 def _check(name: str, text: str, *, room: int, query: str) -> str:
@@ -67,7 +67,7 @@ def _check(name: str, text: str, *, room: int, query: str) -> str:
     left = room - len(f"{name} ()")
     if not text or left < _SHORTEST:
         return name if text and len(name) <= room else ""
-    told = _telling_first(text, query=query)
+    told = _telling_first(text, query=query)[:left]
     # One character may take four bytes.
     quoted = next(each for limit in range(left, 0, -1) if len((each := shortened(told, limit=limit)).encode()) <= left)
     return f"{name} ({quoted})"

@@ -7,7 +7,7 @@ problem. A sentence stays as it is.
 
 import re
 
-from formulary_catalog.domain.markup import without_markup
+from formulary_catalog.domain.markup import SIGNAL, without_markup
 from formulary_catalog.domain.text import split_camel_case
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, fold
 
@@ -15,15 +15,19 @@ _STATE = re.compile(r"^\s*\[(?:(?:FIRING|RESOLVED)(?::\d+)?,?\s*)+\]\W*(?=\w)", 
 """How notifications of Alertmanager begin: `[FIRING:2] KubePodCrashLooping`."""
 _RESOLVED, _FIRING = (
     re.compile(
-        rf"""\[[^\]\n]*\b{state}\b | ^[ \t*-]*status[ \t]*[:=][ \t]*{state}[ \t]*$ | "status"\s*:\s*"{state}" """,
+        rf"""
+          \[(?:(?:firing|resolved)(?::\d+)?,[ ]*)*{state}(?::\d+)?[\],]
+        | ^[ \t*-]*(?:status[ \t]*[:=][ \t]*["']?{state}["']?[ \t]*$|alerts[ ]{state}:)
+        | "status"\s*:\s*"{state}"
+        """,
         re.IGNORECASE | re.MULTILINE | re.VERBOSE,
     )
     for state in ("resolved", "firing")
 )
-"""What notifications say of their alerts: `[RESOLVED] X`, `Status: resolved`, `"status":"resolved"`."""
+"""What notifications say of their alerts: `[RESOLVED] X`, `Status: resolved`, `Alerts Firing:`, `"status":"firing"`."""
 _ALERT, _SEVERITY = (
-    re.compile(rf"""["']?\b{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""")
-    for label in (r"(?:alertname|[Aa]lert(?=:[ ]*[A-Z]\w*[a-z][A-Z]))", "[Ss]everity")
+    re.compile(rf"""{label}["']?\s*[=:]\s*(?:"(?P<quoted>[^"]+)"|(?P<bare>[\w.:-]*\w)),?""", re.MULTILINE)
+    for label in (rf"""(?:["']?\balertname|^[ \t•*-]*[Aa]lert(?=:[ ]*{SIGNAL}))""", r"""["']?\b[Ss]everity""")
 )
 """A label of an alert, as in `alertname=X`, `alertname: X`, `"alertname":"X",` and `Alert: KubePodCrashLooping`."""
 _AGE = r"(?:\d+[smhdy]\S*|<unknown>|<invalid>)[ \t]+(?:\(x\d+\ over\ [^)\n]*\)[ \t]+)?"
@@ -47,12 +51,13 @@ _PROBLEM = re.compile(
       \b[Rr]eason["']?[ \t]*[:=][ \t]*["'`]?(?P<reason>[A-Z]\w+)(?=[ \t]*(?:$|["'`,})]|[A-Z][\w ]*:))
     | (?:^[ \t*-]*[Pp]hase|"phase")[ \t]*:[ \t]*["'`]?(?P<phase>Pending)(?=[ \t]*(?:$|["'`,}]))
     | [ \t]\d+/\d+[ \t]+(?:Init:)?(?P<status>[A-Z]\w+)(?=[ \t]+\d)
-    | ^\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|$)
+    | ^[ \t]*\S+[ \t]+(?P<node>NotReady)(?=,\S|[ \t]{2,}|\t|$)
     """,
     re.VERBOSE | re.MULTILINE,
 )
 """What names a problem in the status of an object: `Reason:   OOMKilled`, `"reason":"Evicted"`,
 `cart-7d9   1/2   CrashLoopBackOff   14`, `node-3   NotReady   <none>`."""
+_OTHER_KIND = re.compile(r"""\bkind["']?\s*:\s*["']?(?!Pod\b)\w""")
 _MESSAGE = re.compile(
     r"(?P<CrashLoopBackOff>Back-off restarting failed container)"
     r"|(?P<ImagePullBackOff>Back-off pulling image|Failed to pull image|Error: (?:ErrImagePull|ImagePullBackOff))"
@@ -69,15 +74,17 @@ _CONSEQUENCES = ("CrashLoopBackOff", "PodPending")
 """What follows from another problem, which may be named as well."""
 _TIME = re.compile(r"\w{3}, \d\d \w{3} \d{4} [\d:]+ [+-]\d{4}|\"\d{4}-\d\d-\d\dT[\d:.]+Z?\"")
 """As `kubectl` prints it. In a sentence a time may be the symptom."""
-_COLUMN_NAME = r"(?:NAMESPACE|NAME|LAST[ ]SEEN|READY|STATUS|RESTARTS|AGE|ROLES|VERSION|TYPE|REASON|OBJECT|MESSAGE)\b"
-_HEAD = re.compile(rf"^[ \t]*(?:{_COLUMN_NAME}[ \t]+){{3,}}+(?!{_COLUMN_NAME})(?=\S)", re.MULTILINE)
+_COLUMN_NAME = r"(?:NAME|READY|STATUS|RESTARTS|AGE|ROLES|VERSION|TYPE|REASON|OBJECT|MESSAGE)\b"
+_HEAD = re.compile(
+    rf"^[ \t]*(?:NAMESPACE|NAME|LAST[ ]SEEN)[ \t]+(?:{_COLUMN_NAME}[ \t]+){{2,}}+(?!{_COLUMN_NAME})(?=\S)", re.MULTILINE
+)
 """The head of a table that lost its lines."""
 _FRAME = re.compile(
     r"""
     ^[ \t]*(?:
       (?:NAMESPACE|NAME|LAST[ ]SEEN)(?=.*\b(?:AGE|MESSAGE|STATUS)\b)(?:[ \t]+[A-Z()-]+)+  # the head of a table
     | Type[ \t]+(?:Reason|Status)\b.*
-    | \$[ ]kubectl[ ].*                                                    # what was typed
+    | \$[ ]kubectl[ ](?:get|describe|events|logs|top)\b.*                  # what was typed
     | -+(?:[ \t]+-+)+
     | (?:Events|Conditions|Labels|Annotations):
     | (?:\S+[ \t]+)?\S+[ \t]+(?P<ready>\d+)/(?P=ready)[ \t]+Running[ \t]+0[ \t]+\d+[smhdy]\w*(?:[ \t]+(?:\d+\.|<).*)?
@@ -170,8 +177,8 @@ def _begins_with_name(query: str) -> bool:
 def _named(query: str) -> str:
     """The canonical signal that a status, an event or a message names: a cause before its consequence. Else the reason
     of the first event."""
-    claim = "PersistentVolumeClaim" in query
-    found = [each for each in _PROBLEM.finditer(query) if not (claim and each["phase"])]
+    of_another = _OTHER_KIND.search(query) is not None  # claims and workflows are pending too
+    found = [each for each in _PROBLEM.finditer(query) if not (of_another and each["phase"])]
     statuses = [each[each.lastgroup or 0] for each in found]
     lines = [line for line in query.splitlines() if _EVENT.match(line)]
     messages = [found.lastgroup or "" for found in map(_MESSAGE.search, lines) if found]

@@ -89,6 +89,17 @@ def test_four_words_in_a_row_are_what_the_query_says_however_common_they_are() -
     assert warning(f"{MANY} certificate ingress, the old node may be back", clause) == ""
 
 
+@pytest.mark.parametrize(
+    ("query", "clause"),
+    [
+        ("what to do when there is no quorum in etcd", "Never when there is no backup of the volume."),
+        ("pods crash and it is not clear why, disk fine", "Not for Jobs, and it is not for DaemonSets."),
+    ],
+)
+def test_a_row_of_words_that_any_text_has_is_no_clause(query: str, clause: str) -> None:
+    assert warning(query, clause) == ""
+
+
 def test_words_that_tell_nothing_do_not_count() -> None:
     assert warning("quorum of the etcd members is lost", "Not if the one of them is.") == ""
 

@@ -101,8 +101,9 @@ def test_hits_that_fit_alike_are_told_apart_by_what_their_authors_wrote() -> Non
         [_line("a"), _line("b", behind=2 * ALIKE, preconditions="It.")],
         [_line("a"), _line("b")],
         [_line("a", confidence=0.3, preconditions="It."), _line("b", confidence=0.3, preconditions="It.")],
+        [_line("a", whenNotToUse="\n- \n", preconditions="\n1. \n")],
     ],
-    ids=["nothing", "nothing written of the first", "nothing written", "nothing fits"],
+    ids=["nothing", "nothing written of the first", "nothing written", "nothing fits", "an empty list"],
 )
 def test_nothing_is_said_where_there_is_nothing_to_check(page: list[Line]) -> None:
     assert what_to_check(page, query=QUERY) == []

@@ -1,6 +1,7 @@
 """What programs print about a problem, pasted as a query: the name of the problem comes first, what is well goes."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -81,6 +82,11 @@ shop        api-5c     1/1     Running            0              3d
         (NODES.replace("NotReady", "\x1b[31mNotReady\x1b[0m"), "NodeNotReady"),
         ("Warning  Failed  5m  kubelet  Error: ImagePullBackOff", "ImagePullBackOff"),
         ('{"phase":"Pending","conditions":[]}', "PodPending"),
+        ("phase: Pending\nmessage: pod has unbound immediate PersistentVolumeClaims", "PodPending"),
+        ("    " + NODES.replace("\n", "\n    "), "NodeNotReady"),
+        ("```OOMKilled\n```", "OOMKilled"),
+        ("Alert: OOMKilled", "OOMKilled"),
+        ("- Evicted", "Evicted"),
         ("status:\n  phase: Pending", "PodPending"),
         ('{"type":"PodScheduled","status":"False","reason":"Unschedulable"}', "FailedScheduling"),
         ("NAME READY STATUS RESTARTS AGE cart-7d9 0/1 Evicted 3 5m", "Evicted"),
@@ -140,15 +146,22 @@ def test_the_name_of_an_alert_is_found_inside_markup(query: str) -> None:
     assert parsed.inferred(signal_declared=True) == {"signal_type": "KubePodCrashLooping", "severity": "critical"}
 
 
-@pytest.mark.parametrize("pasted", [json.dumps(DESCRIBED_POD), json.dumps({"stdout": DESCRIBED_POD})])
-def test_a_description_in_a_string_of_json_is_read_as_one(pasted: str) -> None:
-    assert parse_query(pasted).inferred(signal_declared=False) == {"signal_type": "OOMKilled"}
+@pytest.mark.parametrize("pasted", [str, json.dumps, lambda text: json.dumps({"stdout": text})])
+@pytest.mark.parametrize(
+    ("printed", "signal"), [(DESCRIBED_POD, "OOMKilled"), (NODES, "NodeNotReady"), (EVENTS, "FailedMount")]
+)
+def test_what_is_in_a_string_of_json_is_read_as_it_was_printed(
+    pasted: Callable[[str], str], printed: str, signal: str
+) -> None:
+    assert parse_query(pasted(printed)).inferred(signal_declared=False) == {"signal_type": signal}
 
 
 @pytest.mark.parametrize(
     "query",
     [
         "[RESOLVED] NodeDown",
+        "Alerts Resolved:\nLabels:\n - alertname = NodeDown",
+        'status: "resolved"',
         "> **[RESOLVED]** NodeDown",
         "alertname: NodeDown\nStatus: resolved\nit has been firing for 15m",
         '{"status":"resolved","labels":{"alertname":"NodeDown"}}',
@@ -231,6 +244,10 @@ def test_events_without_a_warning_are_kept() -> None:
         "NAME RESOLUTION FAILS in the payments cluster",
         "NAMESPACE STUCK TERMINATING since yesterday",
         "NAME RESOLUTION FAILS",
+        "READY STATUS AGE flaps between true and false",
+        "$ kubectl drain node-1\nhangs for an hour",
+        "we silenced the alert: PostgreSQL replication lags",
+        "kind: Workflow\nstatus:\n  phase: Pending",
         "the rollout phase: Pending approvals block it",
         "kind: PersistentVolumeClaim\nstatus:\n  phase: Pending",
     ],
