@@ -67,7 +67,7 @@ def _check(name: str, text: str, *, room: int, query: str) -> str:
     left = room - len(f"{name} ()")
     if not text or left < _SHORTEST:
         return name if text and len(name) <= room else ""
-    told = _telling_first(text, query=query)[:left]
+    told = _telling_first(text, query=query)[: left + 1]  # that it is cut still shows
     # One character may take four bytes.
     quoted = next(each for limit in range(left, 0, -1) if len((each := shortened(told, limit=limit)).encode()) <= left)
     return f"{name} ({quoted})"

@@ -115,6 +115,7 @@ def test_at_most_three_are_compared_in_300_bytes(written: str) -> None:
     assert "the first 6 fit" in note
     assert [f"{name} (" in note for name in "abcdef"] == [True, True, True, False, False, False]
     assert len(note.encode()) <= 300
+    assert note.count("…)") == 3
 
 
 @pytest.mark.parametrize("longest", [63, 100, 253])
