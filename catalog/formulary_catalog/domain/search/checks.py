@@ -59,7 +59,7 @@ def _written(workflow: RemediationWorkflow) -> tuple[str, str]:
     """What its author wrote that is to be checked, and in which field; empty where nothing is."""
     description = workflow.spec.description
     texts = (("when_not_to_use", description.when_not_to_use), ("preconditions", description.preconditions))
-    return next(((field, text) for field, text in texts if sentences(text)), ("", ""))
+    return next(((field, text) for field, text in texts if _parts(text)), ("", ""))
 
 
 def _check(name: str, text: str, *, room: int, query: str) -> str:

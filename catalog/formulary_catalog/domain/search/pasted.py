@@ -132,6 +132,8 @@ def problem_first(query: str) -> str:
 
 def is_resolved(query: str) -> bool:
     """Whether a query was pasted from notifications that say that their alerts are over."""
+    if "resolved" not in query.casefold():  # as nearly always
+        return False
     said = without_markup(query)
     return _RESOLVED.search(said) is not None and _FIRING.search(said) is None
 
