@@ -22,7 +22,6 @@ SHORTER = {
     "formulary_catalog/domain/audit/stages.py": "an enumeration that pages and pictures share",
     "formulary_catalog/domain/canonical_json.py": "every hash and signature is made of its one function",
     "formulary_catalog/domain/knowledge/ranking.py": "the one rule that orders documents",
-    "formulary_catalog/domain/markup.py": "what is around words belongs to no subject",
     "formulary_catalog/domain/patterns.py": "models and their problems share it",
     "formulary_catalog/domain/waiting_room.py": "four services of different subjects share it",
     "formulary_catalog/embedding/known_problems.py": "reads a file of its own, with the model that made it",
