@@ -85,12 +85,11 @@ def summarise(asked: Sequence[tuple[Situation, Answered]]) -> dict[str, Shares]:
     first = [(each, answer) for each, answer in asked if answer.rankings[OURS]]
     excluded = [(each, answer) for each, answer in first if answer.rankings[OURS][0] in each.warned]
     near = [(each, answer) for each, answer in first if not each.warned and answer.grades(OURS)[0] > 0]
-    groups = {"excluded by its author": excluded, "right, near a clause": near}
-    return {
-        name: shares
-        for kind, group in groups.items()
-        for name, shares in ((kind, _shares(group)), (f"{kind}, {HIGH} or more", _shares(_high(group))))
-    }
+    summary = {}
+    for kind, group in (("excluded by its author", excluded), ("right, near a clause", near)):
+        summary[kind] = _shares(group)
+        summary[f"{kind}, {HIGH} or more"] = _shares(_high(group))
+    return summary
 
 
 def _high(group: Sequence[tuple[Situation, Answered]]) -> list[tuple[Situation, Answered]]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import math
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -138,25 +137,7 @@ async def test_an_explanation_says_why_a_near_workflow_is_doubted(url: str, quer
     done = await formulary("explain", "dns-coredns-restart-scale", query, "--url", url)
     assert done.code == 0
     assert ("nearer to a known problem" in done.out) is doubted
-
-
-@pytest.mark.parametrize(
-    ("workflow", "query", "cautioned"),
-    [
-        ("dns-coredns-restart-scale", "DNS lookups fail, SERVFAIL from CoreDNS", False),
-        ("oom-right-size-jvm-heap", "java.lang.OutOfMemoryError: Java heap space", True),
-    ],
-)
-async def test_an_explanation_says_how_the_confidence_follows_from_the_score(
-    url: str, workflow: str, query: str, cautioned: bool
-) -> None:
-    explained = json.loads((await formulary("explain", workflow, query, "--json", "--url", url)).out)
-    (note,) = [note for note in explained["notes"] if note.startswith("confidence ")]
-    total, _, parts = note.partition(" is ")[2].partition(" in log odds: ")
-    counts = [*re.findall(r" is (-?\d+\.\d\d),", parts), *re.findall(r"(?<= )[-+]\d+\.\d\d", parts)]
-    assert sum(map(float, counts)) == pytest.approx(float(total), abs=0.05)
-    assert explained["confidence"] == pytest.approx(1 / (1 + math.exp(-float(total))), abs=0.005)
-    assert ("for the caution" in note) is cautioned
+    assert "for the nearest known problem of Kubernetes (cosine 0." in " ".join(done.out.split())
 
 
 async def test_a_database_is_asked_like_a_server(url: str, dsn: str) -> None:

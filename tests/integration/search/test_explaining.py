@@ -1,5 +1,7 @@
 """Why a workflow is in an answer, and why not: for a new search and for one that the trail recorded."""
 
+import math
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -44,6 +46,8 @@ def workflow(name: str, *, labels: dict[str, Any] | None = None, **spec: Any) ->
 
 @pytest.fixture
 async def parts(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> AsyncIterator[CatalogParts]:
+    drain = workflow("drain", title="Drain the node")
+    drain["spec"]["description"]["whenNotToUse"] = "Not for kafka brokers."
     await fill(
         workflows,
         [
@@ -51,7 +55,7 @@ async def parts(database: str, workflows: CatalogWriter, contexts: ContextWriter
             workflow("staging-only", labels={"environment": ["staging", "test"]}),
             workflow("other-team", customLabels={KEY: "0ther"}),
             workflow("argo-only", detectedLabels={"gitOpsTool": "argocd"}),
-            workflow("drain", title="Drain the node"),
+            drain,
             workflow("asleep", suspend=True),
             workflow("unrelated", labels={"signalType": "NodeNotReady"}, title="Renew a certificate"),
         ],
@@ -122,6 +126,23 @@ async def test_an_allowed_one_has_its_evidence_its_place_and_what_would_make_it_
     assert other.score < first.first.score
     assert any(change.enough for change in other.to_be_first)
     assert "memory" in " ".join(change.change for change in other.to_be_first)
+
+
+@pytest.mark.parametrize(
+    ("name", "query", "cautioned"),
+    [("raise-limit", "OOMKilled memory limit", False), ("drain", "drain of a node with kafka brokers", True)],
+)
+async def test_how_the_confidence_follows_from_the_score_is_said_and_adds_up(
+    parts: CatalogParts, name: str, query: str, cautioned: bool
+) -> None:
+    why = await explain(parts, name, query=query)
+    assert why.confidence is not None
+    (note,) = [note for note in why.notes if note.startswith("confidence ")]
+    total, _, counts = note.partition(" is ")[2].partition(" in log odds: ")
+    counted = [*re.findall(r" is (-?\d+\.\d\d),", counts), *re.findall(r"(?<= )[-+]\d+\.\d\d", counts)]
+    assert sum(map(float, counted)) == pytest.approx(float(total), abs=0.05)
+    assert why.confidence == pytest.approx(1 / (1 + math.exp(-float(total))), abs=0.005)
+    assert ("for the caution" in note) is cautioned
 
 
 async def test_an_allowed_one_that_is_not_shown_says_why(parts: CatalogParts) -> None:

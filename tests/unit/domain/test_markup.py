@@ -20,6 +20,12 @@ from formulary_catalog.domain.text import words
         ("&gt; a &lt;none&gt; &amp; b", "a <none> & b"),
         ("\x1b[31mred\x1b[0m\r\nline", "red\nline"),
         (r"{\"a\":\"b\"}", '{"a":"b"}'),
+        (r"{\"path\":\"C:\\new\"}", r'{"path":"C:\\new"}'),
+        (r'"Name:  a\nStatus:  \"b\"\n"', '"Name:  a\nStatus:  "b"\n"'),
+        ("\x1b[01;31m\x1b[KNotReady\x1b[m\x1b[K", "NotReady"),
+        ("```OOMKilled\n```", "OOMKilled\n"),
+        ("what?\n```Evicted again```", "what?\nEvicted again"),
+        ("> 2 containers\n>> deeper", "> 2 containers\ndeeper"),
     ],
 )
 def test_words_and_lines_stay_and_marks_go(copied: str, plain: str) -> None:

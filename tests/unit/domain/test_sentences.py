@@ -31,7 +31,6 @@ def test_a_text_is_parted_at_sentences_conditions_and_lines_of_lists(text: str, 
     assert sentences(text) == parted
 
 
-def test_a_text_of_empty_lines_takes_no_time_to_speak_of() -> None:
-    assert sentences("a" + "\n" * 10_000 + "b") == [
-        "a b"
-    ]  # four seconds, when each line was looked at from each before
+def test_many_empty_lines_are_passed_over_once() -> None:
+    """Looked at again from each line before, these take longer than a test may."""
+    assert sentences("a" + "\n" * 100_000 + "b") == ["a b"]

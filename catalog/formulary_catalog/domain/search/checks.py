@@ -17,7 +17,7 @@ from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
 ALIKE = 0.5
 """Hits fit about equally if the log odds of their confidence lie no further apart."""
-MAX_NOTE = 300
+_MAX_NOTE = 300
 """Bytes."""
 _NAMED = 3
 _LEAST = 1e-4
@@ -39,7 +39,7 @@ def what_to_check(page: Sequence[tuple[WorkflowHit, RemediationWorkflow]], *, qu
     if len(alike) > 1:
         head = f"the first {len(alike)} fit about equally; to choose, check "
     named = alike[:_NAMED]
-    room = (MAX_NOTE - len(head)) // len(named) - len("; ")
+    room = (_MAX_NOTE - len(head)) // len(named) - len("; ")
     checks, label = [], ""
     for hit, workflow in named:
         field, text = _written(workflow)
@@ -67,9 +67,11 @@ def _check(name: str, text: str, *, room: int, query: str) -> str:
     left = room - len(f"{name} ()")
     if not text or left < _SHORTEST:
         return name if text and len(name) <= room else ""
-    told = _telling_first(text, query=query)[: left + 1]  # that it is cut still shows
+    ordered = _telling_first(text, query=query)[: left + 1]  # one more, so that it shows where it is cut
     # One character may take four bytes.
-    quoted = next(each for limit in range(left, 0, -1) if len((each := shortened(told, limit=limit)).encode()) <= left)
+    quoted = next(
+        each for limit in range(left, 0, -1) if len((each := shortened(ordered, limit=limit)).encode()) <= left
+    )
     return f"{name} ({quoted})"
 
 
@@ -84,6 +86,6 @@ def _telling_first(text: str, *, query: str) -> str:
 
 
 @lru_cache(maxsize=1000)
-def _parts(text: str) -> list[tuple[str, frozenset[str]]]:
+def _parts(text: str) -> tuple[tuple[str, frozenset[str]], ...]:
     """The sentences of a text with their stems. The same workflows come first again and again."""
-    return [(each, stems(each)) for each in sentences(text)]
+    return tuple((each, stems(each)) for each in sentences(text))

@@ -49,7 +49,7 @@ class QueryPart(NamedTuple):
 
     @property
     def total(self) -> float:
-        """What is added to the score of each workflow, times `of_score`."""
+        """What is added to `of_score` times the score of a workflow."""
         return self.constant + self.length + self.known
 
     @classmethod

@@ -4,7 +4,6 @@ Comparison is case-insensitive for the fixed dimensions and exact for custom lab
 both sides, so that the pure rule and the SQL only ever compare equal strings.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -29,7 +28,6 @@ _ALIKE, _ALIKE_VALUE, _ALIKE_SIGNAL = 0.7, 0.8, 0.92
 are nearly alike: `NodeReady`, `FailedUnmount`."""
 _SHORTEST = 3
 """Letters of a value that is taken for the beginning of a usual one."""
-_NUMBERED = re.compile(r"[-_.\d]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +153,14 @@ def nearest_usual(dimension: str, value: str) -> str:
     and `KubeNodeNotReady`."""
     usual = {fold(each): each for each in _USUAL.get(dimension, ())}
     folded = fold(value)[:_MAX_COMPARED]
-    if any(folded == each or folded.endswith(each) or _NUMBERED.match(folded.removeprefix(each)) for each in usual):
-        return ""
-    begun = [each for each in usual if len(folded) >= _SHORTEST and each.startswith(folded)]
-    if dimension != "signal_type" and len(begun) == 1:
-        return usual[begun[0]]
-    near = get_close_matches(folded, usual, n=1, cutoff=_ALIKE_SIGNAL if dimension == "signal_type" else _ALIKE_VALUE)
+    for each in usual:
+        if folded.endswith(each) or (folded.startswith(each) and not folded[len(each)].isalpha()):
+            return ""
+    if dimension == "signal_type":
+        near = get_close_matches(folded, usual, n=1, cutoff=_ALIKE_SIGNAL)
+    else:
+        begun = [each for each in usual if len(folded) >= _SHORTEST and each.startswith(folded)]
+        near = begun if len(begun) == 1 else get_close_matches(folded, usual, n=1, cutoff=_ALIKE_VALUE)
     return usual[near[0]] if near else ""
 
 

@@ -152,8 +152,8 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
     query = QueryPart.of(wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known)
-    against = CAUTION_WEIGHT if caution else 0.0
     of_score = query.of_score * scored.score
+    total = of_score + query.total
     parts = [
         f"{query.of_score:g} times the score {scored.score:.2f} is {of_score:.2f}",
         f"{query.constant:+.2f} in every search",
@@ -165,8 +165,8 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
             f"{query.known:+.2f} for the nearest known problem of Kubernetes ({nearest}), which it may be about"
         )
     if caution:
-        parts.append(f"{-against:+.2f} for the caution")
-    total = of_score + query.total - against
+        parts.append(f"{-CAUTION_WEIGHT:+.2f} for the caution")
+        total -= CAUTION_WEIGHT
     yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
 
 

@@ -168,7 +168,7 @@ def test_what_is_in_a_string_of_json_is_read_as_it_was_printed(
         r"{\"status\":\"resolved\",\"labels\":{\"alertname\":\"NodeDown\"}}",
     ],
 )
-def test_alerts_that_are_over_are_told_from_others(query: str) -> None:
+def test_notifications_of_alerts_that_are_over_are_recognised(query: str) -> None:
     assert is_resolved(query)
     assert not is_resolved(f"{query}\n[FIRING:1] DiskFull")
     assert not is_resolved(f"{query}\n- status: firing")
@@ -180,6 +180,9 @@ def test_alerts_that_are_over_are_told_from_others(query: str) -> None:
         "[FIRING:1, RESOLVED:1] NodeDown",
         "DNS status=resolved-by-cache fails",
         "dig status: RESOLVED, but curl times out",
+        "[not resolved yet] NodeDown",
+        "error [host not resolved] in cart",
+        "[" * 100_000 + "resolved",  # longer than a test may, if it is looked at again from each bracket
     ],
 )
 def test_what_is_not_said_of_an_alert_ends_none(query: str) -> None:
