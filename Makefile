@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page known-problems calibrate soak dist image base-images lock platforms clean
+.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page known-problems calibrate soak dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -21,20 +21,27 @@ run: ## Install what running needs, start Formulary on loopback with the starter
 demo: setup control-plane ## Show two incidents and one question in a cluster of its own, as docs/demo.md tells
 	@PYTHONPATH=tests $(BIN)/python scripts/demo.py
 
-test: setup check control-plane ## Run all checks and all tests
+test: setup check control-plane ## Run the checks and the first tier of tests: at most 15 minutes on two cores
 	@bash scripts/system.sh npm
 	@bash scripts/system.sh chromium
-	@bash scripts/test.sh
+	@$(BIN)/python scripts/test.py
+
+test-all: setup check control-plane ## Run the checks and all tests, those that are long by their nature too: an hour
+	@bash scripts/system.sh npm
+	@bash scripts/system.sh chromium
+	@$(BIN)/python scripts/test.py all
 
 unit: setup ## Run the unit and property tests that need no database: a minute
 	@$(BIN)/pytest -q tests/unit tests/property/domain tests/property/operator
 
-check: setup ## Format, lint, types, layering, generated files
+check: setup ## Format, lint, types, layering, generated files, budget, history
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate.py --check
+	$(BIN)/python scripts/budget.py
+	$(BIN)/python scripts/history.py
 
 control-plane: setup ## Build the Kubernetes API server that tests run on: 8 minutes, once
 	@PYTHONPATH=tests $(BIN)/python -m support.control_plane

@@ -31,6 +31,7 @@ pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Tests start some hundred processes: each would compile all that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+_CLUSTER = Path(__file__).parent / "cluster"
 _MEMORY = Path("/dev/shm")
 _ENOUGH_MEMORY = 8 * 2**30
 if (
@@ -40,6 +41,8 @@ if (
 ):
     # Some fifty databases and API servers write all the time: a slow disk would make it a test of the disk.
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+# Fixtures that are expensive enough to exist once for a run; the first that a test uses decides where it runs.
+_SHARED = {"cluster": "API server", "browser": "browser", "built": "packages", "formulary_url": "clients"}
 # That an example takes long says something of the machine, not of the code.
 settings.register_profile("formulary", deadline=None)
 settings.register_profile("mutants", deadline=None, phases=[Phase.explicit, Phase.generate])  # no time for shrinking
@@ -69,6 +72,17 @@ def pytest_configure() -> None:
         for each in vars(remembering).values():
             if hasattr(each, "cache_clear"):
                 each.cache_clear()
+
+
+@pytest.hookimpl(tryfirst=True)  # the plugin that distributes reads the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep together, in one of the processes that share a run, what shares a server; the rest by module."""
+    for item in items:
+        if item.path.is_relative_to(_CLUSTER):
+            item.add_marker(pytest.mark.cluster)
+        used = getattr(item, "fixturenames", ())
+        group = next((group for fixture, group in _SHARED.items() if fixture in used), str(item.path))
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,87 @@
+"""Checks that the product stays within `scripts/budget.toml`: a step of `make check`.
+
+`scripts/test.py` holds a run of the first tier of tests against the same file.
+"""
+
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from formulary_catalog.settings import Settings
+from formulary_operator.settings import OperatorSettings
+
+ROOT = Path(__file__).parents[1]
+BUDGET = ROOT / "scripts" / "budget.toml"
+Budget = Mapping[str, Any]
+
+
+def main() -> int:
+    return report(excesses_of_product(load_budget()))
+
+
+def load_budget() -> Budget:
+    """What `scripts/budget.toml` says."""
+    return tomllib.loads(BUDGET.read_text())
+
+
+def report(excesses: Iterable[str]) -> int:
+    """Print them with the way out; the exit code."""
+    found = list(excesses)
+    for excess in found:
+        print(excess, file=sys.stderr)
+    if found:
+        print(f"Make it smaller, or raise the number in {BUDGET.relative_to(ROOT)} and say why there.", file=sys.stderr)
+    return 1 if found else 0
+
+
+def excesses_of_product(budget: Budget) -> Iterator[str]:
+    """What is larger than the budget allows: folders by modules and lines, files by lines, settings."""
+    for folder, allowed in budget["folders"].items():
+        lengths = [_lines(path) for path in (ROOT / folder).rglob("*.py")]
+        for what, found in (("modules", len(lengths)), ("lines", sum(lengths))):
+            if found > allowed[what]:
+                yield f"{folder}: {found} {what}, budget {allowed[what]}"
+    missing = {folder.as_posix() for folder in _top_folders()} - set(budget["folders"])
+    yield from (f"{folder}: not in the budget" for folder in sorted(missing))
+    for file, lines in budget["files"].items():
+        if (found := _lines(ROOT / file)) > lines:
+            yield f"{file}: {found} lines, budget {lines}"
+    settings = len(Settings.model_fields.keys() | OperatorSettings.model_fields.keys())
+    if settings > budget["settings"]["most"]:
+        yield f"settings: {settings}, budget {budget['settings']['most']}"
+
+
+def excesses_of_run(
+    budget: Budget, *, processor_seconds: float, durations: Mapping[str, float], busy: bool
+) -> Iterator[str]:
+    """What a run of the first tier took beyond the budget; `durations` are the elapsed seconds of each test.
+
+    While something else keeps the machine `busy`, elapsed time says nothing about a test and is not checked.
+    """
+    allowed = budget["tests"]
+    minutes = processor_seconds / 60
+    print(f"first tier: {minutes:.1f} minutes of processor time, budget {allowed['processor_minutes']}", flush=True)
+    if minutes > allowed["processor_minutes"]:
+        yield f"first tier: {minutes:.1f} minutes of processor time, budget {allowed['processor_minutes']}"
+    if not busy:
+        for test, seconds in durations.items():
+            if seconds > allowed["longest_seconds"]:
+                yield f"{test}: {seconds:.0f} s, budget {allowed['longest_seconds']}: mark it long, add a short sister"
+
+
+def _top_folders() -> Iterator[Path]:
+    """The folders of the product that the budget names one by one."""
+    catalog = ROOT / "catalog" / "formulary_catalog"
+    for path in (*catalog.iterdir(), ROOT / "operator" / "formulary_operator"):
+        if next(path.glob("*.py"), None) is not None:
+            yield path.relative_to(ROOT)
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

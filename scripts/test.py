@@ -1,0 +1,115 @@
+"""Runs the tests in two processes: `test.py` the first tier, `test.py all` everything.
+
+The first tier leaves out tests marked `long`. Of `tests/cluster` it runs those marked `smoke`, and all of them where
+what they test has changed since they last passed on this machine. Tests that share a server stay in one process
+(`tests/conftest.py`). At the end, the first tier is held against `scripts/budget.toml`.
+
+A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
+start at the very end (`tests/faults`).
+"""
+
+import hashlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.etree import ElementTree
+
+from platformdirs import user_cache_path
+
+import budget
+
+ROOT = Path(__file__).parents[1]
+_WORKERS = 2
+_STOP_AFTER_FAILURES = 10
+_CLUSTER_SOURCES = ("operator", "crds", "charts", "tests/cluster")
+# With other work, the load of two busy processes is exceeded.
+_BUSY_LOAD = 4.0
+
+
+def main() -> int:
+    everything = sys.argv[1:] == ["all"]
+    stamp = user_cache_path("formulary") / "passed" / f"cluster-{_digest_of_cluster_sources()}"
+    with_cluster = everything or not stamp.exists()
+    if everything:
+        selected = []
+    elif with_cluster:
+        print("tests/cluster runs in full: what it tests has not passed on this machine", flush=True)
+        selected = ["-m", "not long"]
+    else:
+        selected = ["-m", "not long and (smoke or not cluster)"]
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch, "report.xml")
+        code = _run_pytest(f"--junit-xml={report}", *selected)
+        if code != 0:
+            return code
+        if with_cluster:
+            stamp.parent.mkdir(parents=True, exist_ok=True)
+            stamp.touch()
+            return 0
+        return _check_budget(report)
+
+
+def _run_pytest(*options: str) -> int:
+    """The exit code of pytest; the faults of the processes below it are printed when it ends, however it ends."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        f"--numprocesses={_WORKERS}",
+        "--dist=loadgroup",
+        "--no-loadscope-reorder",
+    ]
+    command += [f"--maxfail={_STOP_AFTER_FAILURES}", "--durations=15", *options]
+    with _faults() as environment:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment)
+        signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # pytest gets it too, and ends what it has started
+        return process.wait()
+
+
+@contextmanager
+def _faults() -> Iterator[dict[str, str]]:
+    """An environment in which a native crash of any Python below is written to a file, which is printed at the end."""
+    with tempfile.NamedTemporaryFile(mode="r", errors="replace") as faults:
+        os.chmod(faults.name, 0o666)  # tests of root start programs under other accounts, too
+        environment = dict(os.environ)
+        # Else each process compiles all tests again.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        path = os.pathsep.join(filter(None, [str(ROOT / "tests" / "faults"), environment.get("PYTHONPATH", "")]))
+        yield environment | {"FAULTS_FILE": faults.name, "PYTHONPATH": path}
+        sys.stdout.write(faults.read())
+
+
+def _check_budget(report: Path) -> int:
+    """The exit code of the comparison of a run with the budget."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    excesses = budget.excesses_of_run(
+        budget.load_budget(),
+        processor_seconds=used.ru_utime + used.ru_stime,
+        durations={
+            f"{case.get('classname')}.{case.get('name')}": float(case.get("time", 0))
+            for case in ElementTree.parse(report).iter("testcase")
+        },
+        busy=os.getloadavg()[2] > _BUSY_LOAD,
+    )
+    return budget.report(excesses)
+
+
+def _digest_of_cluster_sources() -> str:
+    """Changes with what `tests/cluster` tests, and with the tests themselves."""
+    digest = hashlib.sha256()
+    for folder in _CLUSTER_SOURCES:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
