@@ -215,6 +215,24 @@ def test_a_run_whose_image_cannot_be_pulled_says_so_while_it_waits_and_when_its_
     assert "its image cannot be pulled: ImagePullBackOff" in reached["message"]
 
 
+def test_what_was_last_known_of_an_image_outlives_its_pod(
+    control_plane: ControlPlane, dsn: str, ns: str, running: Daemon, jobs: JobController
+) -> None:
+    jobs.ends, jobs.waits = lambda job: None, "ErrImagePull"
+    ask(control_plane, "podless", namespace=ns, dsn=dsn)
+    run = await_phase(control_plane, "podless", "Running", namespace=ns)["invocationId"]
+    wait_until(lambda: row(dsn, run)["reason"] == "ImageNotPulled", what="the image to be missed")
+    jobs.waits = ""
+    control_plane.kubectl("delete", "pod", f"{run}-pod", f"--namespace={ns}", "--force", "--grace-period=0")
+
+    def looks() -> int:
+        return len(control_plane.requests(verbs=["list"], resource="pods"))
+
+    before = looks()
+    wait_until(lambda: looks() >= before + 3, what="the operator to look for pods")
+    assert row(dsn, run)["reason"] == "ImageNotPulled"
+
+
 def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_deleted(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:

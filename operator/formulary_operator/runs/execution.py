@@ -218,10 +218,17 @@ class RunExecution:
             await self._runs.note_reference(run.id, reference=reference_of(engine.resource, found))
 
     async def _note_reason(self, run: Invocation, *, engine: Engine, found: Json) -> Invocation:
-        """Note, while it lasts, that an image cannot be pulled: a Job that is out of time has no pods any more."""
+        """Note, while it lasts, that an image cannot be pulled.
+
+        The Job controller deletes the pod of a Job that is out of time before it ends the Job, so what was last known
+        of a pod holds until there is another one.
+        """
         problem = ""
         if engine.resource is JOBS and not has_ready_pod(found):
-            problem = image_problem(await self._pods(run, engine=engine))
+            pods = await self._pods(run, engine=engine)
+            if not pods:
+                return await self._runs.find(run.id) or run
+            problem = image_problem(pods)
         if bool(problem) == (run.reason == Reason.IMAGE_NOT_PULLED):
             return await self._runs.find(run.id) or run
         reason, message = Reason.STARTED, str(run.decision.get("message") or "")
