@@ -1,4 +1,4 @@
-"""Imported by every Python below `scripts/test.sh`: a native crash leaves the traces of all threads.
+"""Imported by every Python below `scripts/test.py`: a native crash leaves the traces of all threads.
 
 They go to one file, which the script prints at its end: what a test does with the standard error of a process that it
 starts does not matter. In pytest's own process, its handler takes the place of this one and writes to standard error.

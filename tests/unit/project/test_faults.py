@@ -1,4 +1,4 @@
-"""Native crashes of processes that tests start: `scripts/test.sh` has them written to a file."""
+"""Native crashes of processes that tests start: `scripts/test.py` has them written to a file."""
 
 import os
 import signal
