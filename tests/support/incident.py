@@ -76,7 +76,11 @@ SELECTION = call(
     arguments={"workflow_id": "oom-raise", "version": "1.0.0", "reasoning": "killed at its limit", "confidence": 0.8},
     result={"version_id": CHOSEN, "namespace": "formulary"},
 )
-UNSUPPORTED = {**SELECTION, "result": {**SELECTION["result"], "supported": False}}
+UNSUPPORTED = {
+    **SELECTION,
+    "search_id": "5f0c2a9b-1d3e-4f60-8182-93a4b5c6d7e8",
+    "result": {**SELECTION["result"], "supported": False},
+}
 REQUESTED = {
     "caller": AGENT,
     "invocation_id": RUN,

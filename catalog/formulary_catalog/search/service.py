@@ -20,7 +20,7 @@ from formulary_catalog.domain.search.request import ContextReference, SearchRequ
 from formulary_catalog.domain.workflows.labels import wire_name
 from formulary_catalog.errors import FormularyError
 from formulary_catalog.metrics import Metrics
-from formulary_catalog.search.audit import OK, Trail
+from formulary_catalog.search.audit import OK, Trail, trace_of
 from formulary_catalog.search.lookup import WorkflowFinder, details_of, own_search
 from formulary_catalog.search.pipeline import Searcher
 from formulary_catalog.store.audit.events import TraceStore
@@ -28,6 +28,10 @@ from formulary_catalog.store.audit.events import TraceStore
 _NO_EVIDENCE = (
     "this choice is no evidence: the search that search_id names did not return this version; choose one of its hits, "
     "or give the search_id of the answer that returned it"
+)
+_NO_SEARCH = (
+    "this choice is no evidence: no search of yours for this incident returned this version; search first, then choose "
+    "one of the hits and give its search_id"
 )
 
 
@@ -118,7 +122,8 @@ class CatalogService:
     ) -> SelectionReceipt:
         """Write the caller's choice and its reasons into the trail.
 
-        A choice that the search it names did not return is recorded as unsupported, which is no evidence.
+        A choice that the search it names did not return is recorded as unsupported, which is no evidence. One that
+        names none is supported by any search of the caller in the same trace that returned the version.
 
         Raises:
             InvalidInput: a search id that is not one of this caller's for this incident.
@@ -139,10 +144,10 @@ class CatalogService:
                 self._traces, search_id, caller=caller.name, remediation_id=record.remediation_id
             )
             stored = found.stored
-            supported = record.search_id is None or await self._traces.search_returned(
-                record.search_id, version_id=stored.version_id
+            supported = await self._traces.search_supports(
+                trace_of(record), caller=caller.name, search_id=record.search_id, version_id=stored.version_id
             )
-            notes = [] if supported else [_NO_EVIDENCE]
+            notes = [] if supported else [_NO_EVIDENCE if search_id else _NO_SEARCH]
             record.result = {"version_id": stored.version_id, "namespace": stored.namespace, "supported": supported}
             return SelectionReceipt(
                 recorded=True,

@@ -305,7 +305,7 @@ async def test_a_selection_may_name_a_search_that_an_older_release_recorded(
     receipt = await service.record_selection(
         workflow_id="mine", reasoning="r", search_id=UNKNOWN_SEARCH, context=NOWHERE, caller=CALLER
     )
-    assert (receipt.recorded, receipt.supported) == (True, True)
+    assert (receipt.recorded, receipt.supported) == (True, False)  # it kept no record of what was returned
 
 
 NO_EVIDENCE = (
@@ -353,9 +353,17 @@ async def test_a_selection_of_another_version_than_the_one_returned_is_unsupport
     assert (returned.version, returned.supported, returned.notes) == ("1.0.0", True, [])
 
 
-async def test_a_selection_that_names_no_search_is_supported(catalog: None, service: CatalogService) -> None:
-    receipt = await service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER)
-    assert (receipt.supported, receipt.notes) == (True, [])
+async def test_a_selection_that_names_no_search_is_supported_by_any_of_the_caller_for_the_incident(
+    catalog: None, service: CatalogService
+) -> None:
+    chosen: dict[str, Any] = {"workflow_id": "mine", "reasoning": "r", "context": INCIDENT}
+    early = await service.record_selection(**chosen, caller=CALLER)
+    await service.search(search_request(query="OOMKilled", context=INCIDENT), caller=CALLER)
+    supported = await service.record_selection(**chosen, caller=CALLER)
+    stranger = await service.record_selection(**chosen, caller=Caller(name="stranger", access=EVERYTHING))
+    nowhere = await service.record_selection(workflow_id="mine", reasoning="r", context=NOWHERE, caller=CALLER)
+    assert [each.supported for each in (early, supported, stranger, nowhere)] == [False, True, False, False]
+    assert "no search of yours for this incident returned this version" in early.notes[0]
 
 
 async def test_calls_of_an_incident_share_its_trace_and_others_that_of_their_search(

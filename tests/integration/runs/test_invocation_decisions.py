@@ -148,6 +148,7 @@ async def test_evidence_that_a_rule_asks_for_is_a_recorded_selection_with_reason
     service: InvocationService, catalog: CatalogService, dsn: str, rules: ContractWriter
 ) -> None:
     await rules.save(rule("REQUIRE_EVIDENCE"), namespace="formulary", name="reasons", uid="1")
+    await catalog.search(search_request(query="slow", context=STAGING, top_k=20), caller=LOCAL)
     async with playing.operator(dsn):
         waiting = await service.invoke(asked("slow"), context=STAGING, caller=LOCAL)
         await catalog.record_selection(
@@ -172,6 +173,7 @@ async def test_a_selection_that_its_search_did_not_return_is_no_evidence(
     await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
     async with playing.operator(dsn):
         waiting = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)
+        await catalog.search(search_request(query="scale-out", context=STAGING, top_k=20), caller=LOCAL)
         await catalog.record_selection(**chosen, caller=LOCAL)
         await catalog.record_selection(**chosen, search_id=searched.search_id, caller=LOCAL)
         answer = await service.invoke(asked("scale-out"), context=STAGING, caller=LOCAL)

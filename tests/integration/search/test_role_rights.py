@@ -116,6 +116,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
         "search_recorded": server + writer,
         "sealed_namespaces": server,
         "search_returned": server,
+        "search_supports": server,
         "searches_by_mode": server,
         "selection_of": server + writer,
         "starts_under_way": server + writer,

@@ -159,8 +159,8 @@ class SelectionReceipt(Answer):
     version_id: str
     search_id: str
     supported: bool = Field(
-        description="Whether the choice counts as evidence: false where search_id names a search that did not return "
-        "this version."
+        description="Whether the choice counts as evidence: false where the search that search_id names, or without "
+        "search_id every search of the caller for the incident, did not return this version."
     )
     notes: list[str]
 

@@ -15,7 +15,11 @@ from formulary_catalog.domain.audit.wording import Description, Known, Line, Ton
 
 _SHOWN_CANDIDATES = 5
 _OK = ("", "ok")
-_NO_EVIDENCE = "none: the search that it names did not return this version"
+_UNSUPPORTED = {
+    True: ("which its search did not return", "none: the search that it names did not return this version"),
+    False: ("which no search before it returned", "none: no search of the caller before it returned this version"),
+}
+"""What is said of a selection that is no evidence, by whether it names a search."""
 
 
 def describe(kind: str, payload: Recorded, *, known: Known) -> Description:
@@ -168,7 +172,9 @@ def _choosing(payload: Recorded, known: Known) -> str:
 def _selection(payload: Recorded, known: Known) -> Description:
     arguments, version_id = payload.inner("arguments"), payload.inner("result").text("version_id")
     supported, name = is_supported(payload), known.workflow(payload)
-    search = "the search that it names" if payload.text("search_id") else "the search before"
+    names_search = bool(payload.text("search_id"))
+    search = "the search that it names" if names_search else "the search before"
+    unsupported, no_evidence = _UNSUPPORTED[names_search]
     if not supported:
         rank = ""
     elif version_id in known.found:
@@ -176,13 +182,13 @@ def _selection(payload: Recorded, known: Known) -> Description:
     else:
         rank = f"{search} did not find it" if known.found else ""
     return Description(
-        title=f"chose {name}" if supported else f"named {name}, which its search did not return",
+        title=f"chose {name}" if supported else f"named {name}, {unsupported}",
         tone=Tone.GOOD if supported else Tone.WAITING,
         lines=lines(
             Line(label="because", text=arguments.text("reasoning")),
             Line(label="confidence", text=arguments.text("confidence")),
             Line(label="rank", text=rank, tone=Tone.PLAIN if version_id in known.found else Tone.WAITING),
-            Line(label="evidence", text="" if supported else _NO_EVIDENCE, tone=Tone.WAITING),
+            Line(label="evidence", text="" if supported else no_evidence, tone=Tone.WAITING),
         ),
     )
 

@@ -184,16 +184,20 @@ class TraceStore:
 
         return await self._database.read(read)
 
-    async def search_returned(self, search_id: UUID, *, version_id: str) -> bool:
-        """Whether a recorded search returned this version; true where an older release did not record what it returned.
+    async def search_supports(self, trace_id: str, *, caller: str, search_id: UUID | None, version_id: str) -> bool:
+        """Whether a search of this caller in a trace returned this version: the one of this id, None for any of them.
 
         Raises:
             Unavailable: the database does not answer.
         """
         (row,) = await self._database.fetch(
-            "select formulary.search_returned($1, $2) as returned", search_id, version_id
+            "select formulary.search_supports($1, $2, $3, $4, null) as supports",
+            _storable(trace_id),
+            caller,
+            search_id,
+            version_id,
         )
-        return row["returned"] is not False
+        return bool(row["supports"])
 
 
 def _arguments(event: TraceEvent, sealed: str = "") -> tuple[str, str, str]:

@@ -81,6 +81,12 @@ def test_a_choice_that_its_search_did_not_return_is_told_as_no_evidence() -> Non
     )
 
 
+def test_a_choice_without_a_search_is_told_as_no_evidence() -> None:
+    passage = story((0, "selection", {**UNSUPPORTED, "search_id": ""})).passages[0]
+    assert passage.description.title == "named oom-raise@1.0.0, which no search before it returned"
+    assert passage.description.lines[-1].text == "none: no search of the caller before it returned this version"
+
+
 def test_a_search_is_told_with_what_the_incident_demanded_and_what_was_read_from_the_query() -> None:
     applied = {
         "given": {"component": ["v1/Pod"]},
