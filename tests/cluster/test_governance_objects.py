@@ -147,6 +147,24 @@ def test_an_invalid_edit_keeps_the_last_good_rules_in_force_and_says_so(
     wait_until(lambda: fetch(dsn, STORED, ns, "edited") == [], what="the rules to end")
 
 
+def test_a_contract_whose_rules_lift_less_than_in_earlier_releases_says_which(
+    cluster: Cluster, dsn: str, ns: str, running: Daemon
+) -> None:
+    lenient = contract("lenient", effect="ALLOW", match={"namespaces": ["elsewhere"]})
+    cluster.apply(lenient, namespace=ns)
+    ready = await_condition(cluster, CONTRACTS, "lenient", "Ready", "InForce", namespace=ns)
+    said = condition(ready)["message"]
+    assert said.startswith("1 rule is in force; rule only no longer lifts the approvals that bundle, template, repeat")
+    lenient["spec"]["rules"][0]["lifts"] = ["bundle", "repeat-failure"]
+    cluster.apply(lenient, namespace=ns)
+    wait_until(
+        lambda: condition(found(cluster, CONTRACTS, "lenient", namespace=ns))["message"] == "1 rule is in force",
+        what="the message to say no more",
+    )
+    cluster.kubectl("delete", "gcon", "lenient", f"--namespace={ns}")
+    wait_until(lambda: fetch(dsn, STORED, ns, "lenient") == [], what="the rules to end")
+
+
 def test_a_contract_that_is_deleted_while_nobody_watches_ends_at_the_next_start(
     cluster: Cluster, database: str, namespace: str, operator_account: OperatorAccount
 ) -> None:

@@ -20,10 +20,12 @@ from formulary_catalog.domain.governance.answers import (
     Decided,
     NotReplayed,
     RehearsalAnswer,
+    RunReason,
     TriedRule,
 )
 from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import RunDecision
+from formulary_catalog.domain.governance.run_risks import FROZEN_WINDOW
 from formulary_catalog.domain.moments import moment, moment_said
 from formulary_catalog.domain.runs.decision_basis import BasisUnreadable, DecisionBasis
 from formulary_catalog.domain.runs.rehearsal import Change, Comparison, RecordedDecision, Rehearsal, Rulebook
@@ -195,17 +197,32 @@ def _changed(comparison: Comparison, *, run: DecidedRun, readable: frozenset[str
         recorded=comparison.recorded.outcome,
         before=_side(comparison.before, readable=readable),
         after=_side(comparison.after, readable=readable),
+        reasons=_reasons(comparison.after, readable=readable) if comparison.change is Change.ALLOWED else [],
     )
 
 
 def _side(decision: RunDecision, *, readable: frozenset[str] | None) -> Decided:
     """Without the reasons, which name rules, where one is of a contract that the caller may not read."""
-    is_readable = readable is None or readable.issuperset(_place_of(rule.contract) for rule in decision.rules)
+    is_readable = _is_readable(decision, readable)
     return Decided(
         outcome=decision.outcome.value,
         why=[visible(reason) for reason in decision.why] if is_readable else [_NOT_READABLE],
         missing=decision.missing if is_readable else [],
     )
+
+
+def _reasons(decision: RunDecision, *, readable: frozenset[str] | None) -> list[RunReason]:
+    """Why the run needs an approval by default. All but a restricted time, which names rules, is said of the run."""
+    is_readable = _is_readable(decision, readable)
+    return [
+        RunReason(reason=reason.category, message=visible(reason.message))
+        for reason in decision.reasons
+        if is_readable or reason.category != FROZEN_WINDOW
+    ]
+
+
+def _is_readable(decision: RunDecision, readable: frozenset[str] | None) -> bool:
+    return readable is None or readable.issuperset(_place_of(rule.contract) for rule in decision.rules)
 
 
 def _place_of(contract: str) -> str:

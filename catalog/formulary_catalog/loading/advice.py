@@ -1,9 +1,11 @@
-"""What is allowed in a workflow but probably not meant."""
+"""What is allowed in a workflow or a contract but probably not meant."""
 
 import re
 from collections.abc import Iterator
 
-from formulary_catalog.domain.entry import CatalogEntry
+from formulary_catalog.domain.entry import CatalogEntry, ContractEntry
+from formulary_catalog.domain.governance.contract import contract
+from formulary_catalog.domain.governance.rules import lifts_less
 from formulary_catalog.domain.workflows.labels import nearest_usual
 from formulary_catalog.domain.workflows.manifest import Execution, Labels, Model
 from formulary_catalog.domain.workflows.problems import nearest_name
@@ -23,6 +25,12 @@ def advice(entry: CatalogEntry) -> list[str]:
     found += [f"spec.steps: a command uses ${{{name}}}, which spec.parameters does not declare" for name in undeclared]
     found += _unusual(spec.labels)
     return found + list(_unpinned(spec.execution)) + list(_misspelt(spec, path="spec"))
+
+
+def contract_advice(entry: ContractEntry) -> list[str]:
+    """One line for each doubt about a valid contract."""
+    less = lifts_less(contract(entry.spec, name=entry.name, namespace=entry.namespace))
+    return [f"spec.rules: {less}"] if less else []
 
 
 def _unusual(labels: Labels) -> Iterator[str]:

@@ -6,6 +6,7 @@ stay in force, and the status says so. A change makes all open runs be looked at
 
 import structlog
 
+from formulary_catalog.domain.governance.contract import contract
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.workflows.authors import AdmissionRecords
@@ -78,4 +79,4 @@ class ContractReconciler:
         if halt is not None:
             _log.warning("runs_halted", where=halt.where, contract=halt.contract, by=halt.by, reason=halt.reason)
             return halting(halt.where, reason=halt.reason)
-        return in_force(len(rules.get("rules") or ()))
+        return in_force(contract(rules, name=metadata["name"], namespace=metadata["namespace"]))

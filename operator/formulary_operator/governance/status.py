@@ -7,6 +7,8 @@ records under it who wrote a contract that halts. Pure.
 from collections.abc import Mapping
 from typing import Any
 
+from formulary_catalog.domain.governance.contract import Contract
+from formulary_catalog.domain.governance.rules import lifts_less
 from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find
 from formulary_operator.workflows.status import Transition
@@ -15,11 +17,12 @@ _TYPE = "Ready"
 _HALTING = "Halting"
 
 
-def in_force(rules: int) -> Said:
-    """The rules hold as they were applied last."""
-    return Said(
-        type=_TYPE, met=True, reason="InForce", message=f"{rules} {'rule is' if rules == 1 else 'rules are'} in force"
-    )
+def in_force(contract: Contract) -> Said:
+    """The rules hold as they were applied last; the message names those that lift less than in earlier releases."""
+    rules = len(contract.rules)
+    counted = f"{rules} {'rule is' if rules == 1 else 'rules are'} in force"
+    less = lifts_less(contract)
+    return Said(type=_TYPE, met=True, reason="InForce", message=f"{counted}; {less}" if less else counted)
 
 
 def halting(where: str, *, reason: str) -> Said:

@@ -8,7 +8,7 @@ import pytest
 
 from support.commands import formulary
 from support.golden import assert_golden
-from support.manifest import analysis, text, workflow
+from support.manifest import analysis, contract, text, workflow
 from support.process import FORMULARY
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -162,6 +162,22 @@ async def test_a_label_value_that_is_nearly_a_usual_one_is_pointed_out(tmp_path:
         "severity: 'crtical' is none of the usual values; did you mean critical?",
         "environment: 'prod' is none of the usual values; did you mean production?",
     ]
+
+
+async def test_a_contract_that_lifts_less_than_in_earlier_releases_is_pointed_out_until_it_says_what_it_lifts(
+    tmp_path: Path,
+) -> None:
+    document = contract("c", effect="ALLOW", match={"riskLevels": ["low"]})
+    (tmp_path / "c.yaml").write_text(text(document))
+    done = await formulary("validate", str(tmp_path))
+    assert (done.code, done.out.count("warning: ")) == (0, 1)
+    said = (
+        "spec.rules: rule only no longer lifts the approvals that bundle, template, repeat-failure need; list in lifts"
+    )
+    assert said in done.out
+    document["spec"]["rules"][0]["lifts"] = []
+    (tmp_path / "c.yaml").write_text(text(document))
+    assert (await formulary("validate", str(tmp_path))).out.endswith("1 valid, 0 invalid, 0 warnings\n")
 
 
 async def test_a_link_to_nothing_is_reported(tmp_path: Path) -> None:

@@ -98,6 +98,7 @@ async def test_a_pasted_contract_is_tried_without_a_script(url: str) -> None:
         tried = await sre.submit(form, manifest=text(document))
         assert (tried.status, "Newly allowed: 1 run" in tried.text) == (200, True)
         assert f"denied DENY by rule risky of contract shop/c ({HOSTILE}) allowed ALLOW by rule only" in tried.text
+        assert "By default it needs an approval, because of: workflow-risk: the workflow's risk level is" in tried.text
         assert "<script>alert" not in tried.source
         assert form_with(tried, "since").fields["since"] == "30d"
         broken = await sre.submit(form, manifest="a: [\n")

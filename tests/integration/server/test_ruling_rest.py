@@ -130,6 +130,8 @@ async def test_newly_allowed_runs_come_first_with_both_reasons_in_words(world: W
     assert denied["before"]["why"] == ["DENY by rule risky of contract shop/c (Too risky.)"]
     assert denied["after"]["why"] == ["ALLOW by rule open of contract shop/c (Trust.)"]
     assert "the environment is production" in waiting["before"]["why"][0]
+    assert [reason["reason"] for reason in denied["reasons"]] == ["workflow-risk"]
+    assert waiting["reasons"] == [{"reason": "environment", "message": "the environment is production"}]
     assert (waiting["trace_id"], waiting["workflow_id"]) == ("rr-waiting", "formulary/restart")
     assert answer["changed"] == {"allowed": 2, "denied": 0, "waiting": 0, "dry_run": 0}
     assert (answer["runs"], answer["unchanged"], answer["replaces"], answer["complete"]) == (3, 1, True, True)
@@ -145,7 +147,7 @@ async def test_a_contract_of_another_name_is_added_to_those_in_force(world: Worl
         ("allowed", "denied")
     ]
     stopped = await world.rehearsed({"id": "stop", "effect": "HALT"}, by="sre")
-    assert {run["after"]["outcome"] for run in stopped["changes"]} == {"HALT"}
+    assert {(run["after"]["outcome"], len(run["reasons"])) for run in stopped["changes"]} == {("HALT", 0)}
 
 
 async def test_what_is_in_force_changes_nothing(world: World) -> None:
@@ -243,7 +245,10 @@ async def test_a_contract_is_tried_on_the_command_line_without_a_database(world:
     shown = await world.command("governance", "rehearse", str(file), "--since", "30d", by="sre")
     assert shown.code == 1, shown.err
     assert "Newly allowed: 2 runs" in shown.out
-    assert "denied: DENY by rule risky of contract shop/c (Too risky.)" in " ".join(shown.out.split())
+    page = " ".join(shown.out.split())
+    assert "denied: DENY by rule risky of contract shop/c (Too risky.)" in page
+    assert "reason workflow-risk: the workflow's risk level is high" in page
+    assert "reason environment: the environment is production" in page
     as_json = await world.command("governance", "rehearse", str(file), "--json", by="sre")
     assert (as_json.code, json.loads(as_json.out)["changed"]["allowed"]) == (1, 2)
     file.write_text(manifest(RISKY))

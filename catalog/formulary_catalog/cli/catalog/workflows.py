@@ -259,7 +259,7 @@ def validate_command(*, paths: tuple[Path, ...], as_json: bool) -> None:
 
 def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
     """By file, in the order in which a server would load them."""
-    from formulary_catalog.loading.advice import advice
+    from formulary_catalog.loading.advice import advice, contract_advice
     from formulary_catalog.loading.documents import file_of, read_documents, rejected
     from formulary_catalog.loading.files import find_manifests
     from formulary_catalog.loading.manifests import sort_out
@@ -281,7 +281,9 @@ def _verdicts(paths: tuple[Path, ...]) -> dict[str, _Verdict]:
     for context in manifests.contexts:
         verdicts[file_of(context.source)].incidents += 1
     for contract in manifests.contracts:
-        verdicts[file_of(contract.source)].contracts += 1
+        verdict = verdicts[file_of(contract.source)]
+        verdict.contracts += 1
+        verdict.warnings += [f"{contract.source}: {line}" for line in contract_advice(contract.contract)]
     for rejection in manifests.rejections:
         verdicts.setdefault(file_of(rejection.source), _Verdict()).problems.extend(rejection.one_by_one)
     for note in manifests.notes:

@@ -46,6 +46,8 @@ def _runs(runs: Iterable[ChangedRun], *, page: Page) -> None:
         page.pair("at", f"{run.decided_at}, trace {run.trace_id}", indent=4)
         page.pair("now", _said(run.before), indent=4)
         page.pair("with it", _said(run.after), indent=4)
+        for each in run.reasons:
+            page.pair("reason", f"{each.reason}: {each.message}", indent=4)
 
 
 def _said(decided: Decided) -> str:

@@ -44,8 +44,8 @@ _DESTROYING = frozenset(
 )
 _RAISED = {Severity.LOW: Severity.MEDIUM, Severity.MEDIUM: Severity.HIGH, Severity.HIGH: Severity.CRITICAL}
 _MAX_SHOWN = 100
-_BLOCKING = frozenset({Effect.HALT, Effect.DENY, Effect.REQUIRE_EVIDENCE})
-"""Evidence cannot be shown for an action that is not ours, so what asks for it blocks."""
+_BLOCKING = frozenset({Effect.HALT, Effect.DENY, Effect.REQUIRE_APPROVAL, Effect.REQUIRE_EVIDENCE})
+"""Neither approvals nor evidence can be shown for an action that is not ours, so what asks for them blocks."""
 
 
 class ProposedAction(BaseModel):

@@ -78,6 +78,13 @@ class Decided(Answer):
     missing: list[str] = Field(description="What would let a waiting run go ahead.")
 
 
+class RunReason(Answer):
+    """Why a run needs an approval by default."""
+
+    reason: str = Field(description="Category of the risk, or the word that a rule's lifts has for it.")
+    message: str
+
+
 class ChangedRun(Answer):
     """A run that the contract would have decided differently, at the first decision that changes."""
 
@@ -95,6 +102,9 @@ class ChangedRun(Answer):
     recorded: str = Field(description="Decision that was recorded.")
     before: Decided = Field(description="Decision by the contracts in force.")
     after: Decided = Field(description="Decision by them and the contract that is tried.")
+    reasons: list[RunReason] = Field(
+        [], description="Reasons for which a newly allowed run needs an approval by default; empty for other runs."
+    )
 
 
 class Changes(Answer):

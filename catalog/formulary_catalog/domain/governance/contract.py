@@ -30,6 +30,7 @@ class Effect(StrEnum):
 
     ALLOW = "ALLOW"
     REQUIRE_EVIDENCE = "REQUIRE_EVIDENCE"
+    REQUIRE_APPROVAL = "REQUIRE_APPROVAL"
     DEGRADE = "DEGRADE"
     DENY = "DENY"
     HALT = "HALT"
@@ -42,6 +43,17 @@ class Effect(StrEnum):
     @property
     def restricts(self) -> bool:
         return self is not Effect.ALLOW
+
+
+class ApprovalReason(StrEnum):
+    """Reasons for an approval that an ALLOW rule lifts only where it names them, in the words of the gate."""
+
+    BUNDLE = "bundle"
+    TEMPLATE = "template"
+    REPEAT_FAILURE = "repeat-failure"
+    FOREIGN = "foreign"
+    UNPROVEN = "unproven"
+    UNAUTHORED = "unauthored"
 
 
 def _no_pattern(value: str) -> str:
@@ -96,6 +108,7 @@ class Match(Model):
     during: Window | None = Field(default=None, description="Time window of the rule. Defaults to always.")
 
 
+_LIFTS_NOTHING = "only an ALLOW rule lifts reasons for an approval; leave lifts out, or use ALLOW"
 _HALTS_ALL = "a HALT rule takes no match, it stops all that its contract holds for; leave match out, or use DENY"
 
 
@@ -119,11 +132,19 @@ class Rule(Model):
     )
     effect: Effect = Field(
         description="HALT is the emergency stop: all runs end and none starts, without exception. DENY refuses the "
-        "run. DEGRADE turns it into a dry run. REQUIRE_EVIDENCE requires a recorded selection with reasoning, or an "
-        "approval. By default a person approves every run except low-risk runs outside production; ALLOW lifts that. "
+        "run. DEGRADE turns it into a dry run. REQUIRE_APPROVAL requires an approval, whatever ALLOW rules say. "
+        "REQUIRE_EVIDENCE requires a recorded selection with reasoning, or an approval. By default a person approves "
+        "every run except low-risk runs outside production; ALLOW lifts that, except for reasons that need a name in "
+        "lifts. "
         "The strongest matching effect wins, in this order. The order of rules does not matter."
     )
     match: Match = Field(default=Match(), description="Runs that the rule applies to. Defaults to all.")
+    lifts: Annotated[list[ApprovalReason], Field(max_length=len(ApprovalReason))] = Field(
+        default=[],
+        description="Reasons for an approval that an ALLOW rule lifts in addition to risk level and environment. "
+        "bundle, template, repeat-failure and foreign are also lifted where match names the workflow; unproven and "
+        "unauthored only here.",
+    )
     rationale: Annotated[Text, StringConstraints(max_length=2000)] = Field(
         default="", description="Why the rule exists. Shown to everybody whose run it affects."
     )
@@ -132,6 +153,8 @@ class Rule(Model):
     def _halts_all(self) -> "Rule":
         if self.effect is Effect.HALT and self.match != Match():
             raise ValueError(_HALTS_ALL)
+        if self.lifts and self.effect is not Effect.ALLOW:
+            raise ValueError(_LIFTS_NOTHING)
         return self
 
 

@@ -4,9 +4,10 @@
 1. A critical risk blocks, whatever the rules say.
 2. A matching DENY blocks. So does a rejection.
 3. A matching DEGRADE makes it a dry run.
-4. A matching REQUIRE_EVIDENCE asks for a recorded selection with reasoning, or an approval.
-5. The safe default asks for an approval, unless a matching ALLOW lifts it or the run is harmless: low risk, in an
-   environment that the settings call harmless, without a risk of severity high.
+4. A matching REQUIRE_APPROVAL asks for an approval, whatever ALLOW rules say.
+5. A matching REQUIRE_EVIDENCE asks for a recorded selection with reasoning, or an approval.
+6. The safe default asks for an approval, unless the run is harmless: low risk, in an environment that the settings call
+   harmless, without a risk of severity high. A matching ALLOW lifts it, but for each `ApprovalReason` that none names.
 
 A rule that restricts never allows more: the default still holds.
 """
@@ -17,15 +18,15 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from formulary_catalog.domain.governance.contract import Contract, Effect
-from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity, is_harmless, said_of_environment
+from formulary_catalog.domain.governance.contract import ApprovalReason, Contract, Effect
+from formulary_catalog.domain.governance.gate import GateReport, RunFacts, Severity
 from formulary_catalog.domain.governance.halting import Halt, halted_message
 from formulary_catalog.domain.governance.rules import MatchedRule, Subject, matched_rules
-from formulary_catalog.domain.governance.run_risks import gate_run
+from formulary_catalog.domain.governance.run_risks import DefaultReason, default_reasons, gate_run
 from formulary_catalog.domain.text import one_line
-from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 
+_NAMED_ONLY = frozenset(ApprovalReason)
 _APPROVAL = "an approval"
 _SELECTION = "a recorded selection of this workflow version with reasoning, or an approval"
 
@@ -98,6 +99,8 @@ class RunDecision:
     missing: list[str] = field(default_factory=list)
     rejected: bool = False
     """Whether a person said no, rather than a rule."""
+    reasons: tuple[DefaultReason, ...] = ()
+    """Why the run needs an approval by default, also where rules lift it or a person gave one."""
 
     def as_json(self) -> dict[str, Any]:
         """The decision as it is recorded."""
@@ -128,7 +131,12 @@ def decide(
         facts, freezes=[str(rule) for rule in rules if rule.effect.restricts and rule.temporary], harmless=harmless
     )
     considered = _Considered(
-        facts=facts, gate=gate, rules=rules, evidence=evidence, harmless=harmless, halts=tuple(halts)
+        facts=facts,
+        gate=gate,
+        reasons=default_reasons(facts, gate, harmless=harmless),
+        rules=rules,
+        evidence=evidence,
+        halts=tuple(halts),
     )
     return (
         considered.stop()
@@ -149,7 +157,6 @@ def subject_of(facts: RunFacts) -> Subject:
         environment=facts.environment,
         risk_level=facts.risk_level,
         caller=facts.caller,
-        foreign=facts.foreign,
     )
 
 
@@ -159,9 +166,9 @@ class _Considered:
 
     facts: RunFacts
     gate: GateReport
+    reasons: tuple[DefaultReason, ...]
     rules: tuple[MatchedRule, ...]
     evidence: RunEvidence
-    harmless: frozenset[str]
     halts: tuple[Halt, ...]
 
     def stop(self) -> RunDecision | None:
@@ -209,12 +216,14 @@ class _Considered:
     def demand(self) -> RunDecision | None:
         if self.evidence.approval is not None:
             return None
-        reasons = self._default_reasons()
+        reasons = [reason.message for reason in self._unlifted()]
+        insisting = self._by(Effect.REQUIRE_APPROVAL)
         unmet = [] if self.evidence.selection_reasoned else self._by(Effect.REQUIRE_EVIDENCE)
-        if not (reasons or unmet):
+        if not (reasons or insisting or unmet):
             return None
-        why = [*_texts(unmet), *([f"by default, because {' and '.join(reasons)}"] if reasons else [])]
-        missing = _APPROVAL if reasons else _SELECTION
+        why = [*_texts(insisting), *_texts(unmet)]
+        why += [f"by default, because {' and '.join(reasons)}"] if reasons else []
+        missing = _APPROVAL if reasons or insisting else _SELECTION
         return self._decision(
             DecisionOutcome.AWAIT,
             why=why,
@@ -222,7 +231,7 @@ class _Considered:
             message=f"Waits for {missing}: {'; '.join(why)}. "
             + (
                 "A person who may approve it decides; to ask again without an approval changes nothing."
-                if reasons
+                if missing == _APPROVAL
                 else "Record the selection with your reasoning and ask again, or ask a person to approve it."
             ),
         )
@@ -239,26 +248,13 @@ class _Considered:
         elif demanding := self._by(Effect.REQUIRE_EVIDENCE):
             yield f"a selection with reasoning is recorded, as asked for by {'; '.join(_texts(demanding))}"
 
-    def _default_reasons(self) -> list[str]:
-        """Why the safe default asks for an approval; empty where it does not, or where a rule lifts it."""
-        facts = self.facts
-        reasons = []  # a rule may trust a caller or an author, not nobody
-        if facts.unproven:
-            reasons.append("nobody proved who asks for it")
-        if facts.unauthored:
-            reasons.append("the admission webhook did not see who wrote the workflow")
-        if self._by(Effect.ALLOW):
-            return reasons
-        if fold(facts.risk_level) != "low":
-            reasons.append(f"the workflow's risk level is {facts.risk_level.strip() or 'not known'}")
-        if not facts.environment.strip():
-            reasons.append("the environment is not known")
-        elif not is_harmless(facts.environment, harmless=self.harmless):
-            reasons.append(said_of_environment(facts.environment))
-        named = {"workflow-risk", "environment"}
-        return reasons + [
-            risk.message for risk in self.gate.risks if risk.severity.is_grave and risk.category not in named
-        ]
+    def _unlifted(self) -> list[DefaultReason]:
+        """The default reasons that no matching ALLOW lifts."""
+        allowing = self._by(Effect.ALLOW)
+        if not allowing:
+            return list(self.reasons)
+        named = {reason for rule in allowing for reason in rule.lifts}
+        return [each for each in self.reasons if each.category in _NAMED_ONLY and each.category not in named]
 
     def _by(self, effect: Effect) -> list[MatchedRule]:
         return [rule for rule in self.rules if rule.effect is effect]
@@ -280,6 +276,7 @@ class _Considered:
             missing=list(missing),
             message=message,
             rejected=rejected,
+            reasons=self.reasons,
         )
 
 

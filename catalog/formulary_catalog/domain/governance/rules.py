@@ -8,18 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from formulary_catalog.domain.governance.contract import Contract, Effect, Match, Rule
+from formulary_catalog.domain.governance.contract import ApprovalReason, Contract, Effect, Match, Rule
 from formulary_catalog.domain.text import one_line
 from formulary_catalog.domain.workflows.labels import WILDCARD, fold
 
 _SEPARATOR = "/"
+_OF_WORKFLOWS = frozenset(ApprovalReason) - {ApprovalReason.UNPROVEN, ApprovalReason.UNAUTHORED}
+"""The reasons that a rule lifts by naming the workflow. Its name says neither who asks nor who wrote it."""
+_ONCE_LIFTED_BY_ALL = (ApprovalReason.BUNDLE, ApprovalReason.TEMPLATE, ApprovalReason.REPEAT_FAILURE)
+_SEGMENTS_OF_A_WORKFLOW = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """What rules are matched with. `workflow` is namespace/name, empty for an action that is no run of one; other facts
-    that are empty are not known. `foreign`: the workflow belongs to a team that is neither the platform's nor that of
-    the run."""
+    that are empty are not known."""
 
     action_type: str
     path: str = ""
@@ -28,7 +31,6 @@ class Subject:
     environment: str = ""
     risk_level: str = ""
     caller: str = ""
-    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class MatchedRule:
     rationale: str = ""
     temporary: bool = False
     """Whether it holds for a time only, such as a freeze."""
+    lifts: frozenset[ApprovalReason] = frozenset()
+    """The reasons for an approval that the rule names, one by one or by naming the workflow."""
 
     def __str__(self) -> str:
         why = f" ({one_line(self.rationale)})" if self.rationale.strip() else ""
@@ -60,6 +64,7 @@ def matched_rules(contracts: Iterable[Contract], subject: Subject, *, now: datet
             effect=rule.effect,
             rationale=rule.rationale,
             temporary=rule.match.during is not None,
+            lifts=_lifted(rule, subject, home=each.namespace),
         )
         for each in contracts
         for rule in each.rules
@@ -87,9 +92,28 @@ def rules_naming(
     return tuple(sorted(found, key=_place))
 
 
-def _place(rule: MatchedRule) -> tuple[int, str, str, str, bool]:
+def lifts_less(contract: Contract) -> str:
+    """What to say of ALLOW rules that lifted every approval in releases without `lifts`, and do not say what now.
+
+    A rule says it with `lifts`, the empty list included, or by naming its workflows. Empty if there is no such rule.
+    """
+    ids = [
+        rule.id
+        for rule in contract.rules
+        if rule.effect is Effect.ALLOW and "lifts" not in rule.model_fields_set and not _names_workflows(rule.match)
+    ]
+    if not ids:
+        return ""
+    rules = f"rule {ids[0]} no longer lifts" if len(ids) == 1 else f"rules {', '.join(ids)} no longer lift"
+    return (
+        f"{rules} the approvals that {', '.join(_ONCE_LIFTED_BY_ALL)} need; list in lifts what is to be lifted, [] for "
+        "none of them, or name the workflows in match"
+    )
+
+
+def _place(rule: MatchedRule) -> tuple[int, str, str, str, bool, list[str]]:
     """The strongest first; complete, so that the order in which rules were written cannot show."""
-    return -rule.effect.strength, rule.contract, rule.id, rule.rationale, rule.temporary
+    return -rule.effect.strength, rule.contract, rule.id, rule.rationale, rule.temporary, sorted(rule.lifts)
 
 
 def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> bool:
@@ -104,8 +128,28 @@ def matches(rule: Rule, subject: Subject, *, now: datetime, home: str = "") -> b
         and _folded(match.risk_levels, subject.risk_level, when_unknown=restricts)
         and _called_by(match.callers, subject.caller, restricts=restricts)
         and (match.during is None or match.during.holds(now))
-        and (restricts or not subject.foreign or _says_whose(match))
     )
+
+
+def _lifted(rule: Rule, subject: Subject, *, home: str) -> frozenset[ApprovalReason]:
+    """The reasons that an ALLOW rule which matches the subject names. Wildcards name nothing.
+
+    Action type and risk level are what the workflow's author declares, so they say nothing of these risks. A path names
+    the namespace of the workflow, which is enough for what another team wrote.
+    """
+    if rule.effect.restricts:
+        return frozenset()
+    names = _names_of(subject.workflow, restricts=False, home=home)
+    path = _segments(rule.match.path_prefix)
+    if not names.isdisjoint(rule.match.workflows) or (path and path == _segments(subject.path)):
+        return _OF_WORKFLOWS.union(rule.lifts)
+    return frozenset(rule.lifts) | ({ApprovalReason.FOREIGN} if len(path) > 1 else set())
+
+
+def _names_workflows(match: Match) -> bool:
+    """Whether each workflow that a rule can match is named in it."""
+    by_name = bool(match.workflows) and WILDCARD not in match.workflows
+    return by_name or len(_segments(match.path_prefix)) >= _SEGMENTS_OF_A_WORKFLOW
 
 
 def _below(prefix: str, path: str) -> bool:
@@ -131,13 +175,6 @@ def _names_of(workflow: str, *, restricts: bool, home: str) -> set[str]:
     contract's own namespace, or anybody could give the name of an allowed workflow to one of theirs."""
     namespace, _, name = workflow.rpartition(_SEPARATOR)
     return {workflow, name} if restricts or namespace == home or not home else {workflow}
-
-
-def _says_whose(match: Match) -> bool:
-    """Whether a rule names the namespace of the workflow. To allow what another team wrote it has to: action type, risk
-    level and name are what that team declares."""
-    by_path = len(_segments(match.path_prefix)) > 1
-    return by_path or (bool(match.workflows) and WILDCARD not in match.workflows)
 
 
 def _names(wanted: Sequence[str], given: set[str]) -> bool:

@@ -1,11 +1,13 @@
-"""The risks of a run, rated from the facts that there are. Rules are not the gate's business.
+"""The risks of a run, rated from the facts that there are, and why it needs an approval by default.
 
-`domain.governance.decision` calls it, at the request and again at the start. A fact that is missing counts as a risk:
-what is not known is never taken for harmless. Pure.
+`domain.governance.decision` calls it, at the request and again at the start; rules are its business. A fact that is
+missing counts as a risk: what is not known is never taken for harmless. Pure.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from formulary_catalog.domain.governance.contract import ApprovalReason
 from formulary_catalog.domain.governance.gate import (
     GateReport,
     Risk,
@@ -21,6 +23,17 @@ from formulary_catalog.settings import HARMLESS_ENVIRONMENTS
 _URGENT = frozenset({"p0", "critical"})
 _SURE = 0.5
 _REPEATED = 2
+FROZEN_WINDOW = "frozen-window"
+"""The category of the one risk whose message names rules."""
+_SAID_APART = frozenset({"workflow-risk", "environment"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultReason:
+    """Why a run needs an approval by default. `category` is that of a risk, or an `ApprovalReason`."""
+
+    category: str
+    message: str
 
 
 def gate_run(
@@ -33,12 +46,33 @@ def gate_run(
         *_of_workflow(facts),
         *_of_choice(facts),
         *_of_history(facts),
-        *(
-            _risk(Severity.HIGH, "frozen-window", f"the run falls into a restricted time: {freeze}")
-            for freeze in freezes
-        ),
+        *(_risk(Severity.HIGH, FROZEN_WINDOW, f"the run falls into a restricted time: {freeze}") for freeze in freezes),
     ]
     return gate_report(risks, unknown=not (facts.environment.strip() and facts.risk_level.strip()))
+
+
+def default_reasons(facts: RunFacts, gate: GateReport, *, harmless: frozenset[str]) -> tuple[DefaultReason, ...]:
+    """Why a run needs an approval by default, `gate` being its risks; empty where it is harmless."""
+    level, environment = fold(facts.risk_level), facts.environment
+    found = [
+        (facts.unproven, ApprovalReason.UNPROVEN, "nobody proved who asks for it"),
+        (
+            facts.unauthored,
+            ApprovalReason.UNAUTHORED,
+            "the admission webhook did not see who wrote the workflow",
+        ),
+        (level != "low", "workflow-risk", f"the workflow's risk level is {facts.risk_level.strip() or 'not known'}"),
+        (
+            not environment.strip() or not is_harmless(environment, harmless=harmless),
+            "environment",
+            said_of_environment(environment) if environment.strip() else "the environment is not known",
+        ),
+        *(
+            (risk.severity.is_grave and risk.category not in _SAID_APART, risk.category, risk.message)
+            for risk in gate.risks
+        ),
+    ]
+    return tuple(DefaultReason(category=category, message=message) for holds, category, message in found if holds)
 
 
 def _of_place(facts: RunFacts, *, harmless: frozenset[str]) -> Iterable[Risk]:

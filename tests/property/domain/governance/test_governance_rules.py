@@ -8,7 +8,7 @@ from itertools import permutations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from formulary_catalog.domain.governance.contract import Contract, Effect, Match, Rule, contract
+from formulary_catalog.domain.governance.contract import ApprovalReason, Contract, Effect, Match, Rule, contract
 from formulary_catalog.domain.governance.decision import (
     Approval,
     ApprovalDecision,
@@ -54,12 +54,16 @@ MATCHING = tuple(effect for effect in Effect if effect is not Effect.HALT)
 
 
 def rules(effects: Sequence[Effect]) -> st.SearchStrategy[dict[str, object]]:
-    return st.fixed_dictionaries(
-        {
-            "effect": st.sampled_from([effect.value for effect in effects]),
-            "match": matches | st.just({}),
-            "rationale": st.sampled_from(["", "because\nof much\n"]),
-        }
+    return st.builds(
+        lambda rule, lifts: {**rule, "lifts": lifts} if rule["effect"] == Effect.ALLOW else rule,
+        st.fixed_dictionaries(
+            {
+                "effect": st.sampled_from([effect.value for effect in effects]),
+                "match": matches | st.just({}),
+                "rationale": st.sampled_from(["", "because\nof much\n"]),
+            }
+        ),
+        st.lists(st.sampled_from([reason.value for reason in ApprovalReason]), unique=True),
     )
 
 
@@ -97,11 +101,26 @@ run_facts = st.builds(
     caller_may_target=st.booleans(),
     allowed_here=st.booleans(),
     foreign=st.booleans(),
+    unproven=st.booleans(),
+    unauthored=st.booleans(),
+    bundled=st.booleans(),
+    templated=st.booleans(),
     timeout_seconds=st.sampled_from([30.0, 600.0]),
     estimated_seconds=st.sampled_from([None, 300.0]),
 )
 sound_facts = run_facts.map(lambda facts: replace(facts, caller_may_target=True, allowed_here=True))
-own_facts = sound_facts.map(lambda facts: replace(facts, foreign=False))
+plain_facts = sound_facts.map(
+    lambda facts: replace(
+        facts,
+        foreign=False,
+        unproven=False,
+        unauthored=False,
+        bundled=False,
+        templated=False,
+        recent_failures=min(facts.recent_failures, 1),
+    )
+)
+"""Plain Jobs: no approval that they need has a reason which a rule has to name."""
 approvals = st.builds(
     Approval,
     decision=st.sampled_from(ApprovalDecision),
@@ -117,6 +136,10 @@ some_contracts = st.lists(contracts(), max_size=3)
 moments = st.integers(0, 14 * 24).map(lambda hours: NOON + timedelta(hours=hours))
 
 NO_EVIDENCE = RunEvidence()
+BROAD = matches.map(
+    lambda match: {name: value for name, value in match.items() if name not in ("workflows", "pathPrefix")}
+) | st.sampled_from([{"workflows": ["*"]}, {"pathPrefix": "/workflows"}, {"pathPrefix": "*"}])
+"""Matches that name neither a workflow nor its namespace."""
 EVERYTHING = contract({"rules": [{"id": "all", "effect": "ALLOW"}]}, name="open", namespace="formulary")
 APPROVED = Approval(decision=ApprovalDecision.APPROVE, approver="jane")
 REJECTED = Approval(decision=ApprovalDecision.REJECT, approver="joe", reason="too late in the day")
@@ -222,8 +245,8 @@ def test_a_rule_that_degrades_leaves_no_more_than_a_dry_run(
 
 @given(sound_facts)
 def test_without_a_matching_rule_all_but_harmless_runs_wait_for_an_approval(facts: RunFacts) -> None:
-    known_and_harmless = is_harmless(facts.environment)
-    harmless = facts.risk_level == "low" and known_and_harmless
+    harmless = facts.risk_level == "low" and is_harmless(facts.environment)
+    harmless = harmless and not (facts.unproven or facts.unauthored)
     decision = decide(facts=facts, contracts=[], evidence=RunEvidence(selection_reasoned=True), now=NOON)
 
     grave = any(risk.severity in (Severity.HIGH, Severity.CRITICAL) for risk in decision.gate.risks)
@@ -232,14 +255,73 @@ def test_without_a_matching_rule_all_but_harmless_runs_wait_for_an_approval(fact
     assert outcome(facts, [], RunEvidence(approvals=(APPROVED,))) is DecisionOutcome.ALLOW
 
 
-@given(own_facts, evidence)
-def test_a_rule_that_allows_lifts_the_default(facts: RunFacts, shown: RunEvidence) -> None:
+@given(plain_facts, evidence)
+def test_a_rule_that_allows_lifts_the_default_approval_of_plain_jobs(facts: RunFacts, shown: RunEvidence) -> None:
     assume(shown.rejection is None)
 
     assert outcome(facts, [EVERYTHING], shown) is DecisionOutcome.ALLOW
 
 
-@given(own_facts)
+@given(
+    sound_facts,
+    st.lists(contracts([effect for effect in MATCHING if effect.restricts]), max_size=2),
+    st.sampled_from(["formulary", *NAMESPACES]),
+    BROAD,
+    st.sets(st.sampled_from(ApprovalReason)),
+    evidence,
+    moments,
+)
+def test_adding_a_broad_rule_that_allows_lifts_no_approval_whose_reason_it_does_not_name(
+    facts: RunFacts,
+    others: list[Contract],
+    namespace: str,
+    match: dict[str, object],
+    lifts: set[ApprovalReason],
+    shown: RunEvidence,
+    now: datetime,
+) -> None:
+    assume(shown.approval is None)
+    spec = {"rules": [{"id": "broad", "effect": "ALLOW", "match": match, "lifts": sorted(lifts)}]}
+    decision = decide(
+        facts=facts,
+        contracts=[*others, contract(spec, name="broad", namespace=namespace)],
+        evidence=shown,
+        now=now,
+    )
+    grave = {reason.category for reason in decision.reasons} & set(ApprovalReason)
+
+    assert (grave <= lifts) or decision.outcome is not DecisionOutcome.ALLOW
+    assert {each: each in grave for each in ApprovalReason} == {
+        "bundle": facts.bundled,
+        "template": facts.templated,
+        "repeat-failure": facts.recent_failures > 1,
+        "foreign": facts.foreign,
+        "unproven": facts.unproven,
+        "unauthored": facts.unauthored,
+    }
+
+
+@given(sound_facts, some_contracts, st.sampled_from(["formulary", *NAMESPACES]), st.booleans(), moments)
+def test_no_rule_that_allows_outranks_one_that_requires_an_approval(
+    facts: RunFacts, others: list[Contract], namespace: str, selected: bool, now: datetime
+) -> None:
+    lifting = {"id": "all", "effect": "ALLOW", "match": {}, "lifts": [reason.value for reason in ApprovalReason]}
+    naming = {"id": "named", "effect": "ALLOW", "match": {"workflows": [facts.workflow]}}
+    lenient = contract({"rules": [lifting, naming]}, name="lenient", namespace=namespace)
+    given_contracts = [*others, lenient, matching(Effect.REQUIRE_APPROVAL)]
+    decision = decide(
+        facts=facts, contracts=given_contracts, evidence=RunEvidence(selection_reasoned=selected), now=now
+    )
+
+    assert decision.outcome is not DecisionOutcome.ALLOW
+    assert outcome(facts, given_contracts, RunEvidence(approvals=(APPROVED,)), now) in (
+        DecisionOutcome.ALLOW,
+        DecisionOutcome.DEGRADE,
+        DecisionOutcome.BLOCK,
+    )
+
+
+@given(plain_facts)
 def test_evidence_that_a_rule_asks_for_is_a_selection_with_reasoning_or_an_approval(facts: RunFacts) -> None:
     demanding = [EVERYTHING, matching(Effect.REQUIRE_EVIDENCE)]
     waiting = decide(facts=facts, contracts=demanding, evidence=NO_EVIDENCE, now=NOON)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from formulary_catalog.domain.governance.decision import DecisionOutcome, RunEvidence, decide
+from formulary_catalog.domain.governance.decision import (
+    Approval,
+    ApprovalDecision,
+    DecisionOutcome,
+    RunEvidence,
+    decide,
+)
+from formulary_catalog.domain.governance.rules import lifts_less
 from formulary_catalog.domain.governance.window import Window
 from formulary_catalog.errors import InvalidInput
 from support.governing import HARMLESS, NOW, action, enforced, outcome_under, rules
@@ -117,6 +124,117 @@ def test_what_another_team_wrote_is_allowed_by_rules_that_name_its_namespace_alo
     assert outcome_under(rules({"effect": "DENY", "match": match}), **theirs) is DecisionOutcome.BLOCK
 
 
+NAMED_ONLY: dict[str, dict[str, Any]] = {
+    "bundle": {"bundled": True},
+    "template": {"templated": True},
+    "repeat-failure": {"recent_failures": 2},
+    "foreign": {"workflow_namespace": "bank", "foreign": True},
+    "unproven": {"unproven": True},
+    "unauthored": {"unauthored": True},
+}
+"""The reasons for an approval that a rule has to name, each with the facts of a run that has it."""
+OF_PEOPLE = ("unproven", "unauthored")
+
+
+@pytest.mark.parametrize(("reason", "facts"), NAMED_ONLY.items())
+@pytest.mark.parametrize(
+    "match",
+    [
+        {},
+        {"riskLevels": ["low"]},
+        {"namespaces": ["shop"]},
+        {"environments": ["production"], "actionTypes": ["RestartPod"]},
+        {"workflows": ["*"]},
+        {"pathPrefix": "/workflows"},
+    ],
+)
+def test_a_broad_rule_lifts_no_approval_for_a_reason_that_it_does_not_name(
+    reason: str, facts: dict[str, Any], match: dict[str, Any]
+) -> None:
+    production = {"environment": "production", **facts}
+    others = [each for each in NAMED_ONLY if each != reason]
+
+    assert outcome_under(rules({"effect": "ALLOW", "match": match}), environment="production") is DecisionOutcome.ALLOW
+    assert outcome_under(rules({"effect": "ALLOW", "match": match}), **production) is DecisionOutcome.AWAIT
+    for lifts, outcome in (([reason], DecisionOutcome.ALLOW), (others, DecisionOutcome.AWAIT)):
+        assert outcome_under(rules({"effect": "ALLOW", "match": match, "lifts": lifts}), **production) is outcome
+
+
+@pytest.mark.parametrize("name", ["workflows", "pathPrefix"])
+@pytest.mark.parametrize(("reason", "facts"), NAMED_ONLY.items())
+def test_a_rule_that_names_the_workflow_lifts_all_but_who_asks_and_who_wrote_it(
+    reason: str, facts: dict[str, Any], name: str
+) -> None:
+    workflow = f"{facts.get('workflow_namespace', 'formulary')}/restart"
+    match = {"workflows": [workflow]} if name == "workflows" else {"pathPrefix": f"/workflows/{workflow}/"}
+    another = {"workflows": [f"{workflow}-all", "*"]}
+
+    waits = DecisionOutcome.AWAIT if reason in OF_PEOPLE else DecisionOutcome.ALLOW
+    assert outcome_under(rules({"effect": "ALLOW", "match": match}), **facts) is waits
+    assert outcome_under(rules({"effect": "ALLOW", "match": another}), **facts) is DecisionOutcome.AWAIT
+
+
+def test_the_namespace_in_a_path_names_what_another_team_wrote_and_no_bundle_in_it() -> None:
+    theirs = rules({"effect": "ALLOW", "match": {"pathPrefix": "/workflows/bank"}})
+    foreign = NAMED_ONLY["foreign"]
+
+    assert outcome_under(theirs, **foreign) is DecisionOutcome.ALLOW
+    assert outcome_under(theirs, **foreign, bundled=True) is DecisionOutcome.AWAIT
+
+
+def test_what_different_rules_name_is_lifted_together() -> None:
+    two = {"bundled": True, "recent_failures": 3}
+    failing, bundles = ({"effect": "ALLOW", "lifts": [each]} for each in ("repeat-failure", "bundle"))
+
+    assert outcome_under(rules(failing), **two) is DecisionOutcome.AWAIT
+    assert outcome_under(rules(bundles), **two) is DecisionOutcome.AWAIT
+    assert outcome_under(rules(failing, bundles), **two) is DecisionOutcome.ALLOW
+
+
+@pytest.mark.parametrize("allowing", ["formulary", "shop"])
+@pytest.mark.parametrize("insisting", ["formulary", "shop"])
+def test_a_rule_that_requires_an_approval_is_outranked_by_no_rule_that_allows(insisting: str, allowing: str) -> None:
+    named = {"effect": "ALLOW", "match": {"workflows": ["formulary/restart"]}, "lifts": list(NAMED_ONLY)}
+    contracts = [
+        rules({"effect": "REQUIRE_APPROVAL", "rationale": "Somebody looks."}, namespace=insisting),
+        rules(named, namespace=allowing),
+    ]
+    approved = Approval(decision=ApprovalDecision.APPROVE, approver="ada")
+    alone = decide(facts=HARMLESS, contracts=contracts, evidence=RunEvidence(selection_reasoned=True), now=NOW)
+    with_a_person = decide(facts=HARMLESS, contracts=contracts, evidence=RunEvidence(approvals=(approved,)), now=NOW)
+
+    assert (alone.outcome, alone.missing) == (DecisionOutcome.AWAIT, ["an approval"])
+    assert alone.why == [f"REQUIRE_APPROVAL by rule r0 of contract {insisting}/own (Somebody looks.)"]
+    assert with_a_person.outcome is DecisionOutcome.ALLOW
+
+
+def test_neither_evidence_nor_an_approval_can_be_shown_for_an_action_that_is_no_run() -> None:
+    for effect in ("REQUIRE_EVIDENCE", "REQUIRE_APPROVAL"):
+        assert enforced({"effect": effect}, action("write")).decision_summary == "BLOCK"
+
+
+@pytest.mark.parametrize(
+    ("rule", "lifts_less_now"),
+    [
+        ({"effect": "ALLOW", "match": {"riskLevels": ["low"]}}, True),
+        ({"effect": "ALLOW", "match": {"workflows": ["*", "shop/restart"]}}, True),
+        ({"effect": "ALLOW", "match": {"pathPrefix": "/workflows/shop"}}, True),
+        ({"effect": "ALLOW", "match": {"workflows": ["shop/restart"]}}, False),
+        ({"effect": "ALLOW", "match": {"pathPrefix": "/workflows/shop/restart"}}, False),
+        ({"effect": "ALLOW", "lifts": []}, False),
+        ({"effect": "ALLOW", "lifts": ["bundle"]}, False),
+        ({"effect": "DENY"}, False),
+    ],
+)
+def test_a_rule_that_lifts_less_than_in_earlier_releases_is_named_until_it_says_what_it_lifts(
+    rule: dict[str, Any], lifts_less_now: bool
+) -> None:
+    said = lifts_less(rules({"effect": "DENY"}, rule))
+
+    assert bool(said) is lifts_less_now
+    assert not lifts_less_now or said.startswith("rule r1 no longer lifts the approvals that bundle, template")
+
+
 @pytest.mark.parametrize(
     ("window", "moment", "holds"),
     [
@@ -170,6 +288,9 @@ def test_a_rule_for_a_time_shows_as_a_frozen_window_among_the_risks() -> None:
         ({"effect": "DENY", "match": {"during": {"notBefore": "2026-01-01T00:00:00"}}}, "notBefore"),
         ({"effect": "DENY", "match": {"during": {"notBefore": 17}}}, "2026-12-24T18:00:00Z"),
         ({"effect": "DENY", "id": "twice"}, "the id 'twice' is used twice"),
+        ({"effect": "DENY", "lifts": ["bundle"]}, "only an ALLOW rule lifts"),
+        ({"effect": "ALLOW", "lifts": ["bundles"]}, "'bundles'"),
+        ({"effect": "ALLOW", "lifts": ["*"]}, "rules.0.lifts"),
     ],
 )
 def test_a_contract_that_breaks_a_rule_is_refused_in_one_line(rule: dict[str, Any], message: str) -> None:

@@ -63,7 +63,8 @@ def test_a_field_that_is_like_none_and_a_name_that_is_a_field_itself_are_taken_f
 
 def test_one_of_fixed_choices_is_refused_with_all_of_them() -> None:
     assert refused(contract("c", effect="DENNY")) == {
-        "spec.rules.0.effect": "must be 'ALLOW', 'REQUIRE_EVIDENCE', 'DEGRADE', 'DENY' or 'HALT' (got 'DENNY')"
+        "spec.rules.0.effect": "must be 'ALLOW', 'REQUIRE_EVIDENCE', 'REQUIRE_APPROVAL', 'DEGRADE', 'DENY' or 'HALT' "
+        "(got 'DENNY')"
     }
 
 

@@ -23,7 +23,14 @@ from formulary_catalog.server.http.middleware import TRIED_PATH
 from formulary_catalog.server.rest.calls import checked_call, recorded_call, services_of
 
 RULES_PATH = f"{CONSOLE_PATH}/rules"
-_EFFECTS = {"ALLOW": "good", "REQUIRE_EVIDENCE": "waiting", "DEGRADE": "waiting", "DENY": "bad", "HALT": "bad"}
+_EFFECTS = {
+    "ALLOW": "good",
+    "REQUIRE_EVIDENCE": "waiting",
+    "REQUIRE_APPROVAL": "waiting",
+    "DEGRADE": "waiting",
+    "DENY": "bad",
+    "HALT": "bad",
+}
 _HEADINGS = {
     "allowed": "Newly allowed",
     "denied": "Newly denied",
