@@ -9,9 +9,8 @@ import pytest
 from formulary_operator.api.names import SECRETS
 from formulary_operator.runs.status import owner_of
 from support.cluster import OperatorAccount, fetch, objects
-from support.cluster_runs import await_phase, job, remedy, run_object, running_operator, server_request, submit
+from support.cluster_runs import approve, await_phase, job, remedy, run_object, running_operator, server_request, submit
 from support.control_plane import Cluster, KubectlFailed
-from support.manifest import approval
 from support.operator_process import Daemon
 from support.waiting import wait_until
 
@@ -137,7 +136,8 @@ def test_a_secret_that_somebody_puts_there_first_is_not_what_the_run_reads(
     asked = submit(dsn, server_request("planted", namespace=ns, environment="production", secret={"TOKEN": "real"}))
     await_phase(cluster, asked.id, "AwaitingApproval", namespace=ns)
     forged = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": asked.id}, "stringData": {"TOKEN": "forged"}}
-    cluster.apply(forged, approval("planted", run=asked.id), namespace=ns)
+    cluster.apply(forged, namespace=ns)
+    approve(dsn, asked.id, namespace=ns)
     wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
     (container,) = job(cluster, asked.id, namespace=ns)["spec"]["template"]["spec"]["containers"]
     (read,) = [variable["valueFrom"]["secretKeyRef"] for variable in container["env"] if "valueFrom" in variable]
@@ -152,7 +152,8 @@ def test_a_job_that_somebody_makes_in_the_name_of_a_run_is_not_taken_for_it(
     await_phase(cluster, asked.id, "AwaitingApproval", namespace=ns)
     owner = owner_of(run_object(cluster, asked.id, namespace=ns))
     forged = _like({"metadata": {"name": asked.id, "namespace": ns, "labels": {}, "ownerReferences": [owner]}})
-    cluster.apply(forged, approval("forged", run=asked.id), namespace=ns)
+    cluster.apply(forged, namespace=ns)
+    approve(dsn, asked.id, namespace=ns)
     reached = await_phase(cluster, asked.id, "Failed", namespace=ns)
     assert reached["reason"] == "StartFailed"
     assert "belongs to something else" in reached["message"]

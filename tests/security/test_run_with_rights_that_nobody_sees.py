@@ -10,9 +10,19 @@ import pytest
 
 from formulary_operator.admission.issuing import issue
 from support.cluster import OperatorAccount, fetch
-from support.cluster_runs import ADMIN, IMAGE, await_phase, job, remedy, running_operator, server_request, submit
+from support.cluster_runs import (
+    ADMIN,
+    IMAGE,
+    approve,
+    await_phase,
+    job,
+    remedy,
+    running_operator,
+    server_request,
+    submit,
+)
 from support.control_plane import Cluster, free_port
-from support.manifest import approval, contract
+from support.manifest import contract
 from support.operator_process import Daemon
 from support.waiting import wait_until
 
@@ -114,7 +124,7 @@ def test_a_workflow_that_was_written_past_the_webhook_waits_for_an_approval_what
     cluster.kubectl("delete", "gcon", "lenient", f"--namespace={ns}")
     assert UNSEEN in told["message"]
     assert job(cluster, asked.id, namespace=ns) == {}
-    cluster.apply(approval("past", run=asked.id), namespace=ns)
+    approve(dsn, asked.id, namespace=ns)
     wait_until(lambda: job(cluster, asked.id, namespace=ns), what="the Job")
 
 

@@ -23,6 +23,7 @@ from support.cluster import OperatorAccount, condition, fetch, objects
 from support.cluster_runs import (
     IMAGE,
     INPUT,
+    approve,
     ask,
     await_phase,
     created_jobs,
@@ -96,7 +97,7 @@ def test_a_waiting_run_shows_all_that_it_would_run_and_hides_what_is_sensitive(
 
 
 def test_a_changed_spec_changes_neither_what_is_shown_nor_what_runs(
-    control_plane: ControlPlane, shared_namespace: str, running: Daemon
+    control_plane: ControlPlane, dsn: str, shared_namespace: str, running: Daemon
 ) -> None:
     cluster, ns = control_plane, shared_namespace
     plain = {"workflowId": "plain"}
@@ -112,9 +113,7 @@ def test_a_changed_spec_changes_neither_what_is_shown_nor_what_runs(
     still = await_phase(cluster, "swapped", "AwaitingApproval", namespace=ns)
     assert still["content"] == told["content"]
     assert told["invocationId"] not in created_jobs(control_plane.requests(), namespace=ns)
-    right = approval("right", run=told["invocationId"])
-    right["spec"]["digest"] = told["content"]["digest"]
-    cluster.apply(right, namespace=ns)
+    approve(dsn, told["invocationId"], namespace=ns, digest=told["content"]["digest"])
     await_phase(cluster, "swapped", "Running", namespace=ns)
     wait_until(lambda: bool(job(cluster, told["invocationId"], namespace=ns)), what="the Job", seconds=30)
     (container,) = job(cluster, told["invocationId"], namespace=ns)["spec"]["template"]["spec"]["containers"]

@@ -18,6 +18,7 @@ from formulary_catalog.domain.runs.run import (
     idempotency_digest,
 )
 from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_operator.api.names import INVOCATIONS, Resource
 from formulary_operator.engines.job import JOBS
@@ -170,6 +171,21 @@ def submit(dsn: str, new: NewInvocation, *, keys: InputKeys = KEYS) -> Invocatio
 
     with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
         return runner.run(keep())
+
+
+def approve(dsn: str, run: str, *, namespace: str, digest: str = "") -> None:
+    """Approve a run as the server does for a caller who may."""
+    given = NewApproval(invocation_id=run, namespace=namespace, decision="Approve", approver="ada", digest=digest)
+
+    async def keep() -> None:
+        database = await Database.open(dsn, role=Role.SERVER, deadline=30)
+        try:
+            assert await ApprovalStore(database).add(given) is not None
+        finally:
+            await database.close()
+
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        runner.run(keep())
 
 
 def run_object(cluster: Cluster, name: str, *, namespace: str) -> dict[str, Any]:

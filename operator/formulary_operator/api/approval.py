@@ -12,7 +12,7 @@ InvocationId = Annotated[str, StringConstraints(pattern=RUN_ID)]
 
 
 class ApprovalSpec(Model):
-    """The decision. Immutable. The API server reports who made it."""
+    """The decision. Immutable. The API server reports to the admission webhook who made it."""
 
     invocation_id: InvocationId = Field(
         description="Id of the run, `status.invocationId` of its WorkflowInvocation in this namespace."
@@ -34,7 +34,9 @@ class ApprovalStatus(Model):
     invocation_id: Text | None = Field(default=None, description="Id of the run.")
     accepted: bool | None = Field(default=None, description="Whether the decision took effect.")
     approver: Text | None = Field(
-        default=None, description="User who created the object, as the API server reported to the admission webhook."
+        default=None,
+        description="User who created the object, as the API server reported to the admission webhook. An approval "
+        "whose creator is unknown has no effect.",
     )
     message: Text | None = Field(default=None, description="Effect of the decision, or the reason why it had none.")
     observed_generation: Generation | None = Field(

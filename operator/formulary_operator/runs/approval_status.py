@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_catalog.domain.runs.run import Invocation
+from formulary_operator.api.approval import ApprovalSpec
 from formulary_operator.api.names import Json
 from formulary_operator.kube.conditions import Said, conditions, conditions_of, find
 from formulary_operator.workflows.status import Transition
@@ -24,6 +26,22 @@ class Answered:
     message: str
     invocation_id: str = ""
     approver: str = ""
+
+
+def unproven(spec: ApprovalSpec, *, approver: str, run: Invocation) -> Answered | None:
+    """Why an approval does not count whose creator no webhook recorded; None if `approver` is known.
+
+    A rejection counts in either case: it can only stop something.
+    """
+    if approver or spec.decision == "Reject":
+        return None
+    return Answered(
+        accepted=False,
+        reason="Unproven",
+        message=f"no admission webhook recorded who created it, so it does not count; use `formulary approve {run.id}`"
+        ", the console or REST, or create another once the webhook answers (webhook.enabled of the chart)",
+        invocation_id=run.id,
+    )
 
 
 def approval_status(document: Mapping[str, Any], answered: Answered, *, now: str) -> Json:

@@ -1,7 +1,8 @@
 """One InvocationApproval: from the cluster's object to the evidence of a run and back to the object's status.
 
-The work queue calls it with a name, `wiring` builds it. It counts an approval only if nothing was changed after
-creation and, where a content is named, only for that content. Then it has the run looked at again.
+The work queue calls it with a name, `wiring` builds it. An approval counts only if the webhook recorded who created the
+object, nothing was changed after creation and, where a content is named, only for that content. Then the run is looked
+at again.
 """
 
 from datetime import datetime
@@ -24,6 +25,7 @@ from formulary_operator.runs.approval_status import (
     approval_status,
     counted,
     is_answered,
+    unproven,
 )
 from formulary_operator.runs.poller import RunPoller
 from formulary_operator.runs.status import is_unchanged
@@ -114,7 +116,10 @@ class ApprovalReconciler:
                 message=f"the run was over already: {run.phase}, {run.reason}",
                 invocation_id=run.id,
             )
-        approver = await self._admissions.username(metadata["uid"]) or UNPROVEN_USER
+        proven = await self._admissions.username(metadata["uid"])
+        if (refusal := unproven(spec, approver=proven, run=run)) is not None:
+            return refusal
+        approver = proven or UNPROVEN_USER
         approval = NewApproval(
             invocation_id=run.id,
             namespace=metadata["namespace"],

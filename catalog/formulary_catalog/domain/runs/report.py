@@ -53,8 +53,8 @@ def taken_for_running(answer: InvocationAnswer) -> InvocationAnswer:
 def _advice(run: Invocation, *, decided: bool) -> Iterable[str]:
     if run.phase is Phase.AWAITING_APPROVAL and not decided:
         yield (
-            f"nothing runs until a person approves it, with `formulary approve {run.id} --reason …`, or in the cluster "
-            f"with an InvocationApproval in namespace {run.namespace}: kubectl create -f - <<< "
+            f"nothing runs until a person approves it, with `formulary approve {run.id} --reason …`, or where the "
+            f"admission webhook is on with an InvocationApproval in namespace {run.namespace}: kubectl create -f - <<< "
             f'\'{{"apiVersion": "formulary.dev/v1alpha1", "kind": "InvocationApproval", "metadata": {{"name": '
             f'"{run.id}", "namespace": "{run.namespace}"}}, "spec": {{"invocationId": "{run.id}", "decision": '
             f'"Approve", "reason": "…"}}}}\''

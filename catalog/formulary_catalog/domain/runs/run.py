@@ -29,7 +29,7 @@ NOT_KEPT = "(sensitive, not kept)"
 """Recorded instead of a sensitive value of a dry run: nothing reads it."""
 UNPROVEN_USER = "unknown (no admission webhook reported the user)"
 """Who asked or approved where nobody proved it."""
-_UNPROVEN_USERS = frozenset({UNPROVEN_USER, "unknown (no admission webhook told who)"})
+UNPROVEN_USERS = frozenset({UNPROVEN_USER, "unknown (no admission webhook told who)"})
 """With the text that earlier releases stored."""
 UNPROVEN = "unproven"
 """How such a requester is shown."""
@@ -242,7 +242,7 @@ class Invocation:
     @property
     def shown_requester(self) -> str:
         """Who asked for the run, or that nobody proved it."""
-        return UNPROVEN if self.requester in _UNPROVEN_USERS else self.requester
+        return UNPROVEN if self.requester in UNPROVEN_USERS else self.requester
 
     @property
     def content_digest(self) -> str:

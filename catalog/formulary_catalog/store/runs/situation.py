@@ -13,7 +13,7 @@ from formulary_catalog.domain.governance.contract import Contract, contract
 from formulary_catalog.domain.governance.decision import Approval, ApprovalDecision, RunDecision
 from formulary_catalog.domain.runs.admission_decision import REPEAT_HOURS, Selection, Situation
 from formulary_catalog.domain.runs.decision_basis import DecisionBasis
-from formulary_catalog.domain.runs.run import Invocation, NewInvocation
+from formulary_catalog.domain.runs.run import UNPROVEN_USERS, Invocation, NewInvocation
 from formulary_catalog.errors import InvalidInput, Unavailable
 from formulary_catalog.store.database.connection import Connection
 from formulary_catalog.store.runs.halts import halts_of
@@ -34,11 +34,14 @@ async def situation_of(
     approvals = await connection.fetch(
         """
         select decision, approver, reason, at, decision = 'Approve' and digest not in ('', $3) as of_other_content
-        from invocation_approval where invocation_id = $1 and namespace = $2 order by at, uid
+        from invocation_approval
+        where invocation_id = $1 and namespace = $2 and not (decision = 'Approve' and approver = any ($4))
+        order by at, uid
         """,
         run.id,
         run.namespace,
         run.content_digest if isinstance(run, Invocation) else "",
+        list(UNPROVEN_USERS),  # earlier releases accepted approvals by nobody
     )
     selection = await connection.fetchrow("select * from selection_of($1, $2)", run.trace_id, run.version_id)
     facts = await connection.fetchrow(

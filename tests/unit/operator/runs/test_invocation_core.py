@@ -13,10 +13,11 @@ from formulary_catalog.domain.stored import StoredVersion, WorkflowOutcome
 from formulary_catalog.domain.workflows.inputs import check_input
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError, InvalidInput, NotInvocable
+from formulary_operator.api.approval import ApprovalSpec
 from formulary_operator.engines import observations
 from formulary_operator.kube.conditions import conditions_of, find
 from formulary_operator.kube.patching import merge_patch
-from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered
+from formulary_operator.runs.approval_status import UNKNOWN_RUN, Answered, approval_status, is_answered, unproven
 from formulary_operator.runs.plan import is_owned, outcome_message, plan_of, seconds_left, secret_of
 from formulary_operator.runs.request import parse_run_request, requested_run
 from formulary_operator.runs.status import (
@@ -300,6 +301,21 @@ def test_what_a_failed_run_said_last_is_in_its_message() -> None:
     observed = observations.failed(timed_out=False, started_at=None, finished_at=None, message="BackoffLimitExceeded")
     told = outcome_message(observed, kind="Job", name="inv-1", outputs={"message": "no such deployment\n"})
     assert told == "Job inv-1 failed: BackoffLimitExceeded: no such deployment"
+
+
+@pytest.mark.parametrize(
+    ("decision", "approver", "counts"),
+    [("Approve", "ada", True), ("Approve", "", False), ("Reject", "ada", True), ("Reject", "", True)],
+)
+def test_an_approval_counts_only_if_its_creator_is_known_and_a_rejection_always(
+    decision: str, approver: str, counts: bool
+) -> None:
+    spec = ApprovalSpec.model_validate({"invocationId": RUN.id, "decision": decision})
+    answered = unproven(spec, approver=approver, run=RUN)
+    assert (answered is None) is counts
+    if answered is not None:
+        assert (answered.accepted, answered.reason, answered.approver) == (False, "Unproven", "")
+        assert f"`formulary approve {RUN.id}`, the console or REST" in answered.message
 
 
 def test_an_approval_is_answered_for_good_unless_its_run_may_still_come() -> None:
