@@ -1,5 +1,7 @@
 """Prometheus metrics of the operator (DESIGN section 12), made like those of the catalog."""
 
+from collections.abc import Callable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from formulary_catalog.metrics import ConnectionMetrics
@@ -106,6 +108,25 @@ class OperatorMetrics:
             "Unix time of the last audit verification, or of the start of the replica that runs the next one.",
             registry=registry,
         )
+        self._admission_reviews = Counter(
+            "formulary_admission_reviews_total",
+            "Objects that the admission webhook judged, by kind and outcome: allowed, refused, or failed if the object "
+            "could not be judged or its creator not be recorded.",
+            ("kind", "outcome"),
+            registry=registry,
+        )
+        self._webhook_configured = Gauge(
+            "formulary_webhook_configured",
+            "1 if the ValidatingWebhookConfiguration held the secret paths and the authority when the operator last "
+            "looked, else 0. Absent without a webhook.",
+            ("configuration",),
+            registry=registry,
+        )
+        self._webhook_certificate_expiry = Gauge(
+            "formulary_webhook_certificate_expiry_timestamp_seconds",
+            "Unix time at which the certificate of the admission webhook expires. 0 while it serves none.",
+            registry=registry,
+        )
         self.connections = ConnectionMetrics(registry)
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
@@ -155,6 +176,17 @@ class OperatorMetrics:
     def count_run(self, phase: str) -> None:
         """Count one run that ended."""
         self._runs_ended.labels(phase=phase).inc()
+
+    def count_admission_review(self, kind: str, *, outcome: str) -> None:
+        """Count one object that the webhook was asked about."""
+        self._admission_reviews.labels(kind=kind, outcome=outcome).inc()
+
+    def watch_webhook(
+        self, configuration: str, *, is_configured: Callable[[], bool], expires_at: Callable[[], float]
+    ) -> None:
+        """Say from now on whether the API server can ask the webhook, and until when its certificate is valid."""
+        self._webhook_configured.labels(configuration=configuration).set_function(is_configured)
+        self._webhook_certificate_expiry.set_function(expires_at)
 
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""

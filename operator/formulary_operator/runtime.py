@@ -130,17 +130,20 @@ async def _webhook(
     source = directory(mounted) if mounted is not None else _self_signed(settings, client=client)
     token = await webhook_token(database)
     configuration = WebhookConfiguration(client, name=settings.webhook_configuration, token=token)
+    certificate = ServingCertificate(configuration.kept_for(source), client_authority=settings.webhook_client_ca_file)
+    metrics.watch_webhook(
+        settings.webhook_configuration, is_configured=configuration.is_set, expires_at=certificate.expires_at
+    )
     await run_webhook(
         host=settings.webhook_host,
         port=settings.webhook_port,
         limits=ConnectionLimits(settings, server="webhook", metrics=metrics.connections),
-        certificate=ServingCertificate(
-            configuration.kept_for(source), client_authority=settings.webhook_client_ca_file
-        ),
+        certificate=certificate,
         judge=Validator(
             check=CatalogWriter(database).check,
             records=AdmissionRecords(database),
             operator_user=settings.operator_user,
+            metrics=metrics,
         ),
         token=token,
     )

@@ -18,6 +18,7 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.validator import Validator
+from formulary_operator.metrics import OperatorMetrics
 from support.admission import Place, judging
 from support.agent import agent, answer_of, refused
 from support.cluster import OperatorAccount, await_agreement
@@ -78,6 +79,7 @@ async def product(
         check=CatalogWriter(writing).check,
         records=AdmissionRecords(writing),
         operator_user=operator_account.user,
+        metrics=OperatorMetrics(),
     )
     async with (
         connected(control_plane.kubeconfig) as client,

@@ -18,6 +18,7 @@ from formulary_operator.admission.issuing import CertificatePair, issue
 from formulary_operator.admission.paths import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import application
+from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.serving import served
 from support.admission import TOKEN, Place, configured, judging
 from support.client_certificates import Authority
@@ -123,7 +124,7 @@ async def webhook(recorded: Recorded, *, authority: Path) -> AsyncIterator[tuple
 
     certificate = ServingCertificate(source, client_authority=authority)
     await certificate.load()
-    judge = Validator(check=check, records=recorded, operator_user="")
+    judge = Validator(check=check, records=recorded, operator_user="", metrics=OperatorMetrics())
     trusting = ssl.create_default_context(cadata=pair.authority.decode())
     async with served(
         application(judge, token=TOKEN), host="localhost", port=0, limits=connection_limits(), tls=certificate.context

@@ -13,6 +13,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.admission.validator import Validator
 from formulary_operator.api.names import ANALYSES, APPROVALS, CONTRACTS, INVOCATIONS, PODS, WORKFLOWS
 from formulary_operator.engines.job import JOBS
+from formulary_operator.metrics import OperatorMetrics
 from support import control_plane as planes
 from support import databases
 from support.admission import Place
@@ -76,7 +77,12 @@ async def place(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Pl
 @pytest.fixture
 def judge(workflows: CatalogWriter, writing: Database, operator_account: OperatorAccount) -> Validator:
     """Who judges, with a catalog and records of this test's own."""
-    return Validator(check=workflows.check, records=AdmissionRecords(writing), operator_user=operator_account.user)
+    return Validator(
+        check=workflows.check,
+        records=AdmissionRecords(writing),
+        operator_user=operator_account.user,
+        metrics=OperatorMetrics(),
+    )
 
 
 def _new_namespace(cluster: Cluster) -> Iterator[str]:

@@ -9,7 +9,7 @@ import structlog
 
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.listening.certificate import use
-from formulary_operator.admission.issuing import CertificatePair
+from formulary_operator.admission.issuing import CertificatePair, not_after
 
 CHECK_SECONDS = 30.0
 _RETRY_SECONDS = 5.0
@@ -38,6 +38,10 @@ class ServingCertificate:
         self._source = source
         self._seconds = seconds
         self._loaded: CertificatePair | None = None
+
+    def expires_at(self) -> float:
+        """Unix time at which the certificate in use expires; 0 while there is none."""
+        return not_after(self._loaded) if self._loaded is not None else 0.0
 
     async def load(self) -> None:
         """Serve with what the source gives now.

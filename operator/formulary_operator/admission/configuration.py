@@ -24,6 +24,11 @@ class WebhookConfiguration:
         self._name = name
         self._token = token
         self._absence_reported = False
+        self._is_set = False
+
+    def is_set(self) -> bool:
+        """Whether the configuration was as it has to be when it was last looked at."""
+        return self._is_set
 
     def kept_for(self, source: CertificateSource) -> CertificateSource:
         """The same certificates. Before each is returned, the API server knows where to ask and trusts it.
@@ -47,16 +52,19 @@ class WebhookConfiguration:
         path = VALIDATING_WEBHOOKS.path(name=self._name)
         configuration = await self._client.get(path)
         if configuration is None:
+            self._is_set = False
             self._report_absence()
             return
         self._absence_reported = False
         webhooks = configuration.get("webhooks") or []
         wanted = [self._wanted(webhook, authority=authority) for webhook in webhooks]
-        if wanted == webhooks:
+        self._is_set = wanted == webhooks
+        if self._is_set:
             return
         # The list is replaced whole: with the version that was read, a change in between is a conflict, not lost.
         version = configuration["metadata"]["resourceVersion"]
         await self._client.merge(path, {"metadata": {"resourceVersion": version}, "webhooks": wanted})
+        self._is_set = True
         _log.info("webhook_configuration_set", configuration=self._name)
 
     def _wanted(self, webhook: Mapping[str, Any], *, authority: bytes) -> Json:

@@ -83,6 +83,11 @@ def usable(pair: CertificatePair, *, names: Sequence[str], now: datetime) -> boo
     )
 
 
+def not_after(pair: CertificatePair) -> float:
+    """Unix time at which the certificate expires."""
+    return x509.load_pem_x509_certificate(pair.certificate).not_valid_after_utc.timestamp()
+
+
 def _builder(
     *, subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime
 ) -> x509.CertificateBuilder:

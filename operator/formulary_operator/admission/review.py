@@ -74,6 +74,17 @@ class Denied(FormularyError):
         self.code = code
 
 
+class NotRecorded(Denied):
+    """Nobody would know who created the object. Trying again helps."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "who creates this cannot be recorded now, because the database does not answer; try again in a few seconds",
+            reason="NotRecorded",
+            code=503,
+        )
+
+
 def question(review: object) -> AdmissionQuestion:
     """Read an AdmissionReview.
 

@@ -17,6 +17,7 @@ from formulary_catalog.errors import InvalidInput, InvalidManifest, Unavailable
 from formulary_operator.admission.review import (
     AdmissionQuestion,
     Denied,
+    NotRecorded,
     Submission,
     allowed,
     denied,
@@ -25,6 +26,7 @@ from formulary_operator.admission.review import (
 )
 from formulary_operator.api.names import APPROVALS, CONTRACTS, INVOCATIONS, WORKFLOWS, Json, Resource
 from formulary_operator.governance.status import author_key
+from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.workflows.translate import entry_of
 from formulary_operator.workflows.validation_result import ConditionReason, refused
 
@@ -35,6 +37,7 @@ _NOT_ASKED = "the catalog does not answer, so spec.version was not checked; the 
 Check = Callable[[CatalogEntry], Awaitable[None]]
 """Raises VersionImmutable if the catalog would not take the entry, Unavailable if it is not known."""
 Warnings = Sequence[str]
+"""What could not be checked or recorded of an object that is allowed all the same."""
 
 _log = structlog.get_logger(__name__)
 
@@ -54,10 +57,11 @@ class Records(Protocol):
 class Validator:
     """Answers for every kind of ours. `operator_user` alone may create invocations in the name of others."""
 
-    def __init__(self, *, check: Check, records: Records, operator_user: str) -> None:
+    def __init__(self, *, check: Check, records: Records, operator_user: str, metrics: OperatorMetrics) -> None:
         self._check = check
         self._records = records
         self._operator_user = operator_user
+        self._metrics = metrics
         self._judges: dict[Resource, Callable[[Submission], Awaitable[Warnings]]] = {
             WORKFLOWS: self._workflow,
             INVOCATIONS: self._invocation,
@@ -73,10 +77,15 @@ class Validator:
         """
         if question.submission is None:
             return allowed(question.uid)
+        resource, outcome = question.submission.resource, "failed"
         try:
-            warnings = await self._judges[question.submission.resource](question.submission)
+            warnings = await self._judges[resource](question.submission)
+            outcome = "failed" if warnings else "allowed"
         except Denied as denial:
+            outcome = "failed" if isinstance(denial, NotRecorded) else "refused"
             return denied(question.uid, denial)
+        finally:
+            self._metrics.count_admission_review(resource.plural, outcome=outcome)
         return allowed(question.uid, warnings=warnings)
 
     async def _workflow(self, submission: Submission) -> Warnings:
@@ -120,7 +129,7 @@ class Validator:
         if halt_reason(read):
             try:
                 await self._record(submission, key=author_key(submission.document["metadata"]))
-            except Denied as unrecorded:
+            except NotRecorded as unrecorded:
                 # Nobody is kept from the emergency stop: the trail then names the contract alone.
                 return [str(unrecorded)]
         return ()
@@ -149,9 +158,4 @@ class Validator:
                 )
         except (Unavailable, TimeoutError) as error:
             _log.warning("creator_not_recorded", reason=str(error) or "no answer in time")
-            raise Denied(
-                "who creates this cannot be recorded now, because the database does not answer; try again in a few "
-                "seconds",
-                reason="NotRecorded",
-                code=503,
-            ) from error
+            raise NotRecorded from error

@@ -14,9 +14,10 @@ from starlette.applications import Starlette
 from formulary_catalog.domain.entry import CatalogEntry
 from formulary_catalog.errors import StartupError
 from formulary_operator.admission.certificates import ServingCertificate, directory
-from formulary_operator.admission.issuing import CertificatePair, issue, usable
+from formulary_operator.admission.issuing import VALIDITY, CertificatePair, issue, usable
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import run_webhook
+from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.serving import served
 from support.connection_limits import connection_limits
 
@@ -153,10 +154,11 @@ async def test_a_running_server_takes_a_new_certificate_and_keeps_it_when_the_ne
 
 
 async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_stopped(tmp_path: Path) -> None:
-    judge = Validator(check=Unasked().check, records=Unasked(), operator_user="")
+    judge = Validator(check=Unasked().check, records=Unasked(), operator_user="", metrics=OperatorMetrics())
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     certificate = ServingCertificate(directory(tmp_path), seconds=0.02)
+    assert certificate.expires_at() == 0
     running = asyncio.create_task(
         run_webhook(
             host="127.0.0.1", port=port, limits=connection_limits(), certificate=certificate, judge=judge, token=""
@@ -168,6 +170,7 @@ async def test_the_webhook_listens_once_there_is_a_certificate_and_until_it_is_s
     _written(tmp_path, pair)
     await _until_listening(port)
     assert await _is_trusted(port, pair)
+    assert certificate.expires_at() == (NOW + VALIDITY).timestamp() // 1
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -13,6 +13,7 @@ from formulary_operator.admission.paths import path_of
 from formulary_operator.admission.validator import Validator
 from formulary_operator.admission.webhook import MAX_BODY_BYTES, application
 from formulary_operator.governance.status import author_key
+from formulary_operator.metrics import OperatorMetrics
 from support.manifest import workflow
 
 TOKEN = "5a" * 32
@@ -53,8 +54,13 @@ def catalog() -> Catalog:
 
 
 @pytest.fixture
-async def http(catalog: Catalog) -> AsyncIterator[httpx2.AsyncClient]:
-    judge = Validator(check=catalog.check, records=catalog, operator_user=OPERATOR)
+def metrics() -> OperatorMetrics:
+    return OperatorMetrics()
+
+
+@pytest.fixture
+async def http(catalog: Catalog, metrics: OperatorMetrics) -> AsyncIterator[httpx2.AsyncClient]:
+    judge = Validator(check=catalog.check, records=catalog, operator_user=OPERATOR, metrics=metrics)
     transport = httpx2.ASGITransport(app=application(judge, token=TOKEN))
     async with httpx2.AsyncClient(transport=transport, base_url="https://webhook") as client:
         yield client
@@ -257,7 +263,8 @@ async def test_a_run_in_the_name_of_somebody_else_is_denied(
 
 async def test_without_a_known_operator_nobody_asks_in_the_name_of_others() -> None:
     catalog = Catalog()
-    app = application(Validator(check=catalog.check, records=catalog, operator_user=""), token=TOKEN)
+    judge = Validator(check=catalog.check, records=catalog, operator_user="", metrics=OperatorMetrics())
+    app = application(judge, token=TOKEN)
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="https://webhook") as http:
         assert not (await _answer(http, _asked("CREATE", _run(requester="bob"))))["allowed"]
 
@@ -359,6 +366,33 @@ async def test_a_record_of_an_object_never_passes_for_that_of_a_contract(
     document["metadata"]["uid"] = author_key({"uid": "u-2", "generation": 2})
     assert not (await _answer(http, _asked("CREATE", document)))["allowed"]
     assert catalog.asked == []
+
+
+def _counted(metrics: OperatorMetrics) -> dict[tuple[str, str], float]:
+    """How often the webhook judged, by kind and outcome."""
+    (family,) = [each for each in metrics.registry.collect() if each.name == "formulary_admission_reviews"]
+    totals = [sample for sample in family.samples if sample.name.endswith("_total")]
+    return {(sample.labels["kind"], sample.labels["outcome"]): sample.value for sample in totals}
+
+
+async def test_each_verdict_is_counted_by_kind_and_outcome(
+    http: httpx2.AsyncClient, catalog: Catalog, metrics: OperatorMetrics
+) -> None:
+    await _answer(http, _asked("CREATE", _approval()))
+    await _answer(http, _asked("CREATE", _run(requester="bob")))
+    await _answer(http, _asked("DELETE", _run(), oldObject=_run()))
+    catalog.problem = Unavailable("the database does not answer")
+    await _answer(http, _asked("CREATE", _approval()))
+    await _answer(http, _review("UPDATE", object=_object(what="Other."), oldObject=_object()))
+    catalog.problem = RuntimeError("unexpected")
+    await _post(http, _asked("CREATE", _run()))
+    assert _counted(metrics) == {
+        ("invocationapprovals", "allowed"): 1,
+        ("workflowinvocations", "refused"): 1,
+        ("invocationapprovals", "failed"): 1,
+        ("remediationworkflows", "failed"): 1,
+        ("workflowinvocations", "failed"): 1,
+    }
 
 
 async def test_what_goes_wrong_inside_is_no_verdict(http: httpx2.AsyncClient, catalog: Catalog) -> None:
