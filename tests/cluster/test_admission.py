@@ -124,6 +124,16 @@ async def test_what_somebody_resets_is_set_again_and_the_rest_is_kept(place: Pla
         assert place.plane.get(*named)["webhooks"] == before
 
 
+async def test_whether_the_api_server_can_ask_is_known_from_the_last_look(place: Place) -> None:
+    configuration = place.kept_configuration()
+    assert not configuration.is_set()
+    async with configured(place, port=1):
+        await configuration.keep(authority=b"")
+        assert configuration.is_set()
+    await configuration.keep(authority=b"")
+    assert not configuration.is_set()
+
+
 async def test_with_a_certificate_of_somebody_else_only_the_path_is_set(place: Place, tmp_path: Path) -> None:
     pair = issue(place.names, now=datetime.now(UTC))
     (tmp_path / "tls.crt").write_bytes(pair.certificate)
@@ -138,7 +148,7 @@ async def test_with_a_certificate_of_somebody_else_only_the_path_is_set(place: P
     assert [each["clientConfig"]["service"]["path"] for each in webhooks] == [
         path_of(each["name"], token=TOKEN) for each in webhooks
     ]
-    assert [each["clientConfig"].get("caBundle") for each in webhooks] == [bundle, None, None]
+    assert [each["clientConfig"].get("caBundle") for each in webhooks] == [bundle, None]
 
 
 async def test_of_a_webhook_with_an_address_the_path_is_set_in_it(place: Place) -> None:

@@ -131,7 +131,7 @@ def test_a_webhook_keeps_the_path_and_the_authority_that_the_operator_gave_it(
     release.upgrade({**values, "webhook": {"enabled": True, "timeoutSeconds": 7}})
 
     webhooks = bare.get("validatingwebhookconfiguration", name)["webhooks"]
-    assert [webhook["failurePolicy"] for webhook in webhooks] == ["Ignore", "Ignore", "Fail"]
+    assert [webhook["failurePolicy"] for webhook in webhooks] == ["Ignore", "Ignore"]
     assert {webhook["timeoutSeconds"] for webhook in webhooks} == {7}
     clients = [webhook["clientConfig"] for webhook in webhooks]
     assert {(client["caBundle"], client["service"]["path"]) for client in clients} == {("Q0E=", "/validate/secret")}

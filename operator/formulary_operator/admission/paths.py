@@ -1,7 +1,8 @@
 """The secret paths at which the API server asks: that it knows them proves that it is the API server.
 
-Each webhook of the configuration has its own, which follows from the token. A client whose call fails under
-`failurePolicy: Fail` is shown the address of that webhook; the path says nothing about the token or the other paths.
+Each webhook of the configuration has its own, which follows from the token; it says nothing about the token or the
+other paths. All have `failurePolicy: Ignore`: under `Fail` the API server shows the address to each client whose call
+fails.
 """
 
 import hmac
@@ -13,7 +14,6 @@ PREFIX = "/validate"
 ASKED: dict[str, tuple[Resource, ...]] = {
     "workflows.formulary.dev": (WORKFLOWS,),
     "governance.formulary.dev": (CONTRACTS, INVOCATIONS, APPROVALS),
-    "records.formulary.dev": (INVOCATIONS, APPROVALS),
 }
 """What each webhook of the chart's configuration asks about."""
 

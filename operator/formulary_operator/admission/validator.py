@@ -1,7 +1,8 @@
 """What may be stored in the cluster, kind by kind: says at apply time what reconciling would say later, in its words.
 
 For most of that it is a help and no gate: what passes because it was not known yet, reconciling judges. Who creates an
-invocation or an approval, however, is known here alone: either that is recorded, or the object is kept out.
+invocation or an approval, however, is known here alone. One that is created while the webhook is away has no record:
+its creator is unproven, so such a run waits, and such an approval does not count.
 """
 
 import asyncio
