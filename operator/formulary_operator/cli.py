@@ -57,7 +57,10 @@ def run_command(*, log_level: str) -> None:
 )
 @click.option("--namespace", metavar="NAMESPACE", help="Namespace to apply them in. [FORMULARY_CATALOG_NAMESPACE]")
 def apply_starter(*, manifests: Path | None, namespace: str | None) -> None:
-    """Apply the starter catalog as RemediationWorkflow objects. Fields that others changed are kept."""
+    """Apply the starter catalog as RemediationWorkflow objects. Fields that others changed are kept.
+
+    With FORMULARY_WEBHOOK_PORT it waits up to ten minutes for the admission webhook, which records the author.
+    """
     from formulary_operator.starter import apply_starter_command
 
     settings = _settings()
@@ -66,6 +69,7 @@ def apply_starter(*, manifests: Path | None, namespace: str | None) -> None:
         apply_starter_command(
             manifests=manifests or starter_catalog(),
             namespace=namespace or settings.catalog_namespace,
+            webhook=bool(settings.webhook_port),
             echo=click.echo,
         )
     )

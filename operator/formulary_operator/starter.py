@@ -1,7 +1,13 @@
-"""The starter catalog in a cluster: the manifests that ship with the product, applied as objects."""
+"""The starter catalog in a cluster: the manifests that ship with the product, applied as objects.
+
+The command `apply-starter` calls it, as a Job of the chart. Where there is an admission webhook it is waited for: the
+author of what is applied before it answers is unknown for good, and each run of it awaits an approval.
+"""
 
 import asyncio
+import copy
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +21,13 @@ MANAGER = "formulary-starter"
 """Field manager of what is applied here."""
 
 CRD_SECONDS = 60.0
+WEBHOOK_SECONDS = 600.0
+"""How long the webhook is waited for: the operator starts once the database is made and migrated."""
 
 _POLL_SECONDS = 1.0
+_DENIED = 'admission webhook "workflows.formulary.dev" denied the request'
+_HIDDEN = "\u202e"
+"""A character that the webhook refuses in a workflow and that any schema of the kind lets pass."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,8 +43,10 @@ class StarterReport:
         return f"{len(self.applied)} workflows applied, {len(self.kept)} left as others changed them{refused}"
 
 
-async def apply_starter_command(*, manifests: Path, namespace: str, echo: Callable[[str], None]) -> None:
+async def apply_starter_command(*, manifests: Path, namespace: str, webhook: bool, echo: Callable[[str], None]) -> None:
     """Apply with the identity of this process, a line for each object and one for all.
+
+    With a `webhook` that is waited for first.
 
     Raises:
         StartupError: the manifests, the API server or the kind are not there, or an object was refused.
@@ -41,7 +54,13 @@ async def apply_starter_command(*, manifests: Path, namespace: str, echo: Callab
     """
     client = await KubeClient.connect()
     try:
-        report = await apply_starter(client, manifests=manifests, namespace=namespace, echo=echo)
+        report = await apply_starter(
+            client,
+            manifests=manifests,
+            namespace=namespace,
+            echo=echo,
+            webhook_seconds=WEBHOOK_SECONDS if webhook else 0,
+        )
     finally:
         await client.close()
     echo(str(report))
@@ -56,10 +75,12 @@ async def apply_starter(
     namespace: str,
     echo: Callable[[str], None] = print,
     crd_seconds: float = CRD_SECONDS,
+    webhook_seconds: float = 0,
 ) -> StarterReport:
     """Apply every manifest of a directory into a namespace; what others changed of an object stays theirs.
 
-    Waits up to `crd_seconds` for the kind to be served.
+    Waits up to `crd_seconds` for the kind to be served, then up to `webhook_seconds` for the webhook. After that it
+    goes on without the webhook.
 
     Raises:
         StartupError: the directory holds no manifests, or the kind is not served in time.
@@ -67,6 +88,11 @@ async def apply_starter(
     """
     documents = await asyncio.to_thread(_documents, manifests)
     await _served(client, seconds=crd_seconds)
+    if webhook_seconds and not await _judged(client, documents[0], namespace=namespace, seconds=webhook_seconds):
+        echo(
+            f"warning  the admission webhook did not answer within {webhook_seconds:g} s; the author of what is "
+            "applied now stays unknown, so that its runs await an approval"
+        )
     report = StarterReport()
     for document in documents:
         await _apply(client, document, namespace=namespace, report=report, echo=echo)
@@ -110,6 +136,28 @@ async def _served(client: KubeClient, *, seconds: float) -> None:
             f"the API server serves no {WORKFLOWS.plural} of {WORKFLOWS.api_version} after {seconds:g} s; install the "
             "CRDs first"
         ) from None
+
+
+async def _judged(client: KubeClient, document: Json, *, namespace: str, seconds: float) -> bool:
+    """Wait until the API server asks the webhook, and return whether it does.
+
+    It proves that by refusing, in a dry run, a workflow that nothing else refuses.
+    """
+    probe = copy.deepcopy(document)
+    probe["metadata"] = {"name": f"{MANAGER}-probe", "namespace": namespace}
+    probe["spec"]["description"]["what"] += _HIDDEN
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                with suppress(Unavailable):
+                    try:
+                        await client.create(WORKFLOWS.path(namespace=namespace), probe, dry_run=True)
+                    except KubernetesRefused as error:
+                        if _DENIED in str(error):
+                            return True
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return False
 
 
 async def _is_served(client: KubeClient) -> bool:

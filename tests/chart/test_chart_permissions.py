@@ -43,6 +43,11 @@ CONFIGURATION = (
     ("formulary-formulary",),
     ("get", "patch"),
 )
+CERTIFICATE = {
+    ("", "secrets", (), ("create",)),
+    ("", "secrets", ("formulary-webhook-tls",), ("get", "update")),
+}
+"""Of the webhook, where the operator makes it."""
 LISTING_RULES = ("monitoring.coreos.com", "prometheusrules", (), ("list",))
 LEASE = {
     ("coordination.k8s.io", "leases", (), ("create",)),
@@ -79,8 +84,8 @@ def granted(objects: list[charts.Object]) -> dict[tuple[str, str], set[tuple[Any
 def test_by_default_the_operator_watches_everywhere_and_the_server_only_asks() -> None:
     assert granted(charts.render(CI["external"])) == {
         ("formulary-server", ""): SERVER,
-        ("formulary-operator", ""): OPERATOR | ASKING,
-        ("formulary-operator", "formulary"): LEASE,
+        ("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION},
+        ("formulary-operator", "formulary"): LEASE | CERTIFICATE,
         ("formulary-operator", "formulary-runs"): RUNS,
     }
 
@@ -125,7 +130,7 @@ def test_rules_of_prometheus_are_listed_where_the_operator_watches_if_a_value_sa
 def test_only_an_explicit_value_gives_the_operator_these_rights_everywhere_and_the_notes_warn_of_it() -> None:
     values = {**charts.EXTERNAL, "execution": {"clusterWide": True}}
 
-    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | ASKING | RUNS
+    assert granted(charts.render(values))["formulary-operator", ""] == OPERATOR | ASKING | RUNS | {CONFIGURATION}
     assert "WARNING" in _notes(values)
     assert "WARNING" not in _notes(charts.EXTERNAL)
 
@@ -143,35 +148,40 @@ def test_an_upgrade_says_that_runs_have_to_be_let() -> None:
 
 
 def test_with_namespace_scope_the_operator_reads_only_what_it_watches() -> None:
-    lease = {
+    own = {
         (group, resource, tuple(each.replace("formulary-", "formulary-remedies-", 1) for each in names), verbs)
-        for group, resource, names, verbs in LEASE
+        for group, resource, names, verbs in LEASE | CERTIFICATE
     }
     assert granted(charts.render(CI["namespaced"])) == {
         ("catalog-server", ""): SERVER,
-        ("default", ""): ASKING,
+        ("default", ""): ASKING | {(*CONFIGURATION[:2], ("formulary-formulary-remedies",), CONFIGURATION[3])},
         ("default", "catalog"): OPERATOR,
         ("default", "payments"): OPERATOR | RUNS | OTHER_ENGINES,
         ("default", "catalog-runs"): OPERATOR | RUNS | OTHER_ENGINES,
-        ("default", "formulary"): lease,
+        ("default", "formulary"): own,
         ("holmesgpt", "payments"): {("formulary.dev", "workflowinvocations", (), ("create", *WATCH))},
     }
 
 
 def test_a_self_signed_webhook_adds_its_secret_and_its_configuration_and_what_is_turned_off_needs_no_rights() -> None:
-    secret = {
-        ("", "secrets", (), ("create",)),
-        ("", "secrets", ("formulary-webhook-tls",), ("get", "update")),
-    }
-
     assert granted(charts.render(CI["open"])) == {
         ("formulary-operator", ""): CATALOG | {CONFIGURATION},
-        ("formulary-operator", "formulary"): LEASE | secret,
+        ("formulary-operator", "formulary"): LEASE | CERTIFICATE,
+    }
+    off = {**charts.EXTERNAL, "webhook": {"enabled": False}}
+    assert granted(charts.render(off)) == {
+        ("formulary-server", ""): SERVER,
+        ("formulary-operator", ""): OPERATOR | ASKING,
+        ("formulary-operator", "formulary"): LEASE,
+        ("formulary-operator", "formulary-runs"): RUNS,
     }
 
 
 def test_a_webhook_with_a_certificate_of_cert_manager_adds_its_configuration_alone() -> None:
-    more = {("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION, LISTING_RULES}}
+    more = {
+        ("formulary-operator", ""): OPERATOR | ASKING | {CONFIGURATION, LISTING_RULES},
+        ("formulary-operator", "formulary"): LEASE,
+    }
 
     assert granted(charts.render(CI["cnpg"])) == granted(charts.render(CI["external"])) | more
 
@@ -185,8 +195,45 @@ def test_the_chart_names_no_path_of_a_webhook_and_the_operator_knows_each_by_wha
         webhook["name"]: {resource for rule in webhook["rules"] for resource in rule["resources"]}
         for webhook in webhooks
     } == {webhook: {resource.plural for resource in resources} for webhook, resources in ASKED.items()}
-    assert [webhook["name"] for webhook in webhooks if webhook["failurePolicy"] == "Fail"] == ["records.formulary.dev"]
+    assert {webhook["failurePolicy"] for webhook in webhooks} == {"Ignore"}, "nothing is locked out"
     assert not [webhook for webhook in webhooks if "path" in webhook["clientConfig"]["service"]]
+
+
+@pytest.mark.parametrize(
+    ("execution", "enabled", "there"),
+    [
+        (True, None, True),
+        (False, None, False),
+        (True, False, False),
+        (False, True, True),
+    ],
+)
+def test_there_is_a_webhook_where_something_is_run_unless_the_value_says_otherwise(
+    execution: bool, enabled: bool | None, there: bool
+) -> None:
+    webhook = {} if enabled is None else {"enabled": enabled}
+    values = {**charts.EXTERNAL, "execution": {"enabled": execution}, "webhook": webhook}
+    objects = charts.render({**values, "starterCatalog": {"enabled": True}})
+
+    assert ("ValidatingWebhookConfiguration" in {found["kind"] for found in objects}) is there
+    with_port = {
+        container["name"]
+        for _, pod in charts.pods(objects)
+        for container in pod["containers"]
+        if "FORMULARY_WEBHOOK_PORT" in {variable["name"] for variable in container.get("env", [])}
+    }
+    assert with_port == ({"operator", "starter"} if there else set())
+
+
+def test_the_notes_say_how_to_approve_where_nobody_is_recorded() -> None:
+    off = {**charts.EXTERNAL, "webhook": {"enabled": False}}
+
+    for values in (off, {**off, "execution": {"clusterWide": True}}):
+        assert "An approval made with kubectl does not count: approve runs with `formulary approve`" in _notes(values)
+    assert "does not count" not in _notes(charts.EXTERNAL)
+    assert "does not count" not in _notes({**off, "execution": {"enabled": False}})
+    assert "their author is unknown" in _notes(charts.EXTERNAL, upgrade=True)
+    assert "their author is unknown" not in _notes(charts.EXTERNAL)
 
 
 def test_the_starter_catalog_is_applied_by_an_account_of_its_own() -> None:
@@ -195,7 +242,7 @@ def test_the_starter_catalog_is_applied_by_an_account_of_its_own() -> None:
     assert found["formulary-starter", "formulary"] == {
         ("kubernaut.ai", "remediationworkflows", (), ("create", "patch"))
     }
-    assert found["formulary-all-in-one", ""] == SERVER | OPERATOR
+    assert found["formulary-all-in-one", ""] == SERVER | OPERATOR | {CONFIGURATION}
 
 
 def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_and_runs() -> None:

@@ -10,7 +10,9 @@ import json
 import ssl
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ from support.agent import answer_of, call, found, refused
 from support.cluster import condition, fetch
 from support.cluster_runs import await_phase, job, remedy, run_object, server_request, submit
 from support.control_plane import ControlPlane, KubectlFailed, Request, control_plane
+from support.filling import starter_documents
 from support.job_controller import job_controller
 from support.manifest import analysis, approval, contract, invocation, text, workflow
 from support.operator_process import Daemon
@@ -40,7 +43,7 @@ EXECUTION = {"namespaces": [INCIDENTS]}
 VALUES = {
     **charts.EXTERNAL,
     "execution": EXECUTION,
-    "webhook": {"enabled": True, "timeoutSeconds": 1},
+    "webhook": {"timeoutSeconds": 1},
     "starterCatalog": {"enabled": True},
     "audit": {"checkpointSeconds": 1},
     "operator": {"resyncSeconds": 2},
@@ -51,6 +54,7 @@ NAMESPACED = {
     },
     "rbac": {"scope": "namespace"},
     "execution": EXECUTION,
+    "webhook": {"enabled": False},
     "catalog": {"watchNamespaces": [HOME, INCIDENTS]},
     "audit": {"checkpointSeconds": 1},
     "operator": {"resyncSeconds": 2},
@@ -58,7 +62,7 @@ NAMESPACED = {
 WEBHOOKS = f"{HOME}-formulary"
 QUERY = {"query": "OOMKilled critical"}
 EXAMPLE = Path(__file__).parents[2] / "examples" / "incident.yaml"
-_JOB_SECONDS = 120
+_JOB_SECONDS = 300
 _BROKEN = '{"data":{"tls.crt":"eA=="}}'
 
 Permission = tuple[str, str, str, str]
@@ -79,6 +83,8 @@ class Product:
     operator: Daemon
     webhook_port: int
     dsn: str
+    starter: list[Future[None]]
+    """The Job of the starter catalog, which waits for the webhook."""
 
     def agent(self, name: str, *, incident: str = "rr-1") -> dict[str, str]:
         """The headers of an agent with this ServiceAccount."""
@@ -174,6 +180,19 @@ def test_the_api_server_asks_the_operator_about_every_kind(product: Product) -> 
     assert cluster.get("iappr", "no", place)["spec"]["decision"] == "Approve"
 
 
+def test_a_default_install_records_who_wrote_the_starter_catalog_and_says_that_it_can(
+    product: Product, starter_catalog: Path
+) -> None:
+    applied = len(starter_documents(starter_catalog))
+    written = "select count(*) from formulary.workflow_author where identity ->> 'username' = $1"
+
+    assert fetch(product.dsn, written, f"system:serviceaccount:{HOME}:formulary-starter") == [(applied,)]
+    assert product.operator.metric("formulary_webhook_configured", configuration=WEBHOOKS) == 1
+    assert product.operator.metric("formulary_webhook_certificate_expiry_timestamp_seconds") > time.time()
+    judged = {"kind": "remediationworkflows", "outcome": "allowed"}
+    assert product.operator.metric("formulary_admission_reviews_total", **judged) >= applied
+
+
 def test_helm_test_finds_nothing_amiss(product: Product) -> None:
     pod = charts.only(charts.render(VALUES), "Pod")["spec"]
 
@@ -217,7 +236,15 @@ def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
         key: dsn.replace("//postgres@", f"//{user}@")
         for key, user in (("uri", "postgres"), ("server", "formulary_server"), ("operator", "formulary_writer"))
     }
-    release = Release(cluster, namespace=HOME, addresses=addresses, run=lambda pod: _run_job(cluster, pod))
+    beside, starter = stack.enter_context(ThreadPoolExecutor(max_workers=1)), list[Future[None]]()
+
+    def run(pod: dict[str, Any]) -> None:
+        if pod["containers"][0]["name"] == "starter":
+            starter.append(beside.submit(_run_job, cluster, pod))
+        else:
+            _run_job(cluster, pod)
+
+    release = Release(cluster, namespace=HOME, addresses=addresses, run=run)
     release.install(values)
 
     def started(name: str, *, probe: int) -> tuple[Daemon, Container]:
@@ -236,6 +263,7 @@ def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
         operator=operator,
         webhook_port=container_of_operator.ports.get(9443, 0),
         dsn=dsn,
+        starter=starter,
     )
 
 
@@ -310,6 +338,8 @@ def _used(product: Product) -> Product:
         shown=product.operator.output,
     )
     _lead_webhooks_to(product.cluster, port=product.webhook_port)
+    for applied in product.starter:
+        applied.result()
     return product
 
 

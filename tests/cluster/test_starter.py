@@ -8,8 +8,12 @@ import pytest
 from starlette.applications import Starlette
 
 from formulary_catalog.errors import StartupError
+from formulary_operator.admission.validator import Validator
+from formulary_operator.api.names import WORKFLOWS
 from formulary_operator.kube.client import KubeClient
 from formulary_operator.starter import apply_starter, apply_starter_command
+from support.admission import Place, judging
+from support.cluster import fetch, objects
 from support.control_plane import Cluster
 from support.filling import starter_documents
 from support.kube_clients import connected, connected_to
@@ -73,7 +77,7 @@ async def test_one_that_is_refused_is_named_and_the_others_are_applied(
     monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
     lines: list[str] = []
     with pytest.raises(StartupError, match="refused: broken; see the reasons above"):
-        await apply_starter_command(manifests=manifests, namespace=namespace, echo=lines.append)
+        await apply_starter_command(manifests=manifests, namespace=namespace, webhook=False, echo=lines.append)
     assert lines[0].startswith("refused  broken: ")
     assert "spec.version" in lines[0]
     assert lines[-1] == "2 workflows applied, 0 left as others changed them, 1 refused"
@@ -83,6 +87,35 @@ async def test_without_the_kind_it_waits_for_a_while_and_then_says_what_to_insta
     async with listening(Starlette()) as url, connected_to(url) as client:
         with pytest.raises(StartupError, match=r"serves no remediationworkflows .* install the CRDs first"):
             await apply_starter(client, manifests=manifests, namespace="shop", crd_seconds=0.5)
+
+
+async def test_it_waits_for_the_webhook_which_records_the_author_of_every_workflow(
+    place: Place, judge: Validator, manifests: Path, database: str
+) -> None:
+    lines: list[str] = []
+    applying = asyncio.create_task(
+        apply_starter(
+            place.client, manifests=manifests, namespace=place.namespace, echo=lines.append, webhook_seconds=60
+        )
+    )
+    async with judging(place, judge):
+        report = await applying
+    assert (report.applied, lines[0]) == (["first", "second"], "applied  first 1.0.0")
+    seen = "select namespace, identity ->> 'username' from formulary.workflow_author"
+    assert await asyncio.to_thread(fetch, database, seen) == [(place.namespace, "admin")] * 2
+
+
+async def test_without_a_webhook_that_answers_it_goes_on_and_says_what_follows(
+    cluster: Cluster, namespace: str, client: KubeClient, manifests: Path
+) -> None:
+    lines: list[str] = []
+    report = await apply_starter(
+        client, manifests=manifests, namespace=namespace, echo=lines.append, webhook_seconds=0.5
+    )
+    assert report.applied == ["first", "second"]
+    assert lines[0].startswith("warning  the admission webhook did not answer within 0.5 s")
+    names = [each["metadata"]["name"] for each in objects(cluster, WORKFLOWS, namespace=namespace)]
+    assert names == ["first", "second"]
 
 
 async def test_a_directory_without_manifests_is_an_error(client: KubeClient, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def container(cluster: Cluster, pod: Mapping[str, Any], *, namespace: str, name:
         environment = {variable: _here(value, mounts) for variable, value in environment.items()}
         ports = {port["containerPort"]: free_port() for port in spec.get("ports", [])}
         for variable in _LISTENS:
-            if variable in environment:
+            if int(environment.get(variable, 0)) in ports:
                 environment[variable] = str(ports[int(environment[variable])])
         environment["FORMULARY_WEBHOOK_HOST"] = "127.0.0.1"
         if pod.get("automountServiceAccountToken"):

@@ -99,7 +99,7 @@
           fieldPath: metadata.name
     - name: FORMULARY_LOG_LEVEL
       value: {{ .Values.operator.logLevel | quote }}
-    {{- if .Values.webhook.enabled }}
+    {{- if include "formulary.webhookEnabled" . }}
     - name: FORMULARY_OPERATOR_USER
       value: system:serviceaccount:{{ include "formulary.namespace" . }}:{{ include "formulary.operatorAccount" . }}
     - name: FORMULARY_WEBHOOK_PORT
@@ -123,7 +123,7 @@
     - name: health
       containerPort: 8081
       protocol: TCP
-    {{- if .Values.webhook.enabled }}
+    {{- if include "formulary.webhookEnabled" . }}
     - name: webhook
       containerPort: 9443
       protocol: TCP
@@ -153,9 +153,14 @@
     {{- end }}
 {{- end -}}
 
+{{/* Not empty if there is a webhook: as the value says, else where something is run. */}}
+{{- define "formulary.webhookEnabled" -}}
+{{- if kindIs "bool" .Values.webhook.enabled | ternary .Values.webhook.enabled .Values.execution.enabled -}}true{{- end -}}
+{{- end -}}
+
 {{/* Not empty if the webhook's certificate is mounted. */}}
 {{- define "formulary.mountedCertificate" -}}
-{{- if and .Values.webhook.enabled (eq .Values.webhook.certificates "cert-manager") -}}true{{- end -}}
+{{- if and (include "formulary.webhookEnabled" .) (eq .Values.webhook.certificates "cert-manager") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "formulary.operatorVolumes" -}}

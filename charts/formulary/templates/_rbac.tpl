@@ -201,7 +201,7 @@ governance-editor:
 
 {{/* Not empty if the operator makes the webhook's certificate. */}}
 {{- define "formulary.selfSigned" -}}
-{{- if and .Values.webhook.enabled (eq .Values.webhook.certificates "self-signed") -}}true{{- end -}}
+{{- if and (include "formulary.webhookEnabled" .) (eq .Values.webhook.certificates "self-signed") -}}true{{- end -}}
 {{- end -}}
 
 {{- define "formulary.starterRules" -}}
