@@ -57,6 +57,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "execution.namespaces lists payments, which catalog.watchNamespaces leaves out",
     ),
+    "production as harmless": (
+        {**charts.EXTERNAL, "execution": {"harmlessEnvironments": ["dev", "Production"]}},
+        "execution.harmlessEnvironments lists Production",
+    ),
     "some namespaces and all of them": (
         {**charts.EXTERNAL, "execution": {"namespaces": ["payments"], "clusterWide": True}},
         "set one of the two",
