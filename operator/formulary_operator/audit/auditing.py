@@ -86,7 +86,7 @@ class Auditing:
             await asyncio.sleep(pause)
             try:
                 seen = [*self._checkpoints.written, *await self._published()]
-                async with TraceReader.open(self._settings.database_url) as reader:
+                async with TraceReader.open(self._settings.database_url, to_verify=True) as reader:
                     replay = await reader.examine(keys=self._keys, seen=seen)
                 pause = self._settings.verify_seconds
             except FormularyError as error:

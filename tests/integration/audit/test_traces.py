@@ -1,6 +1,7 @@
 """The trail: chains that grow by appending alone, and who may read them."""
 
 import asyncio
+import itertools
 import json
 from datetime import UTC, datetime
 from uuid import uuid4
@@ -104,10 +105,10 @@ FORBIDDEN = [
     "update trace_head set seq = 1",
     "delete from trace_head",
     "insert into trace_head select * from trace_head",
-    "select * from trace_checkpoint",
     "delete from trace_checkpoint",
+    "update trace_checkpoint set hash = 'x'",
     "insert into trace_hold (trace_id, reason, placed_by) values ('x', 'x', 'x')",
-    "select * from trace_hold",
+    "update trace_hold set released_at = now()",
     "select create_trace_month('2020-01-01')",
     "alter table trace_event disable trigger user",
     "drop table trace_event",
@@ -124,6 +125,23 @@ async def test_no_role_may_change_the_trail(traces: TraceStore, database: str, r
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await connection.execute(statement)
     await connection.close()
+
+
+async def test_the_operator_reads_the_whole_trail_only_in_a_session_that_says_so_and_the_server_never(
+    traces: TraceStore, database: str
+) -> None:
+    await write_trace(traces, "rr-1", 2)
+    read: dict[tuple[Role, str], int] = {}
+    for role, whole in itertools.product(Role, ("", "on")):
+        settings = {"search_path": "formulary", "formulary.whole_trail": whole}
+        connection = await asyncpg.connect(database, user=role.value, server_settings=settings)
+        read[role, whole] = await connection.fetchval("select count(*) from trace_event")
+        if role is Role.SERVER:
+            for table in ("trace_checkpoint", "trace_hold"):
+                with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                    await connection.execute(f"select * from {table}")
+        await connection.close()
+    assert read == {(Role.SERVER, ""): 0, (Role.SERVER, "on"): 0, (Role.WRITER, ""): 0, (Role.WRITER, "on"): 2}
 
 
 async def test_the_partitions_are_closed_to_the_roles(owner: "asyncpg.Connection[asyncpg.Record]") -> None:

@@ -31,15 +31,15 @@ class TrailSource:
     url: str = ""
     """Of the server to ask instead; `trace list`, `show` and `export` can."""
 
-    def ask(self, question: Callable[["TraceReader"], Awaitable[_T]]) -> _T:
-        """The answer to a question to the whole trail.
+    def ask(self, question: Callable[["TraceReader"], Awaitable[_T]], *, to_verify: bool = False) -> _T:
+        """The answer to a question to the whole trail; `to_verify`, the operator's role may ask it too.
 
         Raises:
             FormularyError: the question's own, or Unavailable and StartupError if the database cannot be used.
         """
 
         async def asked() -> _T:
-            async with self._reader() as reader:
+            async with self._reader(to_verify=to_verify) as reader:
                 return await question(reader)
 
         return asyncio.run(asked())
@@ -53,10 +53,10 @@ class TrailSource:
             yield dsn
 
     @asynccontextmanager
-    async def _reader(self) -> "AsyncIterator[TraceReader]":
+    async def _reader(self, *, to_verify: bool) -> "AsyncIterator[TraceReader]":
         from formulary_catalog.store.audit.reader import TraceReader
 
-        async with self.dsn() as dsn, TraceReader.open(dsn) as reader:
+        async with self.dsn() as dsn, TraceReader.open(dsn, to_verify=to_verify) as reader:
             yield reader
 
 

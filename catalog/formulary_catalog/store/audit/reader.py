@@ -85,13 +85,13 @@ class TraceReader:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, dsn: str) -> "AsyncIterator[TraceReader]":
-        """Connect.
+    async def open(cls, dsn: str, *, to_verify: bool = False) -> "AsyncIterator[TraceReader]":
+        """Connect. `to_verify`, the operator's role will do as well as the owner.
 
         Raises:
             StartupError, Unavailable: no connection could be made, or the schema is not the one this version needs.
         """
-        async with owner_connection(dsn) as connection:
+        async with owner_connection(dsn, to_verify=to_verify) as connection:
             yield cls(connection)
 
     async def rows(self, wanted: TraceFilter, *, limit: int) -> list[TraceRow]:

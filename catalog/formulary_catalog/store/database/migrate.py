@@ -261,7 +261,11 @@ async def _revision(connection: asyncpg.Connection) -> str:
             return ""
         return str(await connection.fetchval(_NEWEST_REVISION, timeout=_CONNECT_TIMEOUT) or "")
     except asyncpg.InsufficientPrivilegeError as error:
-        raise StartupError("the database user may not read the schema `formulary`; connect as its owner") from error
+        # The first migration makes the schema before it opens it to the roles of server and operator.
+        raise NotMigrated(
+            "the database user may not read the schema `formulary`; let `formulary migrate` end, or connect as "
+            "formulary_server, formulary_writer or its owner"
+        ) from error
     except CONNECT_FAILURES as error:
         raise Unavailable("the database went away while its schema was looked at; try again") from error
 
