@@ -271,6 +271,48 @@ async def test_checkpoints_that_were_dropped_and_signed_anew_disagree_with_what_
     assert check["detail"] == "checkpoint 1 another one was published in its place"
 
 
+async def test_a_tail_that_was_cut_with_its_signed_checkpoint_is_never_called_verified(
+    database: str, checkpoints: CheckpointStore, owner: Connection, tmp_path: Path
+) -> None:
+    await checkpoints.checkpoint(KEY)
+    heads = await owner.fetch("select trace_id, month, seq, hash, changed_at, checkpointed from trace_head")
+    serving = await Database.open(database, role=Role.SERVER, deadline=30)
+    await write_trace(TraceStore(serving), "rr-1", 1)
+    await serving.close()
+    await checkpoints.checkpoint(KEY)
+    place = FilePlace(tmp_path / "published")
+    assert await publish(checkpoints, place) == []
+    public = tmp_path / "audit.pem.pub"
+    public.write_bytes(KEY.public.pem())
+    command, key = ("trace", "verify", "--database-url", database), {"FORMULARY_AUDIT_PUBLIC_KEY_FILE": str(public)}
+    whole = await formulary(*command, "--published", str(tmp_path / "published"), **key)
+    assert (whole.code, whole.out.splitlines()[0][:11]) == (0, "✓ 6 events ")
+
+    await owner.execute(
+        "alter table trace_checkpoint disable trigger user; alter table trace_event disable trigger user"
+    )
+    await owner.execute("delete from trace_checkpoint where id = 2; delete from trace_event where seq = 4")
+    await owner.executemany(
+        "update trace_head set seq = $3, hash = $4, changed_at = $5, checkpointed = $6 "
+        "where (trace_id, month) = ($1, $2)",
+        [tuple(row) for row in heads],
+    )
+    await owner.execute("alter table trace_checkpoint enable trigger user; alter table trace_event enable trigger user")
+
+    alone = await formulary(*command, **key)
+    assert "✓" not in alone.out
+    assert alone.out.startswith(
+        "! 5 events of 2 traces, 1 checkpoint: as they were written, but NOTHING PROVES THE TAIL"
+    )
+    assert (
+        "cut off together with their checkpoints, signed or not (the newest one here is checkpoint 1 of " in alone.out
+    )
+    report = json.loads((await formulary(*command, "--json", **key)).out)
+    assert (report["status"], report["tail_proven"]) == ("TAIL_UNPROVEN", False)
+    compared = await formulary(*command, "--published", str(tmp_path / "published"), **key)
+    assert (compared.code, "checkpoint 2, checkpoint-missing: " in compared.out) == (1, True), compared
+
+
 async def test_the_operator_publishes_in_the_cluster_and_tells_of_a_trail_that_was_set_back(
     database: str, owner: Connection, cluster: Cluster, namespace: str
 ) -> None:

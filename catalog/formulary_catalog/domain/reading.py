@@ -89,6 +89,12 @@ class TraceStory(Answer):
     passages: list[StoryPassage]
 
 
+UNPROVEN = (
+    "Nothing here proves that no newer events were cut off, nor are signatures checked: "
+    "`formulary trace verify --published` does both."
+)
+
+
 class TraceFinding(Answer):
     """Something that is not as it was recorded."""
 
@@ -100,13 +106,14 @@ class TraceFinding(Answer):
 
 
 class TraceVerification(Answer):
-    """Whether the chain of the trace is intact. `formulary trace verify` also checks signatures of checkpoints.
+    """Whether the chain of the trace is intact.
 
     Covers the whole trace. Of a very long one it covers the events around the page; the pages together cover all.
     """
 
     status: str
     passed: bool
+    not_proven: str = Field(UNPROVEN, description="What this verification cannot show.")
     event_count: int = Field(description="How many events were verified.")
     first: int = Field(description="Number of the first event that was verified.")
     last: int = Field(description="Number of the last event that was verified.")

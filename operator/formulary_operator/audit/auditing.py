@@ -99,18 +99,19 @@ class Auditing:
     async def _published(self) -> list[Seen]:
         """What was published; a place that cannot be read is logged, and the others count."""
         published: list[Seen] = []
-        for place in self._places:
+        for name, place in self._places.items():
             try:
                 published += await place.read()
             except FormularyError as error:
-                _log.warning("trace_published_unread", reason=str(error))
+                _log.warning("trace_published_unread", place=name, reason=str(error))
         return published
 
     async def _take(self, replay: Replay) -> None:
         self._metrics.trail_verified()
         self._verified = replay.findings
         if replay.passed:
-            _log.info("trail_verified", events=replay.event_count, traces=replay.trace_count)
+            complete = replay.proven.at if replay.proven is not None else None
+            _log.info("trail_verified", events=replay.event_count, traces=replay.trace_count, complete_until=complete)
         await self._report(replay.findings)
 
     async def _report(self, findings: Sequence[IntegrityFinding]) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -134,8 +135,13 @@ async def test_a_trace_that_is_not_known_is_said_with_the_way_out(
 async def test_a_trail_that_is_whole_verifies(traces: TraceStore, database: str) -> None:
     done = await trace("verify", dsn=database)
     assert (done.code, done.err) == (0, "")
-    assert done.out == "✓ 11 events of 2 traces, 0 checkpoints: as they were written\n"
-    assert (await trace("verify", INCIDENT, dsn=database)).out.startswith("✓ 10 events of 1 trace,")
+    first, second = done.out.splitlines()
+    assert first == (
+        "! 11 events of 2 traces, 0 checkpoints: as they were written, but NOTHING PROVES THE TAIL COMPLETE"
+    )
+    assert second.startswith("no published checkpoint was compared: since the first event, ")
+    assert second.endswith("(there is none here); compare with --published FILE|URL or --seen NUMBER:HASH")
+    assert (await trace("verify", INCIDENT, dsn=database)).out.startswith("! 10 events of 1 trace,")
 
 
 async def test_what_was_bent_is_named_by_verify_show_and_export(
@@ -368,6 +374,55 @@ async def test_whoever_does_not_see_all_of_the_trail_is_told_so(
         assert "connect as the database's owner" in done.err
 
 
+async def test_the_operators_role_verifies_and_does_nothing_else_with_the_whole_trail(
+    traces: TraceStore, database: str, postgres: EmbeddedPostgres
+) -> None:
+    operator = postgres.dsn(user=Role.WRITER, database=urlsplit(database).path.lstrip("/"))
+    assert (await trace("verify", "--json", dsn=operator)).out == (await trace("verify", "--json", dsn=database)).out
+    assert (await trace("verify", INCIDENT, dsn=operator)).out.startswith("! 10 events of 1 trace,")
+    await tamper(database, EDIT)
+    assert (await trace("verify", dsn=operator)).code == 1
+    for command in (["list"], ["show", INCIDENT], ["export", "--all", "--jsonl", "-"], ["release", INCIDENT]):
+        done = await trace(*command, dsn=operator)
+        assert (done.code, "connect as the database's owner" in done.err) == (3, True), command
+
+
+async def test_a_published_checkpoint_says_up_to_when_the_trail_is_complete(
+    traces: TraceStore, database: str, tmp_path: Path
+) -> None:
+    (checkpoint,) = json.loads((await trace("checkpoint", "--json", dsn=database)).out)["checkpoints"]
+    published = tmp_path / "published"
+    published.write_text(f"1:{checkpoint['hash']}\n")
+    await record(traces, INCIDENT, kind="search", payload=incident.SEARCH)
+    await trace("checkpoint", dsn=database)
+
+    for options in (["--published", str(published)], ["--seen", f"1:{checkpoint['hash']}"]):
+        compared = await trace("verify", *options, dsn=database)
+        first, second, *_ = compared.out.splitlines()
+        assert (compared.code, first) == (0, "✓ 12 events of 2 traces, 2 checkpoints: as they were written")
+        assert re.fullmatch(
+            r"complete up to checkpoint 1 of \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ, which was published; nothing proves that "
+            "later events are all there",
+            second,
+        )
+        report = json.loads((await trace("verify", "--json", *options, dsn=database)).out)
+        assert (report["status"], report["pass"], report["tail_proven"], report["tail"]) == ("PASS", True, True, second)
+        assert (report["proven_checkpoint"]["id"], report["newest_checkpoint"]["id"]) == (1, 2)
+    alone = json.loads((await trace("verify", "--json", dsn=database)).out)
+    assert (alone["status"], alone["pass"], alone["tail_proven"]) == ("TAIL_UNPROVEN", True, False)
+    assert (alone["proven_checkpoint"], alone["newest_checkpoint"]["id"]) == (None, 2)
+
+
+async def test_a_place_where_nothing_was_published_is_no_comparison(
+    traces: TraceStore, database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").touch()
+    for name in ("absent", "empty"):
+        done = await trace("verify", "--published", str(tmp_path / name), dsn=database)
+        assert (done.code, done.out) == (2, "")
+        assert "--published names a place that holds no checkpoint to compare with" in done.err
+
+
 async def test_a_database_without_a_trail_is_told_apart_from_an_empty_one(postgres: EmbeddedPostgres) -> None:
     async with empty_database(postgres) as dsn:
         done = await trace("verify", dsn=dsn)
@@ -390,5 +445,5 @@ async def test_progress_is_shown_on_a_terminal_alone(traces: TraceStore, databas
     out, _ = await process.communicate()
     shown = os.read(ours, 100_000)
     os.close(ours)
-    assert out.decode() == "✓ 11 events of 2 traces, 0 checkpoints: as they were written\n"
+    assert out.decode().startswith("! 11 events of 2 traces, 0 checkpoints: as they were written")
     assert b"events" in shown

@@ -1,4 +1,8 @@
-"""`formulary trace verify`: whether the trail is as it was written."""
+"""`formulary trace verify`: whether the trail is as it was written, and up to when nothing can be missing.
+
+A signed checkpoint vouches for all before it, but whoever owns the database can remove it together with the events that
+it covers. Only a checkpoint that was published outside the database shows that. Without one, the page says so.
+"""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -10,8 +14,10 @@ from formulary_catalog.cli.options import json_option
 from formulary_catalog.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from formulary_catalog.domain.audit.chain import CheckpointTime
     from formulary_catalog.domain.audit.checkpoint import Seen
     from formulary_catalog.domain.audit.verification import Replay
+    from formulary_catalog.store.audit.publishing import CheckpointPlace
     from formulary_catalog.store.audit.reader import TraceReader
 
 
@@ -41,13 +47,17 @@ def verify_command(
     that was edited, removed, added or moved. Without TRACE also names functions and triggers of the trail that were
     changed. Exit code 1 if it finds anything.
 
+    Without --published or --seen nothing proves that the newest events were not cut off; the result says so.
+
     \b
     Examples:
       formulary trace verify
-      FORMULARY_AUDIT_PUBLIC_KEY_FILE=audit.pem.pub formulary trace verify --json
+      FORMULARY_AUDIT_PUBLIC_KEY_FILE=audit.pem.pub formulary trace verify --published published
     """
     checkpoints = [_checkpoint(each) for each in seen]
-    replay = trail.ask(lambda reader: _verified(reader, trace_id, seen=checkpoints, published=published, trail=trail))
+    replay = trail.ask(
+        lambda reader: _verified(reader, trace_id, seen=checkpoints, published=published, trail=trail), to_verify=True
+    )
     if as_json:
         click.echo(json.dumps(_as_json(replay)))
     else:
@@ -83,7 +93,7 @@ async def _verified(
 
     keys = public_keys(trail.settings)
     if (place := place_of(published)) is not None:
-        seen = [*seen, *await place.read()]
+        seen = [*seen, *await _published(place)]
     if trace_id is None:
         with progress_bar("events", total=await reader.count()) as advance:
             return await reader.examine(keys=keys, seen=seen, progress=advance)
@@ -92,6 +102,21 @@ async def _verified(
     if not replay.trace_count:
         raise not_found(trace_id)
     return replay
+
+
+async def _published(place: "CheckpointPlace") -> "tuple[Seen, ...]":
+    """What was published there.
+
+    Raises:
+        InvalidInput: nothing was; a wrong name must not look like a comparison.
+    """
+    if not (published := await place.read()):
+        raise InvalidInput(
+            "--published names a place that holds no checkpoint to compare with; name the place where the operator or "
+            "`formulary up` publishes, or a copy of the ConfigMap *-audit-checkpoints",
+            field="published",
+        )
+    return published
 
 
 def _show(replay: "Replay") -> None:
@@ -106,10 +131,14 @@ def _show(replay: "Replay") -> None:
         f"{counted(replay.event_count, 'event')} of {counted(replay.trace_count, 'trace')}, "
         f"{counted(replay.checkpoint_count, 'checkpoint')}"
     )
-    if replay.passed:
-        page.line(f"✓ {looked_at}: as they were written", style="green")
-    else:
+    if not replay.passed:
         page.line(f"{looked_at}: {counted(len(replay.findings), 'finding')}", style="bold")
+    elif replay.proven is None:
+        page.line(f"! {looked_at}: as they were written, but NOTHING PROVES THE TAIL COMPLETE", style="bold yellow")
+    else:
+        page.line(f"✓ {looked_at}: as they were written", style="green")
+    if replay.passed:
+        page.line(_tail(replay), style="yellow" if replay.proven is None else "")
     if replay.unsigned:
         unsigned = (
             f"{counted(replay.unsigned, 'checkpoint')} not signed: the owner of the database could have written them"
@@ -122,17 +151,37 @@ def _show(replay: "Replay") -> None:
         page.line(unchecked, style="yellow")
 
 
+def _tail(replay: "Replay") -> str:
+    """Up to when nothing can be missing."""
+    if replay.proven is not None:
+        return f"complete up to {replay.proven}, which was published; nothing proves that later events are all there"
+    newest = f"the newest one here is {replay.newest}" if replay.newest is not None else "there is none here"
+    return (
+        "no published checkpoint was compared: since the first event, the newest ones can have been cut off together "
+        f"with their checkpoints, signed or not ({newest}); compare with --published FILE|URL or --seen NUMBER:HASH"
+    )
+
+
 def _as_json(replay: "Replay") -> dict[str, Any]:
     from formulary_catalog.domain.audit.export import discrepancies, replay_report
 
     return {
         **replay_report(replay),
+        **({"status": "TAIL_UNPROVEN"} if replay.passed and replay.proven is None else {}),
+        "tail_proven": replay.proven is not None,
+        "tail": _tail(replay),
+        "proven_checkpoint": _checkpoint_as_json(replay.proven),
+        "newest_checkpoint": _checkpoint_as_json(replay.newest),
         "trace_count": replay.trace_count,
         "checkpoint_count": replay.checkpoint_count,
         "unsigned_checkpoints": replay.unsigned,
         "unchecked_signatures": replay.unchecked,
         "discrepancies": discrepancies(replay),
     }
+
+
+def _checkpoint_as_json(checkpoint: "CheckpointTime | None") -> dict[str, Any] | None:
+    return {"id": checkpoint.id, "at": checkpoint.at} if checkpoint is not None else None
 
 
 COMMANDS = (verify_command,)

@@ -129,6 +129,17 @@ class Mark:
     expired: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointTime:
+    """A checkpoint by its number, and when it was written, as its text spells it."""
+
+    id: int
+    at: str
+
+    def __str__(self) -> str:
+        return f"checkpoint {self.id} of {self.at[:19]}Z"
+
+
 def digest(text: str) -> str:
     """SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

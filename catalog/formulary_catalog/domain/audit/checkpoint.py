@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from formulary_catalog.domain.audit.chain import GENESIS, IntegrityFinding, Mark, Problem, digest
+from formulary_catalog.domain.audit.chain import GENESIS, CheckpointTime, IntegrityFinding, Mark, Problem, digest
 
 _HEADING = re.compile(
     r"formulary checkpoint 1 (?P<kind>heads|expired)\n"
@@ -183,7 +183,8 @@ class CheckpointCheck:
     """Verifies the chain of checkpoints while they pass by, with the public keys that their signatures may be by.
 
     The owner of the database can drop the newest checkpoints, and have what follows signed again: only those that were
-    `seen` elsewhere show it.
+    `seen` elsewhere show it. `newest` is the last sound checkpoint there is; `proven` the last one that was also seen
+    elsewhere: up to it nothing can be missing.
     """
 
     def __init__(self, keys: Sequence[PublicKey] = (), *, seen: Iterable[Seen] = ()) -> None:
@@ -194,6 +195,8 @@ class CheckpointCheck:
         self._findings: list[IntegrityFinding] = []
         self._last: Checkpoint | None = None
         self._signed = False
+        self.newest: CheckpointTime | None = None
+        self.proven: CheckpointTime | None = None
         self.count = 0
         self.unsigned = 0
         self.unchecked = 0
@@ -207,13 +210,17 @@ class CheckpointCheck:
         elif checkpoint.previous != last_hash:
             self._find(Problem.CHECKPOINT_EDITED, checkpoint.id, "this was written after another one than is there")
         self._last = checkpoint
-        if self._seen.pop(checkpoint.id, set()) - {checkpoint.hash}:
+        seen = self._seen.pop(checkpoint.id, set())
+        if seen - {checkpoint.hash}:
             self._find(Problem.CHECKPOINT_EDITED, checkpoint.id, "another one was seen in its place")
         self._check_signature(checkpoint)
         vouched = _read(checkpoint)
         if vouched is None:
             self._find(Problem.CHECKPOINT_EDITED, checkpoint.id, "text, number and hashes do not belong together")
             return []
+        self.newest = CheckpointTime(checkpoint.id, checkpoint.body.split("\n", 3)[2].removeprefix("at "))
+        if checkpoint.hash in seen:
+            self.proven = self.newest
         return vouched
 
     def finish(self, *, events: int) -> tuple[IntegrityFinding, ...]:

@@ -13,6 +13,7 @@ from formulary_catalog.domain.audit.chain import (
     GENESIS,
     HOLD_PLACED,
     HOLD_RELEASED,
+    CheckpointTime,
     Head,
     IntegrityFinding,
     Mark,
@@ -41,7 +42,11 @@ _STRUCTURE = frozenset(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
     """What verification came to. `unsigned` and `unchecked` count the checkpoints without a signature, and those whose
-    signature nobody gave a key for; neither is a finding."""
+    signature nobody gave a key for; neither is a finding.
+
+    `newest` is the newest checkpoint there is. `proven` is the newest one that was also published or seen outside the
+    database; None if none was compared. What is newer can have been cut off with its checkpoints, signed or not.
+    """
 
     findings: tuple[IntegrityFinding, ...]
     event_count: int
@@ -49,6 +54,8 @@ class Replay:
     checkpoint_count: int = 0
     unsigned: int = 0
     unchecked: int = 0
+    newest: CheckpointTime | None = None
+    proven: CheckpointTime | None = None
 
     @property
     def passed(self) -> bool:

@@ -221,6 +221,8 @@ def _replay(
         checkpoint_count=check.count,
         unsigned=check.unsigned,
         unchecked=check.unchecked,
+        newest=check.newest,
+        proven=check.proven,
     )
 
 
