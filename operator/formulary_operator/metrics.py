@@ -127,6 +127,18 @@ class OperatorMetrics:
             "Unix time at which the certificate of the admission webhook expires. 0 while it serves none.",
             registry=registry,
         )
+        self._trace_checkpoint = Gauge(
+            "formulary_trace_checkpoint_timestamp_seconds",
+            "Unix time when checkpoints last covered every event of the audit trail, or of the start of the leader.",
+            registry=registry,
+        )
+        self._trace_published = Gauge(
+            "formulary_trace_published_timestamp_seconds",
+            "Unix time when every checkpoint was last found published, or of the start of the leader, by place: "
+            "`config_map` of the release, `named` in the settings.",
+            ("place",),
+            registry=registry,
+        )
         self.connections = ConnectionMetrics(registry)
 
     def observe_reconcile(self, kind: str, *, outcome: str, seconds: float) -> None:
@@ -164,6 +176,14 @@ class OperatorMetrics:
     def trail_watched(self) -> None:
         """Say that from now on verifications are due."""
         self._trace_verified.set_to_current_time()
+
+    def trail_covered(self) -> None:
+        """Say that checkpoints cover every event now, or are due from now on."""
+        self._trace_checkpoint.set_to_current_time()
+
+    def trail_published(self, place: str) -> None:
+        """Say that every checkpoint is published in a place now, or is due there from now on."""
+        self._trace_published.labels(place=place).set_to_current_time()
 
     def trail_findings(self, findings: int) -> None:
         """Say what is wrong with the audit trail, as far as anybody has looked."""

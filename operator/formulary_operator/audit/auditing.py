@@ -48,32 +48,48 @@ class Auditing:
         self._signing = signing_key(settings)
         self._keys = public_keys(settings)
         self._config_map = config_map
-        named = place_of(settings.audit_published)
-        self._places: list[CheckpointPlace] = [place for place in (config_map, named) if place is not None]
+        places: dict[str, CheckpointPlace | None] = {
+            "config_map": config_map,
+            "named": place_of(settings.audit_published),
+        }
+        self._places = {name: place for name, place in places.items() if place is not None}
         self._verified: tuple[IntegrityFinding, ...] = ()
         self._disagreeing: tuple[IntegrityFinding, ...] = ()
         self._warned: tuple[IntegrityFinding, ...] = ()
 
     def works(self) -> list[Coroutine[Any, Any, None]]:
         """What has to be done all the time."""
-        works = [
-            keep_checkpointing(self._checkpoints, every_seconds=self._settings.checkpoint_seconds, key=self._signing)
-        ]
+        works = [self._keep_checkpointing()]
         if self._places:
             works.append(self._keep_publishing())
         if self._settings.verify_seconds:
             works.append(self._keep_verifying())
         return works
 
+    async def _keep_checkpointing(self) -> None:
+        self._metrics.trail_covered()
+        await keep_checkpointing(
+            self._checkpoints,
+            every_seconds=self._settings.checkpoint_seconds,
+            key=self._signing,
+            covered=self._metrics.trail_covered,
+        )
+
     async def _keep_publishing(self) -> None:
         """Publish what is new, and compare what was published with what is there."""
+        for name in self._places:
+            self._metrics.trail_published(name)
         while True:
             found: list[IntegrityFinding] = []
-            for place in self._places:
+            for name, place in self._places.items():
                 try:
-                    found += await publish(self._checkpoints, place)
+                    disagreeing_here = await publish(self._checkpoints, place)
                 except FormularyError as error:
-                    _log.warning("trace_not_published", reason=str(error))
+                    _log.warning("trace_not_published", place=name, reason=str(error))
+                    continue
+                if not disagreeing_here:
+                    self._metrics.trail_published(name)
+                found += disagreeing_here
             if (disagreeing := tuple(found)) != self._disagreeing:
                 self._disagreeing = disagreeing
                 await self._report(disagreeing)

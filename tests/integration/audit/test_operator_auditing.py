@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import asyncpg
@@ -17,6 +17,8 @@ from formulary_operator.settings import OperatorSettings
 from support.trail import KEY, write_trace
 
 _WAITING_SECONDS = 60
+_COVERED = "formulary_trace_checkpoint_timestamp_seconds "
+_PUBLISHED = 'formulary_trace_published_timestamp_seconds{place="named"} '
 
 
 @pytest.fixture
@@ -54,6 +56,61 @@ async def _told(metrics: OperatorMetrics, *, of_findings: bool) -> None:
 def _findings(metrics: OperatorMetrics) -> float:
     lines = metrics.exposition().decode().splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith("formulary_trace_findings "))
+
+
+async def test_the_age_of_checkpoints_grows_while_they_cannot_be_written_or_published(
+    traces: TraceStore, database: str, writing: Database, tmp_path: Path
+) -> None:
+    published = tmp_path / "published"
+    settings = OperatorSettings(
+        database_url=database, checkpoint_seconds=0.05, verify_seconds=0, audit_published=str(published)
+    )
+    metrics = OperatorMetrics()
+    works = [asyncio.create_task(work) for work in Auditing(settings, database=writing, metrics=metrics).works()]
+    owner = await asyncpg.connect(database, server_settings={"search_path": "formulary"})
+    try:
+        await write_trace(traces, "rr-1", 1)
+        await _until(published.exists)
+        started = (_value(metrics, _COVERED), _value(metrics, _PUBLISHED))
+        await _until(lambda: _value(metrics, _COVERED) > started[0] and _value(metrics, _PUBLISHED) > started[1])
+
+        published.write_text("something else\n")
+        await _stands_still(metrics, _PUBLISHED, while_grows=_COVERED)
+        published.write_text(f"1:{'0' * 64}\n")
+        await _stands_still(metrics, _PUBLISHED, while_grows=_COVERED)
+        published.unlink()
+        await owner.execute("revoke execute on function begin_checkpoint from formulary_writer")
+        await _stands_still(metrics, _COVERED, while_grows=_PUBLISHED)
+    finally:
+        await owner.close()
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_WAITING_SECONDS):
+        for _ in itertools.count():
+            if holds():
+                return
+            await asyncio.sleep(0.02)
+
+
+async def _stands_still(metrics: OperatorMetrics, name: str, *, while_grows: str) -> None:
+    """Wait until one time stays as it is while the other one goes on three times."""
+    async with asyncio.timeout(_WAITING_SECONDS):
+        while True:
+            stood, grew = _value(metrics, name), _value(metrics, while_grows)
+            for _ in range(3):
+                last = _value(metrics, while_grows)
+                await _until(lambda last=last: _value(metrics, while_grows) > last)  # type: ignore[misc]
+            if _value(metrics, name) == stood and _value(metrics, while_grows) > grew:
+                return
+
+
+def _value(metrics: OperatorMetrics, name: str) -> float:
+    lines = metrics.exposition().decode().splitlines()
+    return next((float(line.split()[1]) for line in lines if line.startswith(name)), 0.0)
 
 
 async def test_checkpoints_that_were_dropped_and_signed_anew_are_missed_by_the_operator(

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections import deque
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
@@ -120,10 +121,17 @@ async def require_key(connection: OwnerConnection, key: SigningKey | None) -> No
         )
 
 
-async def keep_checkpointing(store: CheckpointStore, *, every_seconds: float, key: SigningKey | None) -> None:
+async def keep_checkpointing(
+    store: CheckpointStore,
+    *,
+    every_seconds: float,
+    key: SigningKey | None,
+    covered: Callable[[], object] = lambda: None,
+) -> None:
     """Write checkpoints until cancelled. An outage is logged, and what was missed follows with the next one.
 
-    Each goes to the log with its hash, so that a log that is kept elsewhere vouches for the checkpoints.
+    Each goes to the log with its hash, so that a log that is kept elsewhere vouches for the checkpoints. `covered` is
+    called whenever they cover every event.
     """
     while True:
         try:
@@ -136,6 +144,7 @@ async def keep_checkpointing(store: CheckpointStore, *, every_seconds: float, ke
                     traces=checkpoint.traces,
                     key_id=checkpoint.key_id,
                 )
+            covered()
         except Unavailable as error:
             _log.warning("trace_checkpoint_failed", reason=str(error))
         await asyncio.sleep(every_seconds)
