@@ -29,6 +29,7 @@ from rich.table import Table
 from catalogs import Catalog
 from formulary_catalog.embedding import load_embedder
 from formulary_catalog.server.calls.readiness import ReadinessState
+from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from mcp_sessions import KeptConnection
 from mcp_stdio import stdio_session
@@ -94,7 +95,7 @@ def measure(*, workflows: int, searches: int) -> Measured:
         Path(directory).chmod(0o711)
         with EmbeddedPostgres(data_dir=Path(directory) / "data") as postgres:
             dsn = asyncio.run(catalog_database(postgres, catalog=catalog, embedder=load_embedder()))
-            command = [FORMULARY, "serve", "--database-url", dsn]
+            command = [FORMULARY, "serve", "--database-url", dsn.replace("//postgres@", f"//{Role.SERVER}@")]
             _starts(command, times=1)  # fills the caches of the system
             serve = _starts(command, times=STARTS)
             with started(command) as running:

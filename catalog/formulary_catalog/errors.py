@@ -226,5 +226,9 @@ class DirectoryInUse(StartupError):
         self.holder = holder
 
 
+class PrivilegedLogin(StartupError):
+    """The database user of a server could undo row-level security."""
+
+
 class NotMigrated(StartupError):
     """The schema of the database is missing or older: `formulary migrate` cures it, without a restart."""

@@ -17,6 +17,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases, manifest
 from support.access import Rights
+from support.databases import as_user
 from support.filling import fill
 from support.insight import (
     BANK,
@@ -26,7 +27,6 @@ from support.insight import (
     SHARED,
     SHOP,
     Stage,
-    as_user,
     caller,
     managed_database,
     staged,

@@ -17,6 +17,7 @@ from formulary_catalog.errors import FormularyError, InvalidInput, NotAllowed, N
 from formulary_catalog.store.analytics.connection import ROLE, Connection, Rows, StatementLimits, run_prepared
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
+from support.databases import as_user
 from support.insight import (
     EVERYBODY,
     LOCAL,
@@ -25,7 +26,6 @@ from support.insight import (
     SHARED,
     SHOP,
     Stage,
-    as_user,
     caller,
     managed_database,
     staged,

@@ -15,6 +15,7 @@ _OTHERS: dict[tuple[str, str], set[str]] = {
         "imageName",
         "inheritedMetadata",
         "bootstrap",
+        "managed",
         "storage",
         "resources",
         "monitoring",

@@ -9,7 +9,11 @@ import helm_python
 import yaml
 
 CHART = Path(__file__).parents[2] / "charts" / "formulary"
-EXTERNAL: dict[str, Any] = {"database": {"external": {"existingSecret": "formulary-database"}}}
+EXTERNAL: dict[str, Any] = {
+    "database": {
+        "external": {"existingSecret": "formulary-database", "serverKey": "server-uri", "operatorKey": "operator-uri"}
+    }
+}
 """The least values that render."""
 
 # Much faster where PyYAML was built with its C library.

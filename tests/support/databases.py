@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import asyncpg
 
+from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.database.migrate import HEAD, migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 
@@ -43,6 +44,22 @@ async def copied_database(postgres: EmbeddedPostgres, original: str) -> AsyncIte
     """The DSN of a copy of the database with the DSN `original`, to which nobody may be connected meanwhile."""
     async with empty_database(postgres, template=urlsplit(original).path.removeprefix("/")) as dsn:
         yield dsn
+
+
+def as_user(dsn: str, user: str) -> str:
+    """The DSN of another user."""
+    return dsn.replace(f"{urlsplit(dsn).netloc.partition('@')[0]}@", f"{user}@", 1)
+
+
+async def create_roles(dsn: str) -> None:
+    """Create the roles of server and operator as an administrator does before an installation."""
+    admin = await asyncpg.connect(dsn)
+    try:
+        for role in Role:
+            if not await admin.fetchval("select exists (select from pg_roles where rolname = $1)", role.value):
+                await admin.execute(f"create role {role} login")
+    finally:
+        await admin.close()
 
 
 async def _migrated_once(postgres: EmbeddedPostgres) -> str:

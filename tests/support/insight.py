@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -27,6 +26,7 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases, manifest
+from support.databases import as_user
 from support.filling import fill
 from support.runs import request
 from support.services import open_parts, service_on
@@ -75,11 +75,6 @@ class Stage:
             rate=walls.pop("rate", Rate(per_minute)),
             **walls,
         )
-
-
-def as_user(dsn: str, user: str) -> str:
-    """The DSN of another user."""
-    return dsn.replace(f"{urlsplit(dsn).netloc.partition('@')[0]}@", f"{user}@", 1)
 
 
 def caller(access: Access, *, name: str = "alice") -> Caller:

@@ -15,7 +15,9 @@ from typing import Any, Self
 import httpx2
 from prometheus_client.parser import text_string_to_metric_families
 
+from formulary_catalog.store.database.connection import Role
 from support.control_plane import free_port
+from support.databases import as_user
 from support.runs import KEY
 from support.waiting import wait_until
 
@@ -116,12 +118,13 @@ def operator(*, dsn: str, kubeconfig: Path, **settings: str) -> Iterator[Daemon]
 
 
 @contextmanager
-def server(*, dsn: str, kubeconfig: Path | None = None, **settings: str) -> Iterator[Daemon]:
+def server(*, dsn: str, user: str = Role.SERVER, kubeconfig: Path | None = None, **settings: str) -> Iterator[Daemon]:
     """A server that is not started yet; unless `settings` say otherwise, a search need not belong to an incident.
 
-    `kubeconfig` is for one that checks its callers.
+    It logs in to the database of `dsn` as `user`; `kubeconfig` is for one that checks its callers.
     """
     port = free_port()
+    dsn = as_user(dsn, user)
     environment = {"FORMULARY_DATABASE_URL": dsn, "FORMULARY_PORT": str(port), "FORMULARY_REQUEST_CONTEXT": "optional"}
     if kubeconfig is not None:
         environment["KUBECONFIG"] = str(kubeconfig)

@@ -35,7 +35,7 @@ from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval
 from formulary_catalog.store.runs.submission import InvocationStore
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import runs
-from support.insight import as_user
+from support.databases import as_user
 
 LIST_SKILLS, GET_SKILL = "skills/list", "skills/get"
 LIST_RESOURCES, LIST_TEMPLATES, READ_RESOURCE = "resources/list", "resources/templates/list", "resources/read"

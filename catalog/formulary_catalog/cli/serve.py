@@ -28,11 +28,12 @@ def serve_command(
 
     Waits for the database and its migration, and is not ready until then. Loads no manifests, answers only on behalf
     of an incident unless set otherwise, and logs JSON. With FORMULARY_AUTHENTICATION=kubernetes every call needs a
-    ServiceAccount token, and any address may be listened on.
+    ServiceAccount token, and any address may be listened on. The database user must be formulary_server or another one
+    that owns nothing; the server is never ready as the owner.
 
     \b
     Example:
-      FORMULARY_DATABASE_URL=postgresql://formulary@db/formulary formulary serve
+      FORMULARY_DATABASE_URL=postgresql://formulary_server@db/formulary formulary serve
     """
     from formulary_catalog.log import configure_logging
     from formulary_catalog.runtime.authenticators import is_authenticated

@@ -111,7 +111,9 @@ def _database(state: DatabaseHealth, *, model_id: str) -> Iterator[Check]:
 def _row_security(state: DatabaseHealth) -> Check:
     problems = [f"not forced on {table}" for table in state.exposed]
     problems += [f"the server's role {privilege}" for privilege in state.privileges]
-    way_out = "somebody changed what the migrations set up: restore the tables and roles, or migrate a new database"
+    way_out = (
+        "somebody changed what migrations set up: take owners, roles and memberships back, or migrate a new database"
+    )
     return Check(
         name="row security",
         detail="; ".join(problems) or "forced, and the server's role cannot get round it",
@@ -124,7 +126,7 @@ async def _trail(settings: Settings, *, dsn: str) -> Check:
     try:
         place = place_of(settings.audit_published)
         published = await place.read() if place is not None else ()
-        async with TraceReader.open(dsn) as reader:
+        async with TraceReader.open(dsn, to_verify=True) as reader:
             findings = await reader.doubts(published=published)
     except FormularyError as error:
         return Check(name="trail", detail="not looked at", way_out=str(error))
@@ -132,7 +134,11 @@ async def _trail(settings: Settings, *, dsn: str) -> Check:
         detail = "; ".join(" ".join(part for part in (each.place, each.message) if part) for each in findings)
         way_out = "run `formulary trace verify`, and read docs/runbooks/FormularyTraceBroken.md"
         return Check(name="trail", detail=detail, way_out=way_out)
-    compared = "compared with what was published of it" if published else "nothing was published of it"
+    compared = (
+        "compared with what was published of it"
+        if published
+        else "nothing was published of it, so nothing proves its tail complete"
+    )
     return Check(name="trail", detail=f"protected as the migrations define it; {compared}")
 
 
@@ -185,10 +191,10 @@ async def _server(url: str) -> Check:
         trust_env = not is_loopback(httpx2.URL(url).host)
         async with httpx2.AsyncClient(timeout=_SECONDS, trust_env=trust_env) as client:
             answer = (await client.get(f"{url.rstrip('/')}/readyz")).json()
-        state, mode = str(answer["status"]), str(answer["mode"])
+        state, mode, why = str(answer["status"]), str(answer["mode"]), str(answer.get("detail") or "")
     except (httpx2.HTTPError, httpx2.InvalidURL):
         return Check(name="server", detail=f"none at {url}", way_out=start)
     except (ValueError, LookupError, TypeError):
         return Check(name="server", detail=f"what listens at {url} is not Formulary", way_out=start)
-    way_out = "" if state == "ready" else f"look at {url.rstrip('/')}/readyz and at the server's log"
+    way_out = "" if state == "ready" else why or f"look at {url.rstrip('/')}/readyz and at the server's log"
     return Check(name="server", detail=f"{state} at {url}, mode {mode}", way_out=way_out)

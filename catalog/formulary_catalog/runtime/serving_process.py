@@ -11,6 +11,7 @@ from formulary_catalog.runtime.model_registry import Embedders
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy, Settings
 from formulary_catalog.store.database.connection import DEADLINE
+from formulary_catalog.store.database.login import require_plain_login
 from formulary_catalog.store.database.migrate import require_current_schema
 from formulary_catalog.store.embedding_models import ModelStore
 
@@ -27,10 +28,12 @@ class PendingCatalog:
         """Find out whether the database can be used.
 
         Raises:
+            PrivilegedLogin: the user of the connection could undo row-level security.
             StartupError, Unavailable: it cannot, or its schema is not that of this version.
         """
         await require_current_schema(self.dsn)
         await self.parts.database.connect()
+        await require_plain_login(self.parts.database)
 
     def embedders(self) -> Embedders:
         """The embedders of the catalog's models, not loaded yet.

@@ -7,6 +7,7 @@ import asyncpg
 
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.store.database.connection import Role
+from formulary_catalog.store.database.login import held_privileges
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
 from formulary_catalog.store.runs.halts import COLUMNS as HALT_COLUMNS
 from formulary_catalog.store.workflows.reembedding import reembedding_runs
@@ -47,8 +48,8 @@ class RefusedSweep:
 class DatabaseHealth:
     """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
 
-    `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do that
-    would get it round that; `vectors` counts the active workflows that have a vector, by model. `serving` is the model
+    `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do to
+    undo that; `vectors` counts the active workflows that have a vector, by model. `serving` is the model
     whose vectors searches compare, empty where there are none yet.
     """
 
@@ -87,7 +88,7 @@ async def health(dsn: str) -> DatabaseHealth:
             pgvector=pgvector,
             revision=revision,
             exposed=await _exposed(connection) if works_with(revision) else (),
-            privileges=await _privileges(connection),
+            privileges=await held_privileges(connection, Role.SERVER.value),
             workflows=await connection.fetchval(
                 "select count(*) from formulary.workflow_version where status = 'Active'"
             ),
@@ -111,22 +112,6 @@ async def _exposed(connection: asyncpg.Connection) -> tuple[str, ...]:
         list(_PROTECTED),
     )
     return tuple(row[0] for row in rows)
-
-
-async def _privileges(connection: asyncpg.Connection) -> tuple[str, ...]:
-    role = await connection.fetchrow(
-        """
-        select rolsuper, rolbypassrls, exists (
-            select from pg_class where relnamespace = 'formulary'::regnamespace
-            and pg_has_role(pg_roles.oid, relowner, 'MEMBER')) as owns
-        from pg_roles where rolname = $1
-        """,
-        str(Role.SERVER),
-    )
-    if role is None:
-        return ("does not exist",)
-    found = {"is a superuser": role["rolsuper"], "bypasses it": role["rolbypassrls"], "owns tables": role["owns"]}
-    return tuple(privilege for privilege, held in found.items() if held)
 
 
 async def _vectors(connection: asyncpg.Connection) -> dict[str, int]:

@@ -16,7 +16,8 @@ from formulary_catalog.store.analytics.connection import ROLE, Connection, State
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
-from support.insight import EVERYBODY, FOREIGN, OF_THE_SHOP, SHOP, Stage, as_user, managed_database, staged
+from support.databases import as_user
+from support.insight import EVERYBODY, FOREIGN, OF_THE_SHOP, SHOP, Stage, managed_database, staged
 
 
 @pytest.fixture(scope="module", params=["embedded", "managed"])

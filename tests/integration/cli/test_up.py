@@ -1,5 +1,6 @@
 """`formulary up` as people run it: real processes, real signals."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 from formulary_catalog.store.database.migrate import HEAD
 from support.commands import formulary_now
 from support.control_plane import free_port
+from support.databases import create_roles
 from support.manifest import analysis, text, workflow
 from support.operator_process import server
 from support.process import FORMULARY, Up, formulary_up
@@ -297,6 +299,7 @@ def test_serve_needs_a_database(empty_database: str) -> None:
 
 
 def test_serve_waits_for_the_migration_and_then_answers_for_an_incident(empty_database: str) -> None:
+    asyncio.run(create_roles(empty_database))
     with server(dsn=empty_database, request_context="required") as served:
         served.start()
         wait_until(lambda: bool(served.events("waiting_for_database")), what="the first look at the database")

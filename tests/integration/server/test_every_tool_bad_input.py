@@ -15,8 +15,7 @@ from formulary_catalog.settings import Toolset
 from formulary_catalog.store.analytics.connection import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import agent, answer_of, refused
-from support.databases import migrated_database
-from support.insight import as_user
+from support.databases import as_user, migrated_database
 from support.manifest import analysis, text
 from support.runnable import runnable
 from support.services import open_parts

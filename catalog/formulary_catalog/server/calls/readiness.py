@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from formulary_catalog.domain.answers.catalog import SearchMode
-from formulary_catalog.errors import FormularyError, NotMigrated, Unavailable
+from formulary_catalog.errors import FormularyError, NotMigrated, PrivilegedLogin, Unavailable
 
 if TYPE_CHECKING:
     from formulary_catalog.governance.halts import Halts
@@ -82,6 +82,7 @@ class Readiness:
         self._unembedded = unembedded
         self._callers_again_seconds = callers_again_seconds
         self._asking: asyncio.Task[bool] | None = None
+        self._refused = False
 
     def require_loaded(self) -> None:
         """Keep calls away from a catalog that is half loaded.
@@ -97,13 +98,16 @@ class Readiness:
     async def until_database_is_usable(self, check: Callable[[], Awaitable[None]]) -> None:
         """Repeat `check` until it passes, as long as waiting may help; each new reason to wait is logged.
 
+        A login with too many rights is waited for as well, so that `/readyz` says what to do.
+
         Raises:
             StartupError: what `check` raised, if waiting does not cure it.
         """
         while True:
             try:
                 await check()
-            except (Unavailable, NotMigrated) as error:
+            except (Unavailable, NotMigrated, PrivilegedLogin) as error:
+                self._refused = isinstance(error, PrivilegedLogin)
                 if str(error) != self.database_problem:
                     self.database_problem = str(error)
                     import structlog  # slow, and `stdio` answers `initialize` without it
@@ -112,7 +116,7 @@ class Readiness:
                     log.warning("waiting_for_database", reason=self.database_problem)
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
-                self.database_problem = ""
+                self.database_problem, self._refused = "", False
                 return
 
     async def until_callers_are_checked(self, check: Callable[[], Awaitable[None]]) -> None:
@@ -153,6 +157,8 @@ class Readiness:
         return await asyncio.shield(self._asking)
 
     def _status(self, *, reachable: bool, embedding: bool) -> ReadinessState:
+        if self._refused:
+            return ReadinessState.BROKEN
         if self.database_problem:
             return ReadinessState.STARTING
         if not reachable:
