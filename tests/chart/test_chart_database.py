@@ -6,12 +6,16 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
 
+from formulary_catalog.errors import PrivilegedLogin
+from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.login import require_plain_login
 from formulary_catalog.store.database.migrate import migrate, require_current_schema
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.health import health
@@ -55,8 +59,17 @@ async def test_a_cluster_of_cloudnativepg_gives_its_owner_what_migrations_need_a
     )
 
     await _statements(server, *initdb["postInitApplicationSQL"], database=initdb["database"])
+    await _statements(server, *(managed_role(role) for role in cluster["spec"]["managed"]["roles"]))
 
     await _expect_least_privileges(server)
+
+
+def managed_role(role: dict[str, Any]) -> str:
+    """What CloudNativePG runs for a role of `managed.roles`, with its password left out."""
+    verb = "alter" if role["name"] in tuple(Role) else "create"
+    options = ["login" if role.get("login") else "nologin", "nosuperuser nobypassrls nocreaterole nocreatedb inherit"]
+    granted = [f"; grant {group} to {role['name']}" for group in role.get("inRoles", [])]
+    return f"{verb} role {role['name']} {' '.join(options)}{''.join(granted)}"
 
 
 async def _expect_least_privileges(server: EmbeddedPostgres) -> None:
@@ -67,10 +80,15 @@ async def _expect_least_privileges(server: EmbeddedPostgres) -> None:
     for role in Role:
         dsn = server.dsn(user=role.value)
         await require_current_schema(dsn)
-        await (await Database.open(dsn, role=role)).close()
-        await (await Database.open(owner, role=role)).close()
+        async with Database.opened(dsn, role=role) as database:
+            await require_plain_login(database)
+        async with Database.opened(owner, role=role) as database:
+            with pytest.raises(PrivilegedLogin, match="owns"):
+                await require_plain_login(database)
 
     assert (state.exposed, state.privileges) == ((), ())
+    async with TraceReader.open(server.dsn(user=Role.WRITER), to_verify=True) as reader:
+        assert (await reader.examine()).passed
 
 
 def _run(script: Path, *, server: EmbeddedPostgres) -> None:

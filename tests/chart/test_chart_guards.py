@@ -9,6 +9,15 @@ from support import charts
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "external without a Secret": ({}, "database.external.existingSecret must name the Secret"),
+    "external without an address for server and operator": (
+        {"database": {"external": {"existingSecret": "formulary-database"}}},
+        r"must name two keys of the Secret formulary-database, neither of them the owner's \(uri\): add the addresses "
+        "postgresql://formulary_server:PASSWORD@host:5432/database and postgresql://formulary_writer:PASSWORD",
+    ),
+    "the owner's address for the server": (
+        {"database": {"external": {"existingSecret": "s", "key": "o", "serverKey": "o", "operatorKey": "w"}}},
+        r"neither of them the owner's \(o\)",
+    ),
     "a Secret for another mode": (
         {"database": {"mode": "cnpg", "external": {"existingSecret": "s"}}},
         "set database.mode to external",

@@ -1,9 +1,11 @@
 """What the chart renders: compared with golden files, checked as Kubernetes and its pod security would."""
 
+import base64
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -20,7 +22,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ROOT = Path(__file__).parents[2]
 CI = charts.ci_values()
 _TEXT_KEYS = {"name", "namespace", "serviceAccountName", "priorityClassName", "value", "key", "secretName"}
-_RANDOM = re.compile(r"^(\s+(?:[\w-]+-(?:password|uri)|input\.key): ).+$", re.MULTILINE)
+_RANDOM = re.compile(r"^(\s+(?:(?:[\w-]+-)?(?:password|uri)|input\.key): ).+$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", CI)
@@ -148,7 +150,7 @@ def test_names_and_namespaces_that_look_like_numbers_stay_text() -> None:
         "catalog": {"namespace": "123", "watchNamespaces": ["123"]},
         "rbac": {"scope": "namespace"},
         "server": {"serviceAccount": {"name": "7"}, "priorityClassName": "8"},
-        "database": {"external": {"existingSecret": "9"}},
+        "database": {"external": {"existingSecret": "9", "serverKey": "10", "operatorKey": "11"}},
     }
 
     problems = [
@@ -253,7 +255,7 @@ def test_large_numbers_are_written_out() -> None:
 
 
 def test_whoever_connects_to_an_external_database_knows_its_authority() -> None:
-    database = {"existingSecret": "formulary-database", "caSecret": "database-ca"}
+    database = {**charts.EXTERNAL["database"]["external"], "caSecret": "database-ca"}
     objects = charts.render({"database": {"external": database}})
     pods = {name.split()[0] + " " + spec["containers"][0]["name"]: spec for name, spec in charts.pods(objects)}
 
@@ -291,14 +293,42 @@ def test_another_version_runs_other_jobs() -> None:
     assert not older & newer
 
 
-def test_server_and_operator_may_connect_as_roles_that_own_nothing() -> None:
-    objects = charts.render(CI["namespaced"])
-    keys = {
-        spec["containers"][0]["name"]: spec["containers"][0]["env"][0]["valueFrom"]["secretKeyRef"]["key"]
-        for _, spec in charts.pods(objects)
-    }
+@pytest.mark.parametrize("name", CI)
+def test_only_the_migration_gets_the_address_of_the_owner(name: str) -> None:
+    objects = charts.render(CI[name])
+    secrets = {o["metadata"]["name"]: o["data"] for o in objects if o["kind"] == "Secret"}
+    external = CI[name]["database"].get("external", {})
+    keys = {external.get("serverKey"): "formulary_server", external.get("operatorKey"): "formulary_writer"}
+    users = {}
+    for container in (each for _, spec in charts.pods(objects) for each in spec["containers"]):
+        variables = {each["name"]: each for each in container.get("env", [])}
+        if "FORMULARY_DATABASE_URL" not in variables:
+            continue
+        place = variables["FORMULARY_DATABASE_URL"]["valueFrom"]["secretKeyRef"]
+        encoded = secrets.get(place["name"], {}).get(place["key"], "")
+        made = urlsplit(base64.b64decode(encoded).decode()).username
+        users[container["name"]] = made or keys.get(place["key"], "owner")
 
-    assert keys == {"server": "server", "operator": "operator", "doctor": "owner"}
+    expected = {"server": "formulary_server", "operator": "formulary_writer", "doctor": "formulary_writer"}
+    migration = {"migrate": "formulary" if name == "trial" else "owner"}
+    assert users == expected | ({} if name == "namespaced" else migration)
+
+
+def test_the_roles_of_a_cluster_log_in_with_the_passwords_of_their_secrets() -> None:
+    objects = charts.render(CI["cnpg"])
+    roles = {each["name"]: each for each in charts.only(objects, "Cluster")["spec"]["managed"]["roles"]}
+    addresses = {}
+    for role in ("formulary_server", "formulary_writer"):
+        secret = charts.only(objects, "Secret", roles[role]["passwordSecret"]["name"])
+        known = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
+        assert secret["type"] == "kubernetes.io/basic-auth"
+        assert (known["username"], roles[role]["login"]) == (role, True)
+        assert not roles[role].keys() & {"inRoles", "superuser", "bypassrls", "createrole"}
+        addresses[role] = known["uri"].replace(known["password"], "…")
+
+    place = "formulary-postgres-rw.formulary.svc:5432/formulary"
+    assert addresses == {role: f"postgresql://{role}:…@{place}" for role in addresses}
+    assert "formulary_insight" in roles, "roles of one's own are added"
 
 
 def test_the_server_accepts_the_names_of_its_service() -> None:

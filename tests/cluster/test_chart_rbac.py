@@ -49,9 +49,7 @@ VALUES = {
     "operator": {"resyncSeconds": 2},
 }
 NAMESPACED = {
-    "database": {
-        "external": {"existingSecret": "formulary-database", "serverKey": "server", "operatorKey": "operator"}
-    },
+    **charts.EXTERNAL,
     "rbac": {"scope": "namespace"},
     "execution": EXECUTION,
     "webhook": {"enabled": False},
@@ -96,6 +94,7 @@ class Product:
 async def product(postgres: EmbeddedPostgres) -> AsyncIterator[Product]:
     """Installed with the starter catalog and a webhook; nothing but the chart grants it anything."""
     async with databases.empty_database(postgres) as dsn:
+        await databases.create_roles(dsn)
         with ExitStack() as stack:
             product = _used(_started(VALUES, dsn=dsn, stack=stack))
             await asyncio.to_thread(_run_workflows, product)
@@ -210,6 +209,7 @@ async def test_with_least_rights_in_cluster_and_database_every_permission_is_use
     postgres: EmbeddedPostgres,
 ) -> None:
     async with databases.empty_database(postgres) as dsn:
+        await databases.create_roles(dsn)
         with ExitStack() as stack:
             product = _started(NAMESPACED, dsn=dsn, stack=stack)
             _apply(product)
@@ -234,7 +234,7 @@ def _started(values: dict[str, Any], *, dsn: str, stack: ExitStack) -> Product:
     cluster.create_namespace(INCIDENTS)
     addresses = {
         key: dsn.replace("//postgres@", f"//{user}@")
-        for key, user in (("uri", "postgres"), ("server", "formulary_server"), ("operator", "formulary_writer"))
+        for key, user in (("uri", "postgres"), ("server-uri", "formulary_server"), ("operator-uri", "formulary_writer"))
     }
     beside, starter = stack.enter_context(ThreadPoolExecutor(max_workers=1)), list[Future[None]]()
 

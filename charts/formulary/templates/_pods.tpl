@@ -128,11 +128,13 @@ imagePullPolicy: {{ .root.Values.image.pullPolicy }}
     secretKeyRef:
       {{- $database := .root.Values.database }}
       {{- if eq $database.mode "external" }}
-      {{- $keys := dict "owner" "" "server" $database.external.serverKey "operator" $database.external.operatorKey }}
-      name: {{ $database.external.existingSecret | quote }}
-      key: {{ get $keys .user | default $database.external.key | quote }}
+      {{- $external := $database.external }}
+      {{- $keys := dict "owner" $external.key "server" $external.serverKey "operator" $external.operatorKey }}
+      name: {{ $external.existingSecret | quote }}
+      key: {{ get $keys .user | quote }}
       {{- else if eq $database.mode "cnpg" }}
-      name: {{ include "formulary.fullname" .root }}-postgres-app
+      {{- /* The owner's Secret is made by CloudNativePG. */}}
+      name: {{ include "formulary.fullname" .root }}-postgres-{{ eq .user "owner" | ternary "app" .user }}
       key: uri
       {{- else }}
       name: {{ include "formulary.fullname" .root }}-postgres

@@ -5,8 +5,8 @@ It says so in its session; without that it reads the trace that it names, as bef
 
 from alembic import op
 
-revision = "0037"
-down_revision = "0036"
+revision = "0038"
+down_revision = "0037"
 
 WRITER = "formulary_writer"
 
