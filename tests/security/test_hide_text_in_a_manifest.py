@@ -1,6 +1,7 @@
 """An author hides text from people, or from models, behind characters that nobody sees."""
 
 import json
+import unicodedata
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from mcp_types import TextResourceContents
 
 from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.runs.run import Phase
-from formulary_catalog.domain.visible import MARK, first_hidden
+from formulary_catalog.domain.visible import MARK, first_hidden, visible
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.errors import InvalidManifest
 from formulary_catalog.loading.documents import ManifestDocument
@@ -161,7 +162,13 @@ REFUSED = [
     ({"customLabels": {"team": "a\u2066secret"}}, "spec.customLabels.team", "U+2066 (LEFT-TO-RIGHT ISOLATE)"),
     ({"engineNotes": {"\ufeffkey": 1}}, f"spec.engineNotes.{MARK}key", "U+FEFF (ZERO WIDTH NO-BREAK SPACE)"),
     ({"estimatedDuration": "10m\u2028"}, "spec.estimatedDuration", "U+2028 (LINE SEPARATOR) at character 4"),
+    ({"title": "a\u2800b"}, "spec.title", "U+2800 (BRAILLE PATTERN BLANK) at character 2"),
+    ({"customLabels": {"team": "a\uffa0"}}, "spec.customLabels.team", "U+FFA0 (HALFWIDTH HANGUL FILLER)"),
+    ({"keywords": ["\u0600"]}, "spec.keywords.0", "U+0600 (ARABIC NUMBER SIGN) at character 1"),
 ]
+BLANKS = "\u2800\u3164\u115f\u1160\uffa0\U00016fe4\U0001d159"
+"""Letters and signs that are drawn as a space, or as nothing."""
+FORMATS = [each for each in map(chr, range(0x110000)) if unicodedata.category(each) in ("Cf", "Zl", "Zp")]
 
 
 @pytest.mark.parametrize(("spec", "field", "saying"), REFUSED)
@@ -175,6 +182,27 @@ def test_a_new_manifest_is_refused_with_field_code_point_and_what_to_do(
     assert rejection.message.endswith("; remove it")
     assert "secret" not in rejection.message
     assert_visible(rejection.message)
+
+
+def test_no_blank_and_no_format_character_is_taken_in_a_manifest_or_shown() -> None:
+    for character in (*BLANKS, *FORMATS):
+        hidden = first_hidden({"title": f"kube{character}ctl"}, field="spec")
+        assert hidden is not None, f"U+{ord(character):04X}"
+        assert (hidden.field, hidden.character) == ("spec.title", character)
+        assert visible(f"kube{character}ctl") == f"kube{MARK}ctl"
+
+
+@pytest.mark.parametrize("blank", ["\u2800", "\u3164", "\u06dd"])
+async def test_no_call_names_or_narrows_with_a_blank_character(url: str, blank: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("list_workflows", {"namespace": f"formulary{blank}"}),
+        ("list_workflows", {"action_type": f"Ring{blank}Bell"}),
+        ("search_workflow_catalog", {"query": "bell", "label.environment": f"prod{blank}"}),
+    ]
+    for tool, arguments in calls:
+        said = refused(await call(url, tool, arguments))
+        assert f"U+{ord(blank):04X}" in said
+        assert_visible(said)
 
 
 async def test_validate_names_what_a_file_hides(tmp_path: Path) -> None:

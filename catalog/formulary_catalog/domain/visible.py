@@ -11,17 +11,17 @@ from typing import Any
 
 MARK = "\ufffd"
 """What is shown for such a character: one for one, so that no text becomes empty or longer, and no words are joined."""
-_SUSPECT = re.compile(
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Zl", "Zp"})
+"""Controls, format characters, which include marks that turn the writing direction, separators of lines, paragraphs."""
+_SEEN_CONTROLS = "\t\n"
+_BLANK = re.compile(
     "["
-    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls, but for tab and newline
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # marks that turn the writing direction
-    "\u2028\u2029"  # separators of lines and paragraphs
-    # What Unicode calls default ignorable: drawn as nothing. Tags and variation selectors spell whole messages.
-    "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200d\u2060-\u2065\u206a-\u206f\u3164\ufe00-\ufe0f\ufeff"
-    "\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
-    "\ufff9-\ufffb"  # annotations between the lines
+    "\u2800\u115f\u1160\u3164\uffa0\U00013441\U00013442\U00016fe4\U0001d159"  # blank letters, signs and fillers
+    # What Unicode calls default ignorable beside format characters: variation selectors spell whole messages.
+    "\u034f\u17b4\u17b5\u180b-\u180f\u2065\ufe00-\ufe0f\ufff0-\ufff8\U000e0000-\U000e0fff"
     "]"
 )
+"""What is drawn as nothing, or as a space, though its category does not say so."""
 _ZERO_WIDTH_JOINER = "\u200d"
 _JOINERS = ("\u200c", _ZERO_WIDTH_JOINER)
 _EMOJI_STYLES = ("\ufe0e", "\ufe0f")
@@ -59,13 +59,15 @@ def visible(text: str) -> str:
     A carriage return may end a line, a joiner may stand where a script or an emoji needs it, and a variation selector
     behind an emoji.
     """
-    if _SUSPECT.search(text) is None:
+    if text.isascii() and text.isprintable():
+        return text
+    if not any(map(_hides, set(text))):
         return text
     shown: list[str] = []
     for position, character in enumerate(text):
         before = shown[-1] if shown else ""
         after = text[position + 1 : position + 2]
-        hides = _SUSPECT.match(character) and not _is_needed(character, before=before, after=after)
+        hides = _hides(character) and not _is_needed(character, before=before, after=after)
         shown.append(MARK if hides else character)
     return "".join(shown)
 
@@ -100,6 +102,13 @@ def _hidden(value: Any, *, field: str) -> Iterator[Hidden]:
             yield from _hidden(member, field=f"{field}.{number}")
 
 
+def _hides(character: str) -> bool:
+    """Whether nobody sees the character, or it changes how others are read; `_is_needed` knows the exceptions."""
+    if unicodedata.category(character) in _UNSEEN_CATEGORIES:
+        return character not in _SEEN_CONTROLS
+    return _BLANK.match(character) is not None
+
+
 def _is_needed(character: str, *, before: str, after: str) -> bool:
     """Whether the character does its job between its neighbours; `before` is as it is shown."""
     if character == "\r":
@@ -121,7 +130,7 @@ def _is_of_joining_script(character: str) -> bool:
 
 
 def _is_emoji(character: str) -> bool:
-    if not character or character == MARK:  # which is a symbol too
+    if not character or character == MARK or _hides(character):  # some of which are symbols too
         return False
     category = unicodedata.category(character)
     return category == "So" or (category in ("Sm", "Sk") and character >= _FIRST_ARROW)
