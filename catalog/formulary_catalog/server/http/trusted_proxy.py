@@ -65,6 +65,11 @@ class TrustedProxy:
             raise NotAuthenticated(
                 f"the proxy names no user; have it send {USER} once, with a name of 1 to {_MAX_NAME} characters"
             )
+        if "," in users[0]:  # as a proxy joins its own header with that of a browser
+            raise NotAuthenticated(
+                f"{USER} holds a comma, as if it were sent twice; have the proxy replace what browsers send, and name "
+                "users without a comma"
+            )
         if len(given) > 1:
             raise NotAuthenticated(f"the proxy sends {GROUPS} {len(given)} times; have it replace what browsers send")
         groups = [each.strip() for value in given for each in value.split(",") if each.strip()]

@@ -1,6 +1,6 @@
 """Signing in with a pasted token, and signing out."""
 
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
@@ -71,8 +71,19 @@ def _form(request: Request, *, wanted: str, ended: bool = False, problem: str = 
 def _inside(address: str) -> str:
     """The address, if it leads to a page of the console; else the first page."""
     parts = urlsplit(address)
-    is_inside = not parts.scheme and not parts.netloc and parts.path.startswith(f"{CONSOLE_PATH}/")
+    is_inside = not parts.scheme and not parts.netloc and _stays_inside(parts.path)
     return address if is_inside and address.isprintable() and "\\" not in address else CONSOLE_PATH
+
+
+def _stays_inside(path: str) -> bool:
+    """Whether the path is one of the console, however often a browser or a proxy decodes it."""
+    before = ""
+    while path != before:
+        is_plain = "\\" not in path and "//" not in path and not {".", ".."} & {*path.split("/")}
+        if not (path.startswith(f"{CONSOLE_PATH}/") and is_plain):
+            return False
+        before, path = path, unquote(path)
+    return True
 
 
 def _door(request: Request) -> Door:
