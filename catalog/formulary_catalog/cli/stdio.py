@@ -59,8 +59,8 @@ _BEHIND = (
     "--toolsets",
     metavar="NAMES",
     default="",
-    help="Toolsets to list, separated by commas: search, runs, governance, catalog, knowledge, analytics, approvals. "
-    "Default: those of FORMULARY_TOOLSETS, else the first three.",
+    help="Toolsets to list and answer, separated by commas: search, runs, governance, catalog, knowledge, analytics, "
+    "approvals. Default: those of FORMULARY_TOOLSETS, else the first three.",
 )
 @log_level_option
 def stdio_command(

@@ -34,7 +34,7 @@ from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.server.http.middleware import MAX_BODY_BYTES, Edge, HostRule
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 from formulary_catalog.server.mcp.server import mcp_server
-from formulary_catalog.server.mcp.toolsets import ToolsetsChecked
+from formulary_catalog.server.mcp.toolsets import AddressChecked
 from formulary_catalog.server.rest import (
     analytics,
     browsing,
@@ -117,7 +117,7 @@ def create_app(
         proxy=TrustedProxy.load(path) if (path := settings.console_proxy_secret_file) is not None else None,
     )
     return Edge(
-        _split(mcp=ToolsetsChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
+        _split(mcp=AddressChecked(StreamableHTTPASGIApp(sessions), offered=settings.offered_toolsets), api=app),
         admission=Admission(settings, metrics=parts.metrics),
         hosts=HostRule(allowed=settings.allowed_hosts, listening_on=settings.host),
         authenticator=known,

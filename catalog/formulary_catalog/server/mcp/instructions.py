@@ -51,5 +51,5 @@ class Instructing:
         """A middleware of the SDK, whose own instructions are the same for all."""
         answer = await call_next(ctx)
         if ctx.method in _GREETINGS and isinstance(answer, dict):
-            return {**answer, "instructions": instructions(self._chosen.of(ctx.request))}
+            return {**answer, "instructions": instructions(self._chosen.listed(ctx.request))}
         return answer

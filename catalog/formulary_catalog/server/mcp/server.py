@@ -64,7 +64,7 @@ def mcp_server(
 ) -> Server[Any]:
     """The server, ready to be run on a transport. `own_headers` stand for those of requests that have none.
 
-    `toolsets` are listed where a request does not choose; none are those of the settings.
+    `toolsets` are listed and answered where a request does not choose; without any, the settings decide.
 
     The low-level class, because the tool list depends on the catalog and an unknown tool must be a protocol error.
     """
@@ -114,7 +114,6 @@ class _Tools:
     ) -> None:
         self._requests = requests
         self._chosen = chosen
-        self._answered = answered_names(chosen.offered)
         self._spelling = spelling
         self._metrics = metrics
         self._with_clusters = False
@@ -123,19 +122,20 @@ class _Tools:
 
     async def list_tools(self, ctx: McpContext, params: PaginatedRequestParams | None) -> ListToolsResult:
         with_clusters = await self.uses_clusters()
-        tools = tools_of(self._chosen.of(ctx.request))
+        tools = tools_of(self._chosen.listed(ctx.request))
         return ListToolsResult(
             tools=[tool.listed(spelling=self._spelling, with_clusters=with_clusters) for tool in tools]
         )
 
     async def list_depends_on(self, ctx: McpContext) -> Hashable:
         """What the answer to `tools/list` depends on beside the protocol."""
-        return await self.uses_clusters(), self._chosen.of(ctx.request)
+        return await self.uses_clusters(), self._chosen.listed(ctx.request)
 
     async def call_tool(self, ctx: McpContext, params: CallToolRequestParams) -> CallToolResult:
-        tool = self._answered.get(params.name)
+        answered = answered_names(self._chosen.answered(ctx.request))
+        tool = answered.get(params.name)
         if tool is None:
-            raise _unknown_tool(params.name, known=self._answered, listed=tools_of(self._chosen.of(ctx.request)))
+            raise _unknown_tool(params.name, known=answered, listed=tools_of(self._chosen.listed(ctx.request)))
         given = params.arguments or {}
         started = time.perf_counter()
         try:

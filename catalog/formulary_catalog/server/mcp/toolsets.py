@@ -1,4 +1,8 @@
-"""Which toolsets a client chose: at the address of the server, or when it was started (DESIGN section 7)."""
+"""Which toolsets a client chose: at the address of the server, or when it was started (DESIGN section 7).
+
+A choice limits what is listed and what is answered. `AddressChecked` refuses an address with a parameter that is not
+known, such as an incident that would constrain nothing.
+"""
 
 from collections.abc import Collection
 
@@ -7,28 +11,43 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from formulary_catalog.domain.visible import visible
 from formulary_catalog.errors import InvalidInput
 from formulary_catalog.server.http.errors import MCP_PATH, error_reply
 from formulary_catalog.settings import Settings, Toolset, toolsets_of
 
 PARAMETER = "toolsets"
+_MAX_SHOWN = 60
+_INCIDENT = "the incident of a call is named by the header X-Remediation-Id or X-AIAnalysis; send that"
 
 
 class ChosenToolsets:
-    """What one client gets listed, of what the server offers."""
+    """What one client gets listed and answered, of what the server offers."""
 
     def __init__(self, settings: Settings, *, chosen: Collection[Toolset] = ()) -> None:
-        self.offered = settings.offered_toolsets
-        self._listed = frozenset(chosen) or settings.listed_toolsets
+        self._offered = settings.offered_toolsets
+        self._default = settings.listed_toolsets
+        self._chosen = frozenset(chosen)
 
-    def of(self, request: Request | None) -> frozenset[Toolset]:
-        """The toolsets to list: those that the address of a request names, else those of the server."""
+    def listed(self, request: Request | None) -> frozenset[Toolset]:
+        """The toolsets to list: those that were chosen, else those of the settings."""
+        return self._choice(request) or self._default
+
+    def answered(self, request: Request | None) -> frozenset[Toolset]:
+        """The toolsets whose tools may be called: those that were chosen, else all that are offered."""
+        return self._choice(request) or self._offered
+
+    def _choice(self, request: Request | None) -> frozenset[Toolset]:
+        """What the address of a request names, else what was chosen at the start; empty for no choice."""
         named = request.query_params.get(PARAMETER, "") if request is not None else ""
-        return toolsets_of(named, among=self.offered) or self._listed
+        return toolsets_of(named, among=self._offered) or self._chosen
 
 
-class ToolsetsChecked:
-    """Refuses addresses that name a toolset which is not offered, before a client believes that it is connected."""
+class AddressChecked:
+    """Refuses an address with an unknown or repeated parameter, or a toolset that is not offered.
+
+    Each request is checked, so that a client learns it from `initialize`, before it believes that it is connected.
+    """
 
     def __init__(self, app: ASGIApp, *, offered: Collection[Toolset]) -> None:
         self._app = app
@@ -39,11 +58,23 @@ class ToolsetsChecked:
         await (self._app if refusal is None else refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> Response | None:
-        given = QueryParams(scope["query_string"]).getlist(PARAMETER)
+        given = QueryParams(scope["query_string"])
         try:
-            if len(given) > 1:
-                raise InvalidInput(f"{PARAMETER} is given {len(given)} times; give it once", field=PARAMETER)
-            toolsets_of(",".join(given), among=self._offered)
+            for name in given:
+                _check_parameter(name, times=len(given.getlist(name)))
+            toolsets_of(given.get(PARAMETER, ""), among=self._offered)
         except InvalidInput as error:
             return error_reply(path=MCP_PATH, status=error.http_status, code=error.rpc_code, message=str(error))
         return None
+
+
+def _check_parameter(name: str, *, times: int) -> None:
+    """Refuse a parameter that does nothing: its sender relies on it."""
+    if name != PARAMETER:
+        shown = visible(name if len(name) <= _MAX_SHOWN else name[: _MAX_SHOWN - 1] + "…")
+        raise InvalidInput(
+            f"{shown!r} is no parameter of this address, which knows {PARAMETER!r} alone; leave it out. {_INCIDENT}",
+            field=name,
+        )
+    if times > 1:
+        raise InvalidInput(f"{PARAMETER} is given {times} times; give it once", field=PARAMETER)

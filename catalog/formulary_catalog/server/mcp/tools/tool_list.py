@@ -5,6 +5,7 @@ new toolset into `settings.Toolset` and here.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Hashable
+from functools import cache
 from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -44,13 +45,14 @@ def tools_of(toolsets: Collection[Toolset]) -> tuple[CatalogTool[Any], ...]:
     return tuple(tool for toolset, tools in TOOLSETS.items() if toolset in toolsets for tool in tools)
 
 
-def answered_names(toolsets: Collection[Toolset]) -> dict[str, CatalogTool[Any]]:
-    """Every name that is answered where these toolsets are offered, listed or not."""
+@cache
+def answered_names(toolsets: frozenset[Toolset]) -> dict[str, CatalogTool[Any]]:
+    """Every name that is answered where these toolsets are, older names included."""
     by_name = {tool.name: tool for tool in tools_of(toolsets)}
     return by_name | {other: by_name[name] for other, name in OTHER_NAMES.items() if name in by_name}
 
 
-TOOLS_BY_NAME = answered_names(tuple(Toolset))
+TOOLS_BY_NAME = answered_names(frozenset(Toolset))
 """Every name that some server answers."""
 
 
