@@ -254,8 +254,29 @@ def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_an
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == set(WATCH)
     assert _resources(view) == {
         *("remediationworkflows", "aianalyses", "workflowinvocations", "governancecontracts", "invocationapprovals"),
+        "aianalyses/constraints",
     }
     assert _resources(edit) == {"remediationworkflows", "workflowinvocations"}
+
+
+def test_what_incidents_demand_is_for_people_and_not_for_agents() -> None:
+    objects = charts.render(CI["external"])
+    roles = {each["metadata"]["name"]: each for each in objects if each["kind"] == "ClusterRole"}
+    reading = {
+        name
+        for name, role in roles.items()
+        for rule in role["rules"]
+        if {"aianalyses/constraints", "aianalyses/*", "*"} & {*rule["resources"]}
+    }
+
+    assert reading == {"formulary-formulary-view", "formulary-formulary-approver"}
+    agent = roles["formulary-formulary-agent"]
+    assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in agent["rules"]] == [
+        (["kubernaut.ai"], ["remediationworkflows"], ["list"]),
+        (["kubernaut.ai"], ["aianalyses"], ["get"]),
+    ]
+    assert not [label for label in agent["metadata"]["labels"] if "aggregate-to" in label]
+    assert "The ClusterRole formulary-formulary-agent gives both." in _notes(charts.EXTERNAL)
 
 
 @pytest.mark.parametrize("resource", ["invocationapprovals", "governancecontracts"])

@@ -101,9 +101,9 @@ async def product(postgres: EmbeddedPostgres) -> AsyncIterator[Product]:
             yield product
 
 
-async def test_an_agent_with_the_role_view_finds_what_was_applied_for_its_incident(product: Product) -> None:
+async def test_an_agent_with_the_role_of_agents_finds_what_was_applied_for_its_incident(product: Product) -> None:
     for namespace in (HOME, INCIDENTS):
-        _let_view(product.cluster, "agent", namespace=namespace)
+        _bind(product.cluster, "agent", to="agent", namespace=namespace)
 
     answer = await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("agent"))
 
@@ -120,7 +120,7 @@ async def test_the_incident_of_the_installation_page_gets_the_one_workflow_that_
     cluster.create_namespace("payments")
     cluster.kubectl("apply", f"--filename={EXAMPLE}")
     for namespace in (HOME, "payments"):
-        _let_view(cluster, "holmes", namespace=namespace)
+        _bind(cluster, "agent", to="holmes", namespace=namespace)
     wait_until(
         lambda: condition(cluster.get("rw", "checkout-oom-shed-carts", "--namespace=payments")).get("status") == "True",
         what="the workflow of the example to be served",
@@ -131,6 +131,29 @@ async def test_the_incident_of_the_installation_page_gets_the_one_workflow_that_
     answer = await call(product.server.url, "search_workflow_catalog", QUERY, headers=headers)
 
     assert found(answer) == ["checkout-oom-shed-carts"]
+
+
+async def test_what_the_incident_demands_is_shown_to_the_role_view_and_not_to_that_of_agents(product: Product) -> None:
+    for role, account in (("agent", "curious"), ("view", "person")):
+        for namespace in (HOME, INCIDENTS):
+            _bind(product.cluster, role, to=account, namespace=namespace)
+
+    async def get(account: str, path: str, **query: str) -> dict[str, Any]:
+        async with httpx2.AsyncClient(base_url=f"{product.server.url}/api/v1") as http:
+            answer = await http.get(path, params=query, headers=product.agent(account))
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    seen = {}
+    for account in ("curious", "person"):
+        explained = await get(account, "/explain", workflow="for-others", query="OOMKilled")
+        seen[account] = explained["excluded_by"]["reason"], (await get(account, "/incidents/rr-1"))["custom_labels"]
+
+    assert seen == {
+        "curious": ("an incident label excludes it", {}),
+        "person": ("team: the incident says payments, the workflow declares others", {"team": ["payments"]}),
+    }
 
 
 async def test_an_agent_without_rights_gets_nothing_and_one_without_a_token_is_not_let_in(product: Product) -> None:
@@ -355,10 +378,10 @@ def _apply(product: Product) -> None:
     _await_reason(product, "for-others", "Served")
 
 
-def _let_view(cluster: ControlPlane, agent: str, *, namespace: str) -> None:
-    """Give an agent what the role `view` of a cluster with controllers takes from the chart's."""
-    whom = (f"--clusterrole={HOME}-formulary-view", f"--serviceaccount=agents:{agent}")
-    cluster.kubectl("create", "rolebinding", agent, *whom, f"--namespace={namespace}")
+def _bind(cluster: ControlPlane, role: str, *, to: str, namespace: str) -> None:
+    """Give an account a role of the chart; of `view`, what the one of a cluster with controllers takes from it."""
+    whom = (f"--clusterrole={HOME}-formulary-{role}", f"--serviceaccount=agents:{to}")
+    cluster.kubectl("create", "rolebinding", to, *whom, f"--namespace={namespace}")
 
 
 def _await_reason(product: Product, workflow: str, reason: str) -> None:

@@ -15,6 +15,7 @@ from formulary_catalog.domain.access import (
     INVOKE,
     LIFT,
     LIST_RULES,
+    READ_CONSTRAINTS,
     READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
@@ -39,6 +40,7 @@ SECRET = "a secret of the proxy that has more than 32 bytes"
 RIGHTS = (
     SEE_WORKFLOWS,
     USE_CONTEXTS,
+    READ_CONSTRAINTS,
     INVOKE,
     APPROVE,
     READ_INVOCATIONS,
@@ -79,7 +81,7 @@ def trusting(issuer: OidcIssuer) -> Iterator[Cluster]:
         roles = {
             "reads": (SEE_WORKFLOWS, READ_INVOCATIONS, LIST_RULES),
             "approves": (APPROVE, USE_CONTEXTS, HALT),
-            "analyses": (ANALYSE, READ_CONTRACTS, LIFT, INVOKE),
+            "analyses": (ANALYSE, READ_CONTRACTS, READ_CONSTRAINTS, LIFT, INVOKE),
         }
         for name, rights in roles.items():
             rules = [{"apiGroups": [it.group], "resources": [it.resource], "verbs": [it.verb]} for it in rights]
@@ -155,7 +157,7 @@ async def test_a_service_account_has_the_rights_that_kubectl_says(
         for at in NAMESPACES
     }
     assert {right for (right, _), may in given.items() if may} == {
-        str(right) for right in (APPROVE, USE_CONTEXTS, HALT, ANALYSE, READ_CONTRACTS, LIFT, INVOKE)
+        str(right) for right in (APPROVE, USE_CONTEXTS, HALT, ANALYSE, READ_CONTRACTS, READ_CONSTRAINTS, LIFT, INVOKE)
     }
 
 
@@ -216,11 +218,10 @@ def _can(cluster: Cluster, right: Right, namespace: str, *, user: str, groups: l
     if right in (LIST_RULES, ANALYSE):
         return _reviewed(cluster, right, namespace, user=user, groups=groups)
     as_groups = [f"--as-group={group}" for group in groups]
-    resource = f"{right.resource}.{right.group}"
+    resource, _, part = right.resource.partition("/")
+    asked = ("auth", "can-i", right.verb, f"{resource}.{right.group}", f"--subresource={part}")
     try:
-        said = cluster.kubectl(
-            "auth", "can-i", right.verb, resource, f"--namespace={namespace}", f"--as={user}", *as_groups
-        )
+        said = cluster.kubectl(*asked, f"--namespace={namespace}", f"--as={user}", *as_groups)
     except KubectlFailed:
         return False  # kubectl ends with 1 where it says no
     return said.strip() == "yes"

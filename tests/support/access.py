@@ -9,6 +9,7 @@ from formulary_catalog.domain.access import (
     INVOKE,
     LIFT,
     LIST_RULES,
+    READ_CONSTRAINTS,
     READ_CONTRACTS,
     READ_INVOCATIONS,
     SEE_WORKFLOWS,
@@ -29,6 +30,7 @@ class Rights:
         *,
         see: Iterable[str] = (),
         use: Iterable[str] = (),
+        constraints: Iterable[str] = (),
         invoke: Iterable[str] = (),
         approve: Iterable[str] = (),
         read: Iterable[str] = (),
@@ -41,6 +43,7 @@ class Rights:
         given = {
             SEE_WORKFLOWS: see,
             USE_CONTEXTS: use,
+            READ_CONSTRAINTS: constraints,
             INVOKE: invoke,
             APPROVE: approve,
             READ_INVOCATIONS: read,

@@ -53,10 +53,10 @@ EARLY = RequestContext(
 HERE = {"formulary", "shop", "shop-apps"}
 CALLERS = KnownCallers(
     agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
-    sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
-    banker=Rights(see={"formulary", "bank"}, use={"bank"}),
-    early=Rights(see={"formulary", "early"}, use={"early"}),
-    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}),
+    sre=Rights(see=HERE, use={"shop"}, constraints={"shop"}, read={"shop-apps"}, approve={"shop-apps"}),
+    banker=Rights(see={"formulary", "bank"}, use={"bank"}, constraints={"bank"}),
+    early=Rights(see={"formulary", "early"}, use={"early"}, constraints={"early"}),
+    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}, constraints={EVERYWHERE}),
     nobody=Rights(),
 )
 LONG, LONG_EVENTS = "rr/long trace?", 1207

@@ -38,9 +38,13 @@ BANK = RequestContext(namespace="bank", name="oom", remediation_id="rr-bank", en
 HERE = {"formulary", "shop", "shop-apps"}
 CALLERS = KnownCallers(
     agent=Rights(see={EVERYWHERE}, use={EVERYWHERE}, invoke={EVERYWHERE}),
-    sre=Rights(see=HERE, use={"shop"}, read={"shop-apps"}, approve={"shop-apps"}, contracts={"shop-apps"}),
-    banker=Rights(see={"formulary", "bank"}, use={"bank"}, read={"bank"}, contracts={"bank"}),
-    auditor=Rights(see={EVERYWHERE}, use={EVERYWHERE}, read={EVERYWHERE}, contracts={EVERYWHERE}),
+    sre=Rights(
+        see=HERE, use={"shop"}, constraints={"shop"}, read={"shop-apps"}, approve={"shop-apps"}, contracts={"shop-apps"}
+    ),
+    banker=Rights(see={"formulary", "bank"}, use={"bank"}, constraints={"bank"}, read={"bank"}, contracts={"bank"}),
+    auditor=Rights(
+        see={EVERYWHERE}, use={EVERYWHERE}, constraints={EVERYWHERE}, read={EVERYWHERE}, contracts={EVERYWHERE}
+    ),
     nobody=Rights(),
 )
 

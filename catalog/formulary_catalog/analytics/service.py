@@ -26,7 +26,7 @@ from formulary_catalog.domain.analytics.statement import MAX_LENGTH, SCHEMA, req
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.visibility import namespaces_with
+from formulary_catalog.search.visibility import CallScope, namespaces_with
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.connection import InsightDatabase
 from formulary_catalog.store.analytics.tables import InsightTables
@@ -175,6 +175,11 @@ class AnalyticsService:
             self._rate.count(caller.name)
             yield record, await self._scope(context, caller=caller, record=record, browsing=browsing)
 
+    async def _sees_suspended(self, call: CallScope, *, caller: Caller) -> bool:
+        """Whether the caller may see suspended workflows wherever it may see workflows."""
+        where = await self._parts.visibility.suspended_in(call, caller=caller)
+        return where is None or (call.namespaces is not None and where >= call.namespaces)
+
     async def _scope(
         self, reference: ContextReference, *, caller: Caller, record: Record, browsing: bool
     ) -> AnalyticsScope:
@@ -183,7 +188,11 @@ class AnalyticsService:
             *(namespaces_with(caller, right, among=call.concerned) for right in (USE_CONTEXTS, READ_INVOCATIONS))
         )
         everything = AnalyticsScope(
-            caller=caller.name, namespaces=call.namespaces, incidents=incidents, runs=runs, suspended=browsing
+            caller=caller.name,
+            namespaces=call.namespaces,
+            incidents=incidents,
+            runs=runs,
+            suspended=browsing and await self._sees_suspended(call, caller=caller),
         )
         if call.context is None:
             return everything

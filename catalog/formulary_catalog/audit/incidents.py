@@ -1,11 +1,12 @@
 """Incidents as people read them: what is known of each, and what it demands of a workflow.
 
-An incident is readable by who may use the incidents of its namespace. Another one is answered as if it did not exist.
+An incident is readable by who may use the incidents of its namespace; another one is answered as if it did not exist.
+Its custom labels take a right of their own, which agents do not have.
 """
 
 from datetime import UTC
 
-from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.access import READ_CONSTRAINTS, USE_CONTEXTS, Caller
 from formulary_catalog.domain.cursor import TimedRow, cursor, moment_of
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.moments import moment
@@ -74,19 +75,23 @@ class IncidentReading:
                     reference=incident,
                 )
             record.result = {"total": len(found)}
-            return self._answer(found)
+            reveal = await caller.access.allows(READ_CONSTRAINTS, namespace=found[0].context.namespace)
+            return self._answer(found, reveal=reveal)
 
-    def _answer(self, found: list[StoredIncident]) -> IncidentAnswer:
+    def _answer(self, found: list[StoredIncident], *, reveal: bool) -> IncidentAnswer:
+        """`reveal`: whether custom labels may be said."""
         first = found[0].context
         differ = not all(same_incident(first, other.context) for other in found[1:])
         others = ", ".join(_name(other.context) for other in found[1:])
         notes = [f"the same remediation id is on: {others}"] if others else []
         if differ:
             notes.append("they differ in target or constraints, so that calls for this remediation id fail")
+        if not reveal:
+            notes.append(f"custom labels are not shown: you may not {READ_CONSTRAINTS} in namespace {first.namespace}")
         return IncidentAnswer(
             **_summary(found[0]),
-            custom_labels={key: list(values) for key, values in first.custom_labels.items()},
-            strict_keys=sorted(first.strict_keys | self._strict_keys),
+            custom_labels={key: list(values) for key, values in first.custom_labels.items()} if reveal else {},
+            strict_keys=sorted(first.strict_keys | self._strict_keys) if reveal else [],
             detected_labels=dict(first.detected_labels),
             trace_id=trace_id(remediation_id=first.remediation_id, fallback=""),
             notes=notes,

@@ -9,7 +9,10 @@ from formulary_catalog.errors import NotAllowed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """Something that a caller may or may not do in a namespace, in the words of the Kubernetes API."""
+    """Something that a caller may or may not do in a namespace, in the words of the Kubernetes API.
+
+    `resource` is as a Role names it: a part of one follows a slash.
+    """
 
     verb: str
     resource: str
@@ -23,6 +26,9 @@ SEE_WORKFLOWS = Right(verb="list", resource="remediationworkflows", group="kuber
 """The workflows of the namespace are visible."""
 USE_CONTEXTS = Right(verb="get", resource="aianalyses", group="kubernaut.ai")
 """Calls may be made on behalf of the incidents of the namespace."""
+READ_CONSTRAINTS = Right(verb="get", resource="aianalyses/constraints", group="kubernaut.ai")
+"""What incidents of the namespace demand may be read: their custom labels, and which workflows are suspended. People
+have it; an agent is not to know what its incident demands."""
 INVOKE = Right(verb="create", resource="workflowinvocations", group="formulary.dev")
 """Workflows may be run in the namespace."""
 APPROVE = Right(verb="create", resource="invocationapprovals", group="formulary.dev")

@@ -1,7 +1,7 @@
 """The answers that people read of incidents, traces, runs and contracts (DESIGN section 14).
 
-The services make them; REST, the command line and the console present them. What an incident demands is part of them:
-they are for callers who may `get aianalyses` in its namespace.
+The services make them; REST, the command line and the console present them. An incident is for callers who may
+`get aianalyses` in its namespace, its custom labels for those who may `get aianalyses/constraints`.
 """
 
 import hashlib
@@ -170,8 +170,8 @@ class IncidentPage(Answer):
 class IncidentAnswer(IncidentSummary):
     """One incident with all that it demands of a workflow."""
 
-    custom_labels: dict[str, list[str]]
-    strict_keys: list[str]
+    custom_labels: dict[str, list[str]] = Field(description="For callers who may get aianalyses/constraints.")
+    strict_keys: list[str] = Field(description="Custom labels that a workflow must declare, for the same callers.")
     detected_labels: dict[str, str]
     trace_id: str = Field(description="Trace of its calls; it exists after the first call.")
     notes: list[str]

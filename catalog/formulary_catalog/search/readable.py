@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from formulary_catalog.domain.access import LIST_RULES, SEE_WORKFLOWS, Caller, Right
+from formulary_catalog.domain.access import LIST_RULES, READ_CONSTRAINTS, SEE_WORKFLOWS, Caller, Right
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.namespaces import NamespaceReader
 
@@ -56,7 +56,7 @@ class ReadableNamespaces:
 
     async def _known(self, right: Right) -> list[str]:
         """Where there may be something to read: of workflows, the namespaces that have some."""
-        if right == SEE_WORKFLOWS:
+        if right in (SEE_WORKFLOWS, READ_CONSTRAINTS):
             return await self._reader.of_workflows(at_most=ASKED_ABOUT + 1)
         return await self._reader.known(at_most=ASKED_ABOUT + 1)
 
@@ -90,7 +90,7 @@ async def _allowed(caller: Caller, right: Right, *, among: Sequence[str]) -> fro
     return frozenset(allowed)
 
 
-async def may_in_all(caller: Caller, right: Right, namespaces: list[str]) -> bool:
+async def may_in_all(caller: Caller, right: Right, namespaces: Sequence[str]) -> bool:
     """Whether the caller has a right in all of these namespaces; an empty name, or none at all, means everywhere."""
     for namespace in namespaces or [""]:
         if not await caller.access.allows(right, namespace=namespace or None):

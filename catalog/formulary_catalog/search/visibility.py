@@ -7,7 +7,7 @@ row-level security in the store enforces the same namespaces again.
 import asyncio
 from dataclasses import dataclass, replace
 
-from formulary_catalog.domain.access import SEE_WORKFLOWS, Caller, Right
+from formulary_catalog.domain.access import READ_CONSTRAINTS, SEE_WORKFLOWS, Caller, Right
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.errors import NotAllowed
@@ -75,6 +75,16 @@ class Visibility:
         concerned = frozenset(relevant - {""})
         namespaces = await visible_namespaces(caller, among=concerned)
         return CallScope(context=context, namespaces=namespaces, concerned=concerned)
+
+    async def suspended_in(self, scope: CallScope, *, caller: Caller) -> frozenset[str] | None:
+        """The namespaces of a scope in which the caller may see suspended workflows; None for all.
+
+        Raises:
+            Unavailable: the rights cannot be checked, or the database does not answer.
+        """
+        if scope.namespaces is None:
+            return await self._readable.of(caller, READ_CONSTRAINTS)
+        return await self._readable.among(caller, READ_CONSTRAINTS, sorted(scope.namespaces))
 
 
 async def visible_namespaces(caller: Caller, *, among: frozenset[str]) -> frozenset[str] | None:

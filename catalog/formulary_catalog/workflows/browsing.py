@@ -111,8 +111,13 @@ class Browsing:
         """The catalog in numbers. What is not served counts for people who browse without an incident."""
         async with self._trail.record("read.statistics", caller=caller, reference=context, arguments={}) as record:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
+            is_for_people = browsing and scope.context is None
             numbers = await self._statistics.catalog(
-                constraints=self._finder.constraints(scope), namespaces=scope.namespaces
+                constraints=self._finder.constraints(scope),
+                namespaces=scope.namespaces,
+                suspended_in=await self._visibility.suspended_in(scope, caller=caller)
+                if is_for_people
+                else frozenset(),
             )
             whose = await namespaces_with(caller, USE_CONTEXTS, among=scope.concerned)
             searches = await self._statistics.searches(
@@ -121,7 +126,7 @@ class Browsing:
                 sure=WEAK_CONFIDENCE,
                 queries=_SHOWN_QUERIES,
             )
-            others = numbers.others if browsing and scope.context is None else {}
+            others = numbers.others if is_for_people else {}
             without = [name for folded, name in CANONICAL_BY_FOLD.items() if folded not in numbers.signals]
             alone = [visible(name) for name in numbers.lone_signals]
             record.result = {"total": numbers.total}

@@ -58,7 +58,7 @@ class Listing:
             scope = await self._visibility.of(context, caller=caller, record=record, browsing=browsing)
             _check_status(request.status, scope=scope, browsing=browsing)
             question = {**request.question, "incident": [context.remediation_id, context.analysis]}
-            answer, places = await self._page(request, scope=scope, question=question)
+            answer, places = await self._page(request, scope=scope, question=question, caller=caller)
             record.result = {"total": answer.total}
             if max_bytes is None:
                 return answer
@@ -77,9 +77,10 @@ class Listing:
         """
         async with self._recorded(request, context=_NO_INCIDENT, caller=caller) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
-            page, _ = await self._page(request, scope=scope, question={**request.question, "incident": ["", ""]})
+            question = {**request.question, "incident": ["", ""]}
+            page, _ = await self._page(request, scope=scope, question=question, caller=caller)
             record.result = {"total": page.total}
-            return FacetedList(page=page, facets=await self._values(request, scope=scope))
+            return FacetedList(page=page, facets=await self._values(request, scope=scope, caller=caller))
 
     async def facets(self, request: ListingRequest, *, caller: Caller) -> FacetsAnswer:
         """What narrows the listing of a person who browses without an incident; `limit` and place do not matter.
@@ -92,7 +93,7 @@ class Listing:
             "read.facets", caller=caller, reference=_NO_INCIDENT, arguments=arguments
         ) as record:
             scope = await self._visibility.of(_NO_INCIDENT, caller=caller, record=record, browsing=True)
-            return FacetsAnswer(facets=await self._values(request, scope=scope))
+            return FacetsAnswer(facets=await self._values(request, scope=scope, caller=caller))
 
     def _recorded(
         self, request: ListingRequest, *, context: ContextReference, caller: Caller
@@ -101,8 +102,14 @@ class Listing:
         arguments = {name: value for name, value in arguments.items() if value}
         return self._trail.record("list", caller=caller, reference=context, arguments=arguments)
 
-    async def _values(self, request: ListingRequest, *, scope: CallScope) -> dict[str, list[FacetValue]]:
-        question = question_of(request, constraints=self._finder.constraints(scope))
+    async def _values(
+        self, request: ListingRequest, *, scope: CallScope, caller: Caller
+    ) -> dict[str, list[FacetValue]]:
+        question = question_of(
+            request,
+            constraints=self._finder.constraints(scope),
+            suspended_in=await self._visibility.suspended_in(scope, caller=caller),
+        )
         values = await self._facets.values(question, namespaces=scope.namespaces, limit=_SHOWN_VALUES)
         if request.status == INVALID:
             values["namespace"] = await self._refusals.namespaces(
@@ -116,13 +123,15 @@ class Listing:
         }
 
     async def _page(
-        self, request: ListingRequest, *, scope: CallScope, question: Mapping[str, Any]
+        self, request: ListingRequest, *, scope: CallScope, question: Mapping[str, Any], caller: Caller
     ) -> tuple[WorkflowList, list[Place]]:
         """A page with the places of its lines; `question` is what its cursor belongs to."""
         after = place_of(request.cursor, question=question)
         constraints = self._finder.constraints(scope)
+        is_served = request.status == _ACTIVE
+        suspended_in = frozenset() if is_served else await self._visibility.suspended_in(scope, caller=caller)
         rows, total = await self._reader.read(
-            question_of(request, constraints=constraints),
+            question_of(request, constraints=constraints, suspended_in=suspended_in),
             namespaces=scope.namespaces,
             limit=request.limit + 1,
             after=after,
@@ -181,7 +190,9 @@ class Listing:
         return await self._finder.unknown_values(given, scope=scope)
 
 
-def question_of(request: ListingRequest, *, constraints: Constraints) -> ListingQuestion:
+def question_of(
+    request: ListingRequest, *, constraints: Constraints, suspended_in: frozenset[str] | None = frozenset()
+) -> ListingQuestion:
     """What is looked for, folded where values are."""
     return ListingQuestion(
         constraints=constraints,
@@ -191,6 +202,7 @@ def question_of(request: ListingRequest, *, constraints: Constraints) -> Listing
         namespace=request.namespace,
         risk_level=request.risk_level,
         words=request.words,
+        suspended_in=suspended_in,
     )
 
 

@@ -152,6 +152,9 @@ invoker:
     resources: [workflowinvocations]
     verbs: [create, get, list, watch]
 approver:
+  - apiGroups: [kubernaut.ai]
+    resources: [aianalyses, aianalyses/constraints]
+    verbs: [get]
   - apiGroups: [formulary.dev]
     resources: [workflowinvocations]
     verbs: [get, list, watch]

@@ -40,7 +40,10 @@ class Authorizer:
         return await self._decisions.decide((identity, right, namespace), ask, asker=identity.user)
 
     async def _review(self, identity: Identity, right: Right, *, namespace: str | None) -> bool:
-        attributes = {"verb": right.verb, "group": right.group, "resource": right.resource}
+        resource, _, subresource = right.resource.partition("/")
+        attributes = {"verb": right.verb, "group": right.group, "resource": resource}
+        if subresource:
+            attributes["subresource"] = subresource
         if namespace is not None:
             attributes["namespace"] = namespace
         spec: Mapping[str, Any] = {

@@ -12,7 +12,7 @@ from formulary_catalog.domain.access import EVERYTHING, Caller
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation
 from formulary_catalog.domain.search.request import ContextReference, search_request
-from formulary_catalog.errors import InvalidInput, NotAllowed, NotFound
+from formulary_catalog.errors import ContextError, InvalidInput, NotFound
 from formulary_catalog.search.explanation.service import Explaining
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
@@ -26,7 +26,7 @@ from support.trail import recorded
 
 KEY, VALUE = "k3y-team", "v4lue-payments"
 AGENT = Caller(name="agent", access=EVERYTHING)
-SRE = Caller(name="sre", access=Rights(see=["formulary", "shop"], use=["shop"]))
+SRE = Caller(name="sre", access=Rights(see=["formulary", "shop"], use=["shop"], constraints=["shop"]))
 STRANGER = Caller(name="stranger", access=Rights(see=["*"], use=["bank"]))
 INCIDENT = ContextReference(remediation_id="rr-1")
 ANYWHERE = {"severity": "*", "environment": "*", "component": "*", "priority": "*"}
@@ -182,7 +182,7 @@ async def test_who_may_not_read_the_incidents_of_a_search_learns_as_much_as_of_o
             await explaining(parts).of_recorded("drain", search_id, caller=STRANGER)
         messages.append(str(refused.value).replace(search_id, "ID"))
     assert messages[0] == messages[1]
-    with pytest.raises(NotAllowed):
+    with pytest.raises(ContextError, match="is not known here"):
         await explain(parts, "drain", caller=STRANGER)
 
 

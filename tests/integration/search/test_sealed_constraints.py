@@ -39,7 +39,7 @@ from support.trail import age, event, recorded
 
 KEY, VALUE, TIER = "k3y-team", "v4lue-payments", "t1er-gold"
 CALLER = Caller(name="agent", access=EVERYTHING)
-SRE = Caller(name="sre", access=Rights(use=["shop"]))
+SRE = Caller(name="sre", access=Rights(use=["shop"], constraints=["shop"]))
 STRANGER = Caller(name="stranger", access=Rights(see=["*"], use=["bank"]))
 ANY_CLUSTER = {**EVERYWHERE, "signalType": "OOMKilled", "cluster": "*"}
 INCIDENT = ContextReference(remediation_id="rr-1")
@@ -229,7 +229,7 @@ async def test_strict_keys_of_the_settings_and_labels_of_the_caller_are_in_the_c
         assert (copy.incident.namespace, copy.incident.custom_labels) == ("", {"region": (TIER,)})
 
 
-async def test_who_may_use_the_incident_reads_what_it_demanded_and_others_read_nothing(
+async def test_who_may_read_constraints_reads_what_was_demanded_and_others_read_nothing(
     catalog: None, service: CatalogService, parts: CatalogParts, owner: Owner
 ) -> None:
     await search(service)
@@ -275,7 +275,7 @@ async def test_a_trace_of_two_namespaces_takes_the_right_in_both(
         for search_id in found:
             with pytest.raises(NotFound):
                 await explaining(parts).recorded(search_id, caller=one)
-    both = Caller(name="both", access=Rights(use=["shop", "bank"]))
+    both = Caller(name="both", access=Rights(use=["shop", "bank"], constraints=["shop", "bank"]))
     assert [(await explaining(parts).recorded(search_id, caller=both)).demanded for search_id in found] == [
         {"environment": "production", "priority": "P0", "cluster": "eu-1", "hpaenabled": "true"},
         {"environment": "staging"},

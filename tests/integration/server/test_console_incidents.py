@@ -222,7 +222,7 @@ async def test_a_foreign_trace_is_answered_as_one_that_does_not_exist(world: Wor
     assert foreign.replace("rr-bank", "ID") == unknown.replace("rr-none", "ID")
 
 
-async def test_custom_labels_are_shown_to_who_may_use_the_incident_alone(world: World) -> None:
+async def test_custom_labels_are_shown_to_who_may_read_constraints_alone(world: World) -> None:
     assert VALUE in await world.page("/incidents/rr-shop", by="sre")
     claimed = await world.page(f"/incidents/{CLAIMED}", by="sre")
     assert "bank/oom" in claimed

@@ -17,8 +17,8 @@ _FIELDS = tuple(each.name for each in fields(RequestContext))
 class Sealed:
     """Constraints as they are stored apart from a trace, never in its events.
 
-    Reading `content`, canonical JSON, takes the right to use the incidents of `namespace`. An empty namespace means all
-    namespaces: the custom labels are those that a caller gave without an incident.
+    `content`, canonical JSON, is read for callers who may use the incidents of `namespace`. Its custom labels are shown
+    to those who may read constraints there. An empty namespace means all: a call without an incident gave the labels.
     """
 
     namespace: str

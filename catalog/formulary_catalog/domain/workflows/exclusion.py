@@ -1,7 +1,7 @@
 """Why a workflow may not be returned: the rules of `domain/workflows/matching`, each with its own words.
 
 `search/explanation/service` asks for it. A property test holds it equal to the matcher: there is a reason for exactly
-those workflows that are not allowed. Custom labels are named only for who may read the incident.
+those workflows that are not allowed. Custom labels are named only for who may read constraints.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from formulary_catalog.domain.workflows.labels import (
 from formulary_catalog.domain.workflows.matching import custom_allows, detected_holds, dimension_allows
 
 INCIDENT_LABEL = "an incident label excludes it"
-"""What is said of a custom label to somebody who may not read the incident."""
+"""What is said of a custom label to somebody who may not read constraints."""
 RULES = (
     *map(wire_name, DIMENSIONS),
     *("custom-label", "detected-label", "exclude-keywords", "action-type", "namespace", "keywords"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from formulary_catalog.domain.access import USE_CONTEXTS, Caller
+from formulary_catalog.domain.access import READ_CONSTRAINTS, Caller
 from formulary_catalog.domain.audit.chain import EXPLANATION
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.explanation.answers import Explanation, RecordedAnswer
@@ -125,7 +125,7 @@ class Explaining:
         record: Record,
         recorded: RecordedSearch | None = None,
     ) -> Explanation:
-        found = await self._find(wanted, scope=scope)
+        found = await self._find(wanted, scope=scope, caller=caller)
         subject = found.subject
         ranking = await self._ranking(request, scope=scope, caller=caller)
         excluded = _excluded(found, ranking=ranking)
@@ -144,9 +144,16 @@ class Explaining:
         }
         return explanation(subject, evidence, ranking=ranking, excluded=excluded, recorded=recorded, asker=caller.name)
 
-    async def _find(self, wanted: WorkflowReference, *, scope: CallScope) -> _Found:
-        """The workflow that is meant among those that are visible, whatever excludes it; suspended ones too."""
-        versions = await self._parts.workflows.find(wanted, namespaces=scope.namespaces, suspended=True)
+    async def _find(self, wanted: WorkflowReference, *, scope: CallScope, caller: Caller) -> _Found:
+        """The workflow that is meant among those that are visible, whatever excludes it.
+
+        A suspended one is found where the caller may read constraints.
+        """
+        versions = await self._parts.workflows.find(
+            wanted,
+            namespaces=scope.namespaces,
+            suspended_in=await self._parts.visibility.suspended_in(scope, caller=caller),
+        )
         found = [
             _found(stored, history, parsed)
             for stored, history in versions
@@ -217,4 +224,4 @@ async def _may_read(context: RequestContext | None, *, caller: Caller) -> bool:
     """Whether the caller may know which custom labels the incident has."""
     if context is None:
         return True
-    return await caller.access.allows(USE_CONTEXTS, namespace=context.namespace or None)
+    return await caller.access.allows(READ_CONSTRAINTS, namespace=context.namespace or None)

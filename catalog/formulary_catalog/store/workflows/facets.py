@@ -16,6 +16,7 @@ from formulary_catalog.store.workflows.listing import (
     RISK,
     ListingQuestion,
     narrowing,
+    not_served_shown,
     of_status,
     with_words,
 )
@@ -88,6 +89,7 @@ class FacetReader:
         asked = [*with_words(question, arguments), *narrowing(question, arguments).values()]
         narrowed = "".join(f" and {condition}" for condition in asked)
         refused = " and ".join(refused_where(question, arguments))
+        shown = not_served_shown(question, arguments)
 
         async def read(connection: Connection) -> Mapping[str, int]:
             await enter(connection, namespaces=namespaces)
@@ -97,7 +99,7 @@ class FacetReader:
                 where status = {ACTIVE!r}{narrowed}
                 union all
                 select status, count(*) from workflow_version as version
-                where status not in ({ACTIVE!r}, 'Deleted'){narrowed} group by status
+                where status not in ({ACTIVE!r}, 'Deleted') and {shown}{narrowed} group by status
                 union all
                 select {INVALID!r}, count(*) from refused_workflow where {refused} having count(*) > 0
                 """,

@@ -12,6 +12,7 @@ from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
 from formulary_catalog.store.search.page import outcome_column, outcome_of
+from formulary_catalog.store.workflows.reader import not_suspended
 
 ACTIVE = "Active"
 PENDING = "Pending"
@@ -30,7 +31,7 @@ class ListingQuestion:
     `words` are in lower case: a name, a title, an action or a signal must contain each.
 
     Constraints hold for what is served alone; of another `status` all is listed that is visible. `Pending` is served
-    and has no vector yet.
+    and has no vector yet. Versions of suspended workflows are listed in the namespaces `suspended_in`, None for all.
     """
 
     constraints: Constraints
@@ -40,6 +41,7 @@ class ListingQuestion:
     namespace: str = ""
     risk_level: str = ""
     words: tuple[str, ...] = ()
+    suspended_in: frozenset[str] | None = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +113,15 @@ class ListingReader:
 def of_status(question: ListingQuestion, allowed: AllowedVersions, arguments: StatementArguments) -> str:
     """The condition on rows of `workflow_version as version` of the status that is asked for."""
     if question.status not in (ACTIVE, PENDING):
-        return f"status = {arguments.add(question.status, 'text')}"
+        return f"status = {arguments.add(question.status, 'text')} and {not_served_shown(question, arguments)}"
     # An action narrows to few: then each is looked up.
     served = allowed.looked_up("version") if question.action_type else allowed.condition("version")
     return f"{served} and {_SEARCHED.format('emb is null')}" if question.status == PENDING else served
+
+
+def not_served_shown(question: ListingQuestion, arguments: StatementArguments) -> str:
+    """The condition on rows of `workflow_version as version` that are not served: which the caller may know of."""
+    return not_suspended(arguments, rows="version", but_in=question.suspended_in)
 
 
 def with_words(question: ListingQuestion, arguments: StatementArguments) -> list[str]:

@@ -18,12 +18,23 @@ from formulary_catalog.store.search.page import outcome_of, page_columns
 
 _COLUMNS = "version_id, namespace, name, version, status, document"
 _READABLE = "status <> 'Deleted'"
-_SUSPENDED = """exists (
-    select from workflow_version as current
-    where current.namespace = workflow_version.namespace and current.name = workflow_version.name
-      and current.status = 'Disabled'
-)"""
-"""A condition on rows of versions: their workflow is suspended, in whatever version."""
+_NOWHERE: frozenset[str] = frozenset()
+
+
+def not_suspended(
+    arguments: StatementArguments, *, rows: str = "workflow_version", but_in: frozenset[str] | None = _NOWHERE
+) -> str:
+    """A condition on rows of versions: their workflow is not suspended, in whatever version.
+
+    `but_in` are the namespaces of which suspended ones are read too; None for all.
+    """
+    if but_in is None:
+        return "true"
+    served = f"""not exists (
+        select from workflow_version as current
+        where current.namespace = {rows}.namespace and current.name = {rows}.name and current.status = 'Disabled'
+    )"""
+    return f"({rows}.namespace = any ({arguments.add(sorted(but_in), 'text[]')}) or {served})" if but_in else served
 
 
 class WorkflowReader:
@@ -38,12 +49,12 @@ class WorkflowReader:
         *,
         namespaces: frozenset[str] | None,
         constraints: Constraints = UNCONSTRAINED,
-        suspended: bool = False,
+        suspended_in: frozenset[str] | None = _NOWHERE,
     ) -> list[tuple[StoredVersion, list[HistoryLine]]]:
         """What a reference may mean, at most one version for each namespace, each with its history, newest first.
 
         A name alone means the active version; with a version or a pinned id history is readable too. Of a workflow that
-        is suspended no version is found, unless `suspended` asks for those as well: to say why it is not run.
+        is suspended no version is found, but in the namespaces `suspended_in`, None for all: to say why it is not run.
         `constraints` say which workflows of other namespaces make a name ambiguous; what is found need not hold them.
         """
         arguments = StatementArguments()
@@ -52,17 +63,19 @@ class WorkflowReader:
             named = f"version_id = {arguments.add(reference.version_id, 'text')}"
         else:
             named = f"name = {arguments.add(reference.name, 'text')}"
-        current = "status in ('Active', 'Disabled')" if suspended else "status = 'Active'"
+        current = "status = 'Active'" if suspended_in == _NOWHERE else "status in ('Active', 'Disabled')"
         served = "true" if reference.version or reference.version_id else current
-        also_suspended = arguments.add(suspended, "boolean")
+        shown = not_suspended(arguments, but_in=suspended_in)
+        served_at_all = not_suspended(arguments)
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
 
         async def read(connection: Connection) -> list[tuple[StoredVersion, list[HistoryLine]]]:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"""
-                select distinct on (namespace) {_COLUMNS}, {columns}, {_SUSPENDED} as suspended from workflow_version
-                where {_READABLE} and ({also_suspended} or not {_SUSPENDED})
+                select distinct on (namespace) {_COLUMNS}, {columns}, not ({served_at_all}) as suspended
+                from workflow_version
+                where {_READABLE} and {shown}
                   and {named} and {served}
                   and ({namespace} = '' or namespace = {namespace}) and ({version} = '' or version = {version})
                 order by namespace, status, changed_at desc
@@ -87,7 +100,7 @@ class WorkflowReader:
         columns = page_columns("workflow_version", allowed=AllowedVersions(constraints, arguments))
         statement = f"""
             select {_COLUMNS}, {columns}, false as suspended from workflow_version
-            where {named} and {_READABLE} and not {_SUSPENDED}
+            where {named} and {_READABLE} and {not_suspended(arguments)}
         """
 
         async def read(connection: Connection) -> list[StoredVersion]:
@@ -107,7 +120,7 @@ class WorkflowReader:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(
                 f"select version_id from workflow_version where version_id = any ($1) and {_READABLE} "
-                f"and not {_SUSPENDED}",
+                f"and {not_suspended(StatementArguments())}",
                 list(version_ids),
             )
             return frozenset(row["version_id"] for row in rows)

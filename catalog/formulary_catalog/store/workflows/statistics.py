@@ -7,6 +7,7 @@ from formulary_catalog.domain.workflows.labels import WILDCARD, Constraints
 from formulary_catalog.store.database.connection import Connection, Database
 from formulary_catalog.store.database.tenancy import StatementArguments, enter
 from formulary_catalog.store.search.allowed import AllowedVersions
+from formulary_catalog.store.workflows.reader import not_suspended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +64,14 @@ class StatisticsReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def catalog(self, *, constraints: Constraints, namespaces: frozenset[str] | None) -> CatalogNumbers:
-        """The numbers of what is visible and allowed.
+    async def catalog(
+        self,
+        *,
+        constraints: Constraints,
+        namespaces: frozenset[str] | None,
+        suspended_in: frozenset[str] | None = frozenset(),
+    ) -> CatalogNumbers:
+        """The numbers of what is visible and allowed; of suspended workflows in the namespaces `suspended_in`.
 
         Raises:
             Unavailable: the database does not answer.
@@ -90,13 +97,17 @@ class StatisticsReader:
             from answered join workflow_search using (signal_type) where number = 1 and {allowed.on_signal_rows}
         """
 
+        others_arguments = StatementArguments()
+        not_served = f"""
+            select status, count(*) from workflow_version
+            where status not in ('Active', 'Deleted') and {not_suspended(others_arguments, but_in=suspended_in)}
+            group by status
+        """
+
         async def read(connection: Connection) -> CatalogNumbers:
             await enter(connection, namespaces=namespaces)
             rows = await connection.fetch(statement, *arguments.values)
-            others = await connection.fetch(
-                "select status, count(*) from workflow_version "
-                "where status not in ('Active', 'Deleted') group by status"
-            )
+            others = await connection.fetch(not_served, *others_arguments.values)
             model = await connection.fetchval("select model_id from embedding_model where state = 'serving'")
             counted = {
                 what: {row["key"]: row["number"] for row in rows if row["what"] == what}

@@ -99,7 +99,7 @@ class RecordedAnswer(Answer):
     remediation_id: str
     demanded: dict[str, str] = Field(description="Labels of the incident, detected ones included.")
     custom_labels: dict[str, list[str]] = Field(
-        description="Custom labels of the incident, for callers who may read it."
+        description="Custom labels of the incident, for callers who may get aianalyses/constraints."
     )
     inferred: dict[str, str] = Field(description="What was read from the query.")
     search_mode: str
