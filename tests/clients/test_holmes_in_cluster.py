@@ -66,13 +66,11 @@ def test_the_toolset_loads_for_an_account_that_may_use_no_incident(shown: Demons
     assert (shown.visitor.toolset.status, shown.visitor.toolset.error) == ("enabled", None)
 
 
-def test_an_account_that_may_not_use_the_incident_is_told_what_it_lacks_and_nothing_else(shown: Demonstration) -> None:
+def test_an_account_that_may_not_use_the_incident_is_answered_as_if_there_were_none(shown: Demonstration) -> None:
     for refused in calls(shown.visitor, LEDGER):
         assert refused.status == "error"
-        assert (
-            "system:serviceaccount:agents:visitor may not get aianalyses.kubernaut.ai in namespace incidents"
-            in refused.read_by_model
-        )
+        assert f"remediation id {LEDGER!r} is not known here" in refused.read_by_model
+        assert "namespace incidents" not in refused.read_by_model
     assert not [request for request in shown.visitor.shown if "evidence" in request or "in-place" in request]
 
 

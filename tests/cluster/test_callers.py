@@ -174,8 +174,8 @@ async def test_a_namespace_in_which_the_caller_may_not_list_is_not_there(url: st
     assert "is not found" in refused(bank)
 
 
-@pytest.mark.parametrize("incident", [BANK_INCIDENT, {"X-AIAnalysis": f"{BANK}/oom"}, {"X-AIAnalysis": f"{BANK}/no"}])
-async def test_an_incident_that_the_caller_may_not_get_is_refused_with_what_is_missing(
+@pytest.mark.parametrize("incident", [{"X-AIAnalysis": f"{BANK}/oom"}, {"X-AIAnalysis": f"{BANK}/no"}])
+async def test_an_incident_in_a_namespace_where_the_caller_may_get_none_is_refused_with_what_is_missing(
     url: str, responder: str, incident: Mapping[str, str]
 ) -> None:
     on_mcp = await call(url, "search_workflow_catalog", QUERY, headers=by(responder, incident))
@@ -188,11 +188,19 @@ async def test_an_incident_that_the_caller_may_not_get_is_refused_with_what_is_m
     assert SECRET not in on_rest.text
 
 
+async def test_an_id_that_the_caller_may_not_use_is_answered_as_one_that_nobody_has(url: str, responder: str) -> None:
+    theirs = await search(url, responder, BANK_INCIDENT)
+    nobodys = await search(url, responder, {"X-Remediation-Id": "rr-nope"})
+
+    assert (theirs.status_code, theirs.text.replace("rr-bank", "rr-nope")) == (400, nobodys.text)
+    assert BANK not in message(theirs).replace("rr-bank", "")
+
+
 async def test_a_caller_without_any_role_is_refused(url: str, cluster: Cluster) -> None:
     answered = await search(url, cluster.service_account(AGENTS, "nobody"))
 
-    assert answered.status_code == 403
-    assert "may not get aianalyses.kubernaut.ai in namespace shop" in message(answered)
+    assert answered.status_code == 400
+    assert "'rr-shop' is not known here" in message(answered)
 
 
 async def test_who_may_list_in_the_whole_cluster_sees_everything(url: str, cluster: Cluster) -> None:

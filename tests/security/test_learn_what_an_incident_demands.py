@@ -1,9 +1,12 @@
-"""An agent uses its own token where people read: it learns no more there than over MCP, of what its incident demands."""
+"""An agent uses its own token where people read: it learns no more there than over MCP, nor which incidents exist."""
 
+import time
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import httpx2
 import pytest
+from mcp import MCPError
 
 from formulary_catalog.domain.access import READ_CONSTRAINTS
 from formulary_catalog.search.parts import CatalogParts
@@ -12,12 +15,12 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import EVERYWHERE, KnownCallers, Rights
-from support.agent import answer_of, call
+from support.agent import agent, answer_of, call, found, refused
 from support.databases import migrated_database
 from support.filling import fill
 from support.services import open_parts
 from support.serving import load, serving
-from support.tenants import BANK, SHARED, SHOP, SHOP_INCIDENT, write_manifests
+from support.tenants import BANK, BANK_INCIDENT, COPIED_INCIDENT, SHARED, SHOP, SHOP_INCIDENT, write_manifests
 
 TEAM, OTHER = "vault-team", "codename"
 """What the incident demands, and what a workflow declares that it forbids."""
@@ -145,3 +148,59 @@ async def test_people_with_the_right_find_suspended_workflows(url: str) -> None:
     assert explained["excluded_by"]["rule"] == "suspended"
     assert [line["workflow_id"] for line in listed["workflows"]] == ["withdrawn"]
     assert {each["value"]: each["count"] for each in facets}["Disabled"] == stats["Disabled"] == 1
+
+
+async def both(url: str, tool: str, arguments: dict[str, Any], *headers: Mapping[str, str]) -> list[str]:
+    return [refused(await call(url, tool, arguments, headers=by("agent", each))) for each in headers]
+
+
+UNKNOWN = {"X-Remediation-Id": "rr-nope"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "beside"),
+    [(BANK_INCIDENT, {}), (COPIED_INCIDENT, {}), (BANK_INCIDENT, {"X-AIAnalysis": "shop/oom"})],
+)
+async def test_an_id_of_another_team_is_answered_as_one_that_nobody_has(
+    url: str, theirs: Mapping[str, str], beside: Mapping[str, str]
+) -> None:
+    own = theirs["X-Remediation-Id"]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("search_workflow_catalog", {"query": "OOMKilled"}),
+        ("get_workflow_details", {"workflow_id": "shop-restart"}),
+        ("list_workflows", {}),
+        ("invoke_workflow", {"workflow_id": "shop-restart"}),
+    ]
+    for tool, arguments in calls:
+        told, nobody = await both(url, tool, arguments, {**theirs, **beside}, {**UNKNOWN, **beside})
+        assert told.replace(own, "rr-nope") == nobody
+        assert BANK not in told.replace(own, "")
+    for path in ("/api/v1/workflows", "/api/v1/workflows/shop-restart"):
+        answers = [await get(url, path, "agent", {**each, **beside}) for each in (theirs, UNKNOWN)]
+        assert [each.status_code for each in answers] == [400, 400]
+        assert answers[0].text.replace(own, "rr-nope") == answers[1].text
+    async with agent(url, headers=by("agent", {**theirs, **beside})) as client:
+        with pytest.raises(MCPError) as raised:
+            await client.read_resource("workflow://shop/shop-restart")
+    assert "is not known here" in raised.value.error.message
+    assert BANK not in raised.value.error.message.replace(own, "")
+
+
+async def test_an_id_of_another_team_is_answered_no_sooner_than_one_that_nobody_has(url: str) -> None:
+    for incident in (BANK_INCIDENT, UNKNOWN):
+        began = time.monotonic()
+        await get(url, "/api/v1/workflows", "agent", incident)
+        assert time.monotonic() - began >= WAIT
+
+
+async def test_ids_in_the_ways_of_people_say_no_more(url: str) -> None:
+    for path in ("/api/v1/incidents/{}", "/api/v1/traces/{}", "/api/v1/traces/{}/files", "/console/incidents/{}"):
+        theirs, nobodys = [await get(url, path.format(each), "agent") for each in ("rr-bank", "rr-nope")]
+        assert (theirs.status_code, nobodys.status_code) == (404, 404)
+        assert theirs.text.replace("rr-bank", "rr-nope") == nobodys.text
+
+
+async def test_the_incident_of_the_caller_itself_is_used_as_before(url: str) -> None:
+    result = await call(url, "search_workflow_catalog", QUERY, headers=by("agent", SHOP_INCIDENT))
+
+    assert "shop-restart" in found(result)

@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from formulary_catalog.domain.access import USE_CONTEXTS, Caller
 from formulary_catalog.domain.incidents import RequestContext, same_incident
 from formulary_catalog.domain.search.request import ContextReference
 from formulary_catalog.domain.text import storable
 from formulary_catalog.domain.waiting_room import WaitingRoom
 from formulary_catalog.errors import ContextError, NotAllowed, Overloaded
+from formulary_catalog.log import Throttle
 from formulary_catalog.metrics import Metrics
+from formulary_catalog.search.readable import may_in_all
 from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.incidents import ContextReader
 
@@ -28,6 +32,7 @@ _CALLS = 6
 _CALLS_EACH = 5
 """Of one caller, for any incidents."""
 _RETRY_SECONDS = 1.0
+_log = structlog.get_logger(__name__)
 
 
 class ContextResolver:
@@ -42,12 +47,14 @@ class ContextResolver:
     async def resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
         """The context of a call; None where none was named and none is required.
 
-        A context that was written a moment ago is waited for. A caller who names a namespace in which it may not use
-        contexts is refused before anything is looked up, so that it does not learn what exists there.
+        A context that was written a moment ago is waited for. One that the caller may not use is answered as an unknown
+        one, as late as that. A caller who names a namespace in which it may not use contexts is refused before anything
+        is looked up. So nobody learns what exists elsewhere.
 
         Raises:
-            ContextError: a required context was not named, a named one is unknown, or two sources disagree.
-            NotAllowed: the caller may not use a context that it names.
+            ContextError: a required context was not named, a named one is unknown to the caller, or two sources
+                disagree.
+            NotAllowed: the caller may not use contexts in the namespace that it names.
             Unavailable: the database does not answer, the caller's rights cannot be checked, or the incident is not
                 known yet and too many calls wait already.
         """
@@ -70,15 +77,10 @@ class ContextResolver:
             return None
         named = _Named(ids=_ids(reference), analysis=reference.analysis)
         if named.analysis:
-            await caller.require(USE_CONTEXTS, namespace=named.analysis.partition("/")[0])
+            await caller.require(USE_CONTEXTS, namespace=named.namespace)
         # What cannot be stored names nothing; asking for it would look like a failure of the database.
         askable = all(map(storable, (*named.ids, named.analysis)))
-        found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis) if askable else []
-        if askable and named.unknown(found) is not None:
-            found = await self._arrivals.wait_for(named, caller=caller.name)
-        if not named.analysis:
-            for namespace in sorted({context.namespace for context in found}):
-                await caller.require(USE_CONTEXTS, namespace=namespace)
+        found = await self._arrivals.find(named, caller=caller) if askable else []
         return _agreed(found, named=named)
 
 
@@ -97,6 +99,11 @@ class _Named:
         if self.analysis and all(f"{context.namespace}/{context.name}" != self.analysis for context in found):
             return "AIAnalysis", self.analysis
         return None
+
+    @property
+    def namespace(self) -> str:
+        """That of the AIAnalysis; empty without one."""
+        return self.analysis.partition("/")[0]
 
 
 @dataclass(slots=True)
@@ -121,17 +128,23 @@ class _Arrivals:
         self._wait_seconds = wait_seconds
         self._room = WaitingRoom(places=_CALLS, places_each=_CALLS_EACH)
         self._awaited: dict[_Named, _Awaited] = {}
+        self._throttle = Throttle()
 
-    async def wait_for(self, named: _Named, *, caller: str) -> list[RequestContext]:
-        """The contexts once every named source is known, or what is known when the time is up.
+    async def find(self, named: _Named, *, caller: Caller) -> list[RequestContext]:
+        """The contexts that the caller may use once every named source is among them, or those when the time is up.
 
         Raises:
             Overloaded: too many calls wait already.
-            Unavailable: the database does not answer.
+            Unavailable: the database does not answer, or the caller's rights cannot be checked.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._wait_seconds
-        with self._room.place(caller) as has_place, self._awaiting(named) as awaited:
+        decided: dict[tuple[str, ...], bool] = {}
+        found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+        usable = await self._usable(found, named=named, caller=caller, decided=decided)
+        if named.unknown(usable) is None:
+            return usable
+        with self._room.place(caller.name) as has_place, self._awaiting(named) as awaited:
             if not has_place:
                 raise Overloaded(
                     "the incident of this call is not known yet, and too many calls wait for incidents already; "
@@ -143,10 +156,30 @@ class _Arrivals:
                     if clock() - awaited.looked_at >= _POLL_SECONDS:
                         awaited.looked_at = clock()  # also of a look that fails: the others wait for the next one
                         awaited.found = await self._reader.find(remediation_ids=named.ids, analysis=named.analysis)
+                usable = await self._usable(awaited.found, named=named, caller=caller, decided=decided)
                 remaining = deadline - clock()
-                if named.unknown(awaited.found) is None or remaining <= 0:
-                    return awaited.found
+                if named.unknown(usable) is None or remaining <= 0:
+                    return usable
                 await asyncio.sleep(min(_POLL_SECONDS, remaining))
+
+    async def _usable(
+        self, found: list[RequestContext], *, named: _Named, caller: Caller, decided: dict[tuple[str, ...], bool]
+    ) -> list[RequestContext]:
+        """Those that the caller may use. Of an id that several namespaces have, all or none: one may be a copy.
+
+        `decided` keeps what a call has found out about namespaces. Only the log says that there is an incident which is
+        not to be used: an administrator has to find the right that is missing.
+        """
+        if named.analysis:  # the right in its namespace is checked already
+            return [context for context in found if context.namespace == named.namespace]
+        namespaces = tuple(sorted({context.namespace for context in found}))
+        if namespaces not in decided:
+            # An unknown id costs a check as well: a check that fails or takes time must not show which ids exist.
+            decided[namespaces] = await may_in_all(caller, USE_CONTEXTS, namespaces)
+            refused = namespaces if not decided[namespaces] else ()
+            if refused and (count := self._throttle.admit((caller.name, refused))):
+                _log.warning("incident_refused", caller=caller.name, namespaces=refused, count=count)
+        return found if decided[namespaces] else []
 
     @contextmanager
     def _awaiting(self, named: _Named) -> Iterator[_Awaited]:
@@ -176,9 +209,11 @@ def _ids(reference: ContextReference) -> frozenset[str]:
 def _agreed(found: list[RequestContext], *, named: _Named) -> RequestContext:
     if (unknown := named.unknown(found)) is not None:
         kind, name = unknown
+        where = f" in namespace {named.namespace}" if named.namespace else ""
         raise ContextError(
-            f"{kind} {_shown(name)} is not known here, so its constraints cannot be applied and nothing is returned; "
-            "check the id, or retry once if the incident is only seconds old"
+            f"{kind} {_shown(name)} is not known here{where}, so its constraints cannot be applied and nothing is "
+            f"returned; check the id, and that you may {USE_CONTEXTS} in the namespace of the incident; retry once if "
+            "the incident is only seconds old"
         )
     meant = [
         context

@@ -211,10 +211,16 @@ async def test_without_an_incident_only_the_shared_namespace_is_seen(url: str) -
     assert found(await call(url, "search_workflow_catalog", QUERY, headers=by("responder"))) == ["formulary-restart"]
 
 
-async def test_an_incident_that_may_not_be_used_is_a_tool_error_that_says_what_is_missing(url: str) -> None:
+async def test_an_incident_that_may_not_be_used_is_a_tool_error_that_says_what_to_check(url: str) -> None:
     result = await call(url, "search_workflow_catalog", QUERY, headers=by("responder", BANK_INCIDENT))
+    named = await call(url, "search_workflow_catalog", QUERY, headers=by("responder", {"X-AIAnalysis": "bank/oom"}))
 
     assert refused(result) == (
+        "remediation id 'rr-bank' is not known here, so its constraints cannot be applied and nothing is returned; "
+        "check the id, and that you may get aianalyses.kubernaut.ai in the namespace of the incident; retry once if "
+        "the incident is only seconds old"
+    )
+    assert refused(named) == (
         "responder may not get aianalyses.kubernaut.ai in namespace bank, which this call needs; ask an "
         "administrator of the namespace for a RoleBinding that allows it. Retry: no, change the call first."
     )
@@ -228,12 +234,22 @@ async def test_who_copies_the_id_of_an_incident_changes_nothing_of_what_is_offer
 
     assert ambiguous.status_code == 400
     assert "name one with the header X-AIAnalysis" in ambiguous.json()["error"]["message"]
-    assert (half_allowed.status_code, the_copy.status_code) == (403, 403)
+    assert (half_allowed.status_code, the_copy.status_code) == (400, 403)
+    assert "is not known here" in half_allowed.json()["error"]["message"]
     assert [hit["workflow_id"] for hit in named.json()["workflows"]] == ["formulary-restart", "shop-restart"]
 
 
-@pytest.mark.parametrize("named", [BANK_INCIDENT, {"X-AIAnalysis": "bank/oom"}, {"X-AIAnalysis": "bank/nothing"}])
-async def test_an_incident_that_may_not_be_used_is_403_on_every_rest_call(url: str, named: Mapping[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("named", "answer"),
+    [
+        (BANK_INCIDENT, (400, -32002)),
+        ({"X-AIAnalysis": "bank/oom"}, (403, -32000)),
+        ({"X-AIAnalysis": "bank/nothing"}, (403, -32000)),
+    ],
+)
+async def test_an_incident_that_may_not_be_used_is_refused_on_every_rest_call(
+    url: str, named: Mapping[str, str], answer: tuple[int, int]
+) -> None:
     headers = by("responder", named)
     async with httpx2.AsyncClient(base_url=url, headers=headers) as http:
         answers = [
@@ -243,8 +259,8 @@ async def test_an_incident_that_may_not_be_used_is_403_on_every_rest_call(url: s
             await http.post("/api/v1/selections", json={"workflow_id": "bank-restart", "reasoning": "fits"}),
         ]
 
-    assert {(answer.status_code, answer.json()["error"]["code"]) for answer in answers} == {(403, -32000)}
-    assert len({answer.text for answer in answers}) == 1
+    assert {(each.status_code, each.json()["error"]["code"]) for each in answers} == {answer}
+    assert len({each.text for each in answers}) == 1
 
 
 async def test_a_resource_under_an_incident_that_may_not_be_used_is_refused(url: str) -> None:
@@ -252,8 +268,8 @@ async def test_a_resource_under_an_incident_that_may_not_be_used_is_refused(url:
         with pytest.raises(MCPError) as raised:
             await client.read_resource("workflow://bank/bank-restart")
 
-    assert raised.value.error.code == -32000
-    assert "may not get aianalyses.kubernaut.ai in namespace bank" in raised.value.error.message
+    assert raised.value.error.code == -32002
+    assert "'rr-bank' is not known here" in raised.value.error.message
 
 
 async def test_who_may_list_nowhere_is_told_which_namespaces_would_help(url: str) -> None:
@@ -369,5 +385,5 @@ async def test_the_read_commands_send_the_token_of_their_environment(url: str) -
 
     assert (known.code, len(json.loads(known.out)["workflows"])) == (0, 4)
     assert (stranger.code, "no token that is known here" in stranger.err) == (1, True)
-    assert (forbidden.code, "newcomer may not get aianalyses" in forbidden.err) == (2, True)
+    assert (forbidden.code, "'rr-bank' is not known here" in forbidden.err) == (2, True)
     assert (unsendable.code, "FORMULARY_TOKEN" in unsendable.err) == (2, True)

@@ -120,7 +120,7 @@ def expected(
     if reference.analysis and not may_use(reference.analysis.partition("/")[0]):
         return NotAllowed
     if not reference.analysis and not all(may_use(incident.namespace) for incident in with_id):
-        return NotAllowed
+        return ContextError
     if (reference.remediation_id and not with_id) or (reference.analysis and not at_path):
         return ContextError
     meant = with_id if not reference.analysis else at_path
@@ -176,15 +176,19 @@ def test_an_agent_without_an_incident_is_refused_where_one_is_required(see: froz
 
 
 @given(INCIDENT, SOME)
-def test_a_refused_incident_tells_its_namespace_and_nothing_else(incident: RequestContext, see: frozenset[str]) -> None:
-    caller = Caller(name="agent", access=Rights(see=see))
-    reference = ContextReference(remediation_id=incident.remediation_id)
-    refused = outcome(scoping(incident).of(reference, caller=caller, record=Record()))
-
-    assert str(refused) == (
-        f"agent may not get aianalyses.kubernaut.ai in namespace {incident.namespace}, which this call needs; ask "
-        "an administrator of the namespace for a RoleBinding that allows it"
-    )
+def test_an_id_that_may_not_be_used_is_answered_as_one_that_nobody_has(
+    incident: RequestContext, see: frozenset[str]
+) -> None:
+    caller = Caller(name="agent", access=Rights(see=see, use={*ALL, "elsewhere"} - {incident.namespace}))
+    for reference in (
+        ContextReference(remediation_id=incident.remediation_id),
+        ContextReference(remediation_id=incident.remediation_id, analysis="elsewhere/oom"),
+    ):
+        there, nowhere = (
+            outcome(scoping(*incidents).of(reference, caller=caller, record=Record())) for incidents in ([incident], [])
+        )
+        assert (type(there), str(there)) == (type(nowhere), str(nowhere))
+        assert isinstance(there, ContextError | NotAllowed)
 
 
 @given(SOME, st.booleans())
