@@ -16,7 +16,7 @@ from formulary_catalog.server.http.serving import serve
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool, as_it_is
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, TOOLSETS
 from formulary_catalog.settings import ContextPolicy, Settings, Toolset
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE
 from support.announced_address import announce
 
 TRIVIAL_TOOL = "trivial"

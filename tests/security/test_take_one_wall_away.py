@@ -14,7 +14,8 @@ import pytest
 from formulary_catalog.analytics.service import WHOLE_BYTES
 from formulary_catalog.domain.analytics.answers import QueryAnswer
 from formulary_catalog.errors import FormularyError, InvalidInput, NotAllowed, NotSetUp, Overloaded, RateLimited
-from formulary_catalog.store.analytics.connection import ROLE, Connection, Rows, StatementLimits, run_prepared
+from formulary_catalog.store.analytics.connection import Rows, run_prepared
+from formulary_catalog.store.analytics.sessions import ROLE, Connection, StatementLimits
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.databases import as_user

@@ -17,7 +17,8 @@ from formulary_catalog.domain.entry import incident_context
 from formulary_catalog.domain.search.request import ContextReference, search_request
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.search.service import CatalogService
-from formulary_catalog.store.analytics.connection import ROLE, InsightDatabase
+from formulary_catalog.store.analytics.connection import InsightDatabase
+from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres

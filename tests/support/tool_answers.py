@@ -28,7 +28,7 @@ from formulary_catalog.server.mcp.size import compact
 from formulary_catalog.server.mcp.tools.catalog_tools import Call, CatalogTool
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.runs.approvals import ApprovalStore, NewApproval

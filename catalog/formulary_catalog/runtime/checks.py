@@ -47,6 +47,8 @@ async def checks(settings: Settings, *, url: str) -> list[Check]:
             state = await health(dsn)
             found += _database(state, model_id=model_id)
             if works_with(state.revision):
+                if databases.has_analytics(settings):
+                    found.append(_analytics(state))
                 found.append(await _trail(settings, dsn=dsn))
     except FormularyError as error:
         found.append(Check(name="database", detail="not available", way_out=str(error)))
@@ -119,6 +121,11 @@ def _row_security(state: DatabaseHealth) -> Check:
         detail="; ".join(problems) or "forced, and the server's role cannot get round it",
         way_out=way_out if problems else "",
     )
+
+
+def _analytics(state: DatabaseHealth) -> Check:
+    detail = "SQL of callers is not bounded" if state.analytics else "sessions and log of its role are bounded"
+    return Check(name="analytics", detail=detail, way_out="; ".join(state.analytics))
 
 
 async def _trail(settings: Settings, *, dsn: str) -> Check:

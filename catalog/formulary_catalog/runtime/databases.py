@@ -4,12 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import structlog
+
 from formulary_catalog.errors import DirectoryInUse, StartupError, Unavailable
 from formulary_catalog.settings import Settings
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE, session_problems
+from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.database.migrate import require_current_schema
 from formulary_catalog.store.embedded.server import EmbeddedPostgres, default_data_dir
 from formulary_catalog.store.runs.input_keys import local_key_file
+
+_log = structlog.get_logger(__name__)
 
 
 def embedded(settings: Settings) -> EmbeddedPostgres:
@@ -34,6 +39,22 @@ def with_analytics(settings: Settings) -> Settings:
     if settings.database_url:
         return settings
     return settings.model_copy(update={"analytics_database_url": embedded(settings).dsn(user=ROLE)})
+
+
+def has_analytics(settings: Settings) -> bool:
+    """Whether SQL of callers is answered: with an embedded database, and where the settings have an address for it."""
+    return bool(settings.analytics_database_url) or not settings.database_url
+
+
+async def report_sessions(database: Database, *, settings: Settings) -> None:
+    """Log what the role for SQL of callers lacks that bounds it.
+
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    if has_analytics(settings):
+        for problem in await session_problems(database):
+            _log.warning("analytics_not_bounded", reason=problem)
 
 
 async def start(postgres: EmbeddedPostgres, *, stack: AsyncExitStack) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.runtime.background import background
+from formulary_catalog.runtime.databases import report_sessions
 from formulary_catalog.runtime.model_loading import Loaded, start_loading
 from formulary_catalog.runtime.model_registry import Embedders
 from formulary_catalog.search.parts import CatalogParts
@@ -34,6 +35,7 @@ class PendingCatalog:
         await require_current_schema(self.dsn)
         await self.parts.database.connect()
         await require_plain_login(self.parts.database)
+        await report_sessions(self.parts.database, settings=self.settings)
 
     def embedders(self) -> Embedders:
         """The embedders of the catalog's models, not loaded yet.

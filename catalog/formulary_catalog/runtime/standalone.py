@@ -184,6 +184,7 @@ async def standalone(
         )
         parts = await stack.enter_async_context(opening)
         await parts.database.connect()
+        await databases.report_sessions(parts.database, settings=settings)
         background_work = await stack.enter_async_context(AsyncExitStack())
         yield Standalone(
             parts=parts,

@@ -6,6 +6,7 @@ from typing import Any
 import asyncpg
 
 from formulary_catalog.domain.governance.halting import Halt
+from formulary_catalog.store.analytics.sessions import BOUNDS, problems_of
 from formulary_catalog.store.database.connection import Role
 from formulary_catalog.store.database.login import held_privileges
 from formulary_catalog.store.database.migrate import connection_failure, schema_revision, works_with
@@ -49,8 +50,8 @@ class DatabaseHealth:
     """What was found. `revision` is empty where there is no schema, and everything below it says nothing then.
 
     `exposed` names tables on which row-level security is not forced; `privileges` what the server's role can do to
-    undo that; `vectors` counts the active workflows that have a vector, by model. `serving` is the model
-    whose vectors searches compare, empty where there are none yet.
+    undo that; `analytics` what the role for SQL of callers lacks; `vectors` counts the active workflows that have a
+    vector, by model. `serving` is the model whose vectors searches compare, empty where there are none yet.
     """
 
     postgres: str
@@ -58,6 +59,7 @@ class DatabaseHealth:
     revision: str
     exposed: tuple[str, ...] = ()
     privileges: tuple[str, ...] = ()
+    analytics: tuple[str, ...] = ()
     workflows: int = 0
     contexts: int = 0
     vectors: dict[str, int]
@@ -89,6 +91,7 @@ async def health(dsn: str) -> DatabaseHealth:
             revision=revision,
             exposed=await _exposed(connection) if works_with(revision) else (),
             privileges=await held_privileges(connection, Role.SERVER.value),
+            analytics=tuple(problem for row in await connection.fetch(BOUNDS) for problem in problems_of(row)),
             workflows=await connection.fetchval(
                 "select count(*) from formulary.workflow_version where status = 'Active'"
             ),

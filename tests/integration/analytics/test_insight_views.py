@@ -12,7 +12,7 @@ import pytest
 
 from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import TABLES
-from formulary_catalog.store.analytics.connection import ROLE, Connection, StatementLimits
+from formulary_catalog.store.analytics.sessions import ROLE, Connection, StatementLimits
 from formulary_catalog.store.analytics.tables import InsightTables
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases

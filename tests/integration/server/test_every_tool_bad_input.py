@@ -12,7 +12,7 @@ from formulary_catalog.server.calls.arguments.base import Arguments
 from formulary_catalog.server.calls.arguments.input_schema import Schema, input_schema
 from formulary_catalog.server.mcp.tools.tool_list import TOOLS_BY_NAME, tools_of
 from formulary_catalog.settings import Toolset
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.agent import agent, answer_of, refused
 from support.databases import as_user, migrated_database

@@ -14,7 +14,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from formulary_catalog.server.app import OPENAPI_PATH, openapi_document
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.manifest import text, workflow
 from support.serving import catalog, serving

@@ -13,7 +13,8 @@ from formulary_catalog.domain.analytics.answers import (
 from formulary_catalog.domain.analytics.scope import AnalyticsScope
 from formulary_catalog.domain.analytics.statement import SCHEMA, TABLES
 from formulary_catalog.errors import InvalidInput
-from formulary_catalog.store.analytics.connection import Connection, InsightDatabase
+from formulary_catalog.store.analytics.connection import InsightDatabase
+from formulary_catalog.store.analytics.sessions import Connection
 
 _NUMBERS = frozenset({"smallint", "integer", "bigint", "real", "double precision", "numeric"})
 _TIMES = frozenset({"timestamp with time zone", "timestamp without time zone", "date"})

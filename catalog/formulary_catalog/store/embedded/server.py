@@ -20,7 +20,8 @@ from formulary_catalog.store.embedded.account import ROOTS_PLACE
 from formulary_catalog.store.embedded.cluster import Cluster
 
 _START_SECONDS = 60.0  # a crash-recovery start replays the log first
-_STOP_SECONDS = 20.0
+_STOP_SECONDS = 20.0  # its last checkpoint writes what is in memory
+_LEAVE_SECONDS = 1.5  # a session that is left then looks at no signal that it could answer
 _KILL_SECONDS = 10.0
 _PORT = "5432"  # only names the socket's file, but a PGPORT in the environment would change it
 _SETTINGS = {
@@ -34,12 +35,14 @@ _SETTINGS = {
     "log_timezone": "UTC",
     # Errors go to the client that made them; in the log they would make it grow and spell out stored values.
     "log_min_messages": "log",
+    "log_min_error_statement": "panic",
     "log_checkpoints": "off",
 }
 # Its standard input ends when our process does, in whatever way, and then it asks the server to shut down.
 _GUARD = 'read -r line; kill -INT "$1"'
 # A session may build texts and arrays of any size; no setting of PostgreSQL bounds that. Soft, and the same process.
 _LIMITED = 'ulimit -S -d "$0" 2>/dev/null; exec "$@"'
+_SESSION = " [local] "
 _SESSION_MEMORY = 512 * 1024**2
 
 
@@ -167,12 +170,25 @@ class EmbeddedPostgres:
             self._guard = None
         if self._server:
             self._server.send_signal(signal.SIGINT)  # fast shutdown: does not wait for clients to leave
-            try:
-                self._server.wait(_STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._server.send_signal(signal.SIGQUIT)  # immediate: kills what has not ended after 5 s
-                self._server.wait()
+            if not (self._has_ended(within=_LEAVE_SECONDS) or self._has_sessions()):
+                self._has_ended(within=_STOP_SECONDS)
+            self._server.send_signal(signal.SIGQUIT)  # immediate; the next start recovers what was committed
+            self._server.wait()
             self._server = None
+
+    def _has_ended(self, *, within: float) -> bool:
+        assert self._server is not None
+        with suppress(subprocess.TimeoutExpired):
+            self._server.wait(within)
+        return self._server.poll() is not None
+
+    def _has_sessions(self) -> bool:
+        """Whether processes of clients are left, which PostgreSQL names after their user, database and address."""
+        assert self._server is not None
+        with suppress(psutil.Error):
+            children = psutil.Process(self._server.pid).children()
+            return any(_SESSION in " ".join(child.cmdline()) for child in children)
+        return False
 
     def _clear_leftovers(self) -> None:
         """End the server of an earlier run and its children, and remove its traces.

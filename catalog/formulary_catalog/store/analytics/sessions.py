@@ -1,0 +1,205 @@
+"""Sessions for SQL of callers: confined, few at a time, and each keeps its place until its backend has gone.
+
+`store/analytics/connection` runs one statement in each. PostgreSQL ends a statement only where it looks for
+interrupts, and some functions do not for minutes: neither a timeout, a cancellation nor a lost client ends these. So
+the place of a statement is not free when its caller has an answer, but when the socket of its backend is closed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import asyncpg
+
+from formulary_catalog.errors import NotSetUp, Overloaded
+from formulary_catalog.store.analytics.backend import yield_processors
+from formulary_catalog.store.database.connection import Database
+from formulary_catalog.store.database.migrate import CONNECT_FAILURES, connection_failure, describe
+
+if TYPE_CHECKING:
+    Connection = asyncpg.Connection[asyncpg.Record]
+else:
+    Connection = asyncpg.Connection
+
+ROLE = "formulary_insight"
+SESSIONS = 2
+"""Sessions that the role may have, of all servers together; the migration sets it."""
+_GRACE = 0.2
+"""Seconds beyond those of a statement."""
+_PATIENCE = 1.0
+"""Seconds that a statement waits for its place."""
+_PAUSE = 0.05
+"""Seconds between two tries where all sessions of the role are taken."""
+
+# A session that logged in as another role could go back to it, and `set_config` does that in the middle of a SELECT.
+_CONFINED = f"""
+select session_user = '{ROLE}'
+   and not exists (
+       select from pg_roles where rolname = session_user
+         and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolreplication))
+   and not exists (select from pg_auth_members where member = session_user::regrole) as confined,
+   coalesce(has_schema_privilege(to_regnamespace('insight'), 'usage'), false) as admitted
+"""
+BOUNDS = f"""
+select rolconnlimit between 0 and {SESSIONS} as limited,
+       coalesce('log_min_error_statement=panic' = any (rolconfig), false) as unlogged
+from pg_roles where rolname = '{ROLE}'
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatementLimits:
+    """What one statement may take, and how many run at a time: a search needs a processor beside them.
+
+    `niceness` holds where the database is on this machine. No limit is on what the planner expects: that follows from
+    rows which the caller may not see, and so would a refusal.
+    """
+
+    seconds: float = 2.0
+    connections: int = 1
+    work_mem: str = "16MB"
+    niceness: int = 10
+    read_only: bool = True
+
+    def session(self) -> dict[str, str]:
+        """Settings of the connection."""
+        milliseconds = f"{int(self.seconds * 1000)}ms"
+        return {
+            "search_path": "insight",
+            "application_name": ROLE,
+            "statement_timeout": milliseconds,
+            "lock_timeout": "500ms",
+            "idle_in_transaction_session_timeout": milliseconds,
+            "client_connection_check_interval": "200ms",  # a statement ends soon after its caller has left
+            "work_mem": self.work_mem,
+            "hash_mem_multiplier": "1",
+            "max_parallel_workers_per_gather": "0",
+            "jit": "off",
+            "standard_conforming_strings": "on",
+            "default_transaction_read_only": "on" if self.read_only else "off",
+        }
+
+
+LIMITS = StatementLimits()
+
+
+async def require_confined(connection: Connection, *, dsn: str) -> None:
+    """Raises NotSetUp if the session is not that of the role, or could be more than that."""
+    found = await connection.fetchrow(_CONFINED)
+    assert found is not None
+    if not found["confined"]:
+        raise NotSetUp(
+            f"the user of FORMULARY_ANALYTICS_DATABASE_URL for {describe(dsn)} can do more than read `insight`; "
+            f"log in as {ROLE}, which must be a member of no role"
+        )
+    if not found["admitted"]:
+        raise NotSetUp(
+            f"{ROLE} may not read `insight` in {describe(dsn)}; run `select insight.admit()` as the database's owner"
+        )
+
+
+class Sessions:
+    """Opens sessions of the role, so many at a time as the limits say."""
+
+    def __init__(self, dsn: str, *, limits: StatementLimits, require: Callable[..., Awaitable[None]]) -> None:
+        self._dsn = dsn
+        self._limits = limits
+        self._require = require
+        self._places = asyncio.Semaphore(limits.connections)
+        self._ending: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Connection]:
+        """A transaction on a new connection, which ends with it, for as long as one statement may take.
+
+        Raises:
+            Overloaded: others are being answered, or their statements do not end.
+            NotSetUp, Unavailable: no such session can be opened.
+            TimeoutError: it took too long. What it does may go on, and it keeps its place until that has ended.
+        """
+        if not self._dsn:
+            raise NotSetUp(
+                "analytics is not set up: name the database once more in FORMULARY_ANALYTICS_DATABASE_URL, with the "
+                f"user {ROLE}"
+            )
+        await self._take_place()
+        connection = None
+        try:
+            async with asyncio.timeout(self._limits.seconds + _GRACE):
+                connection = await self._connect()
+                await self._prepare(connection)
+                yield connection
+        finally:
+            ending = asyncio.create_task(self._leave_place(connection))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
+    async def _take_place(self) -> None:
+        """A short statement before is waited for, a long one is not."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._places.acquire()
+        except TimeoutError:
+            raise self._overloaded() from None
+
+    async def _leave_place(self, connection: Connection | None) -> None:
+        """PostgreSQL closes the socket of a backend when its process ends, and not before."""
+        try:
+            if connection is not None:
+                with suppress(*CONNECT_FAILURES):  # it is gone without a goodbye
+                    await connection.close()
+        finally:
+            self._places.release()
+
+    async def _connect(self) -> Connection:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE
+        while True:
+            try:
+                return await asyncpg.connect(self._dsn, statement_cache_size=0, server_settings=self._limits.session())
+            except asyncpg.TooManyConnectionsError:  # those of other servers, and what these could not end
+                if loop.time() > deadline:
+                    raise self._overloaded() from None
+                await asyncio.sleep(_PAUSE)
+            except CONNECT_FAILURES as error:
+                raise connection_failure(error, dsn=self._dsn) from error
+
+    async def _prepare(self, connection: Connection) -> None:
+        # To look types up, the driver would turn JIT off, which is off, by a function that the role may not call.
+        capabilities = connection._server_caps._replace(jit=False)  # type: ignore[attr-defined]  # no public way
+        connection._server_caps = capabilities  # type: ignore[attr-defined]
+        await self._require(connection, dsn=self._dsn)
+        yield_processors(connection.get_server_pid(), role=ROLE, niceness=self._limits.niceness)
+        await connection.execute(
+            f"begin isolation level repeatable read {'read only' if self._limits.read_only else 'read write'}"
+        )
+
+    def _overloaded(self) -> Overloaded:
+        problem = (
+            "a statement of an earlier caller is still being ended"
+            if self._ending
+            else "statements of others are being answered"
+        )
+        return Overloaded(f"{problem}; retry in a few seconds", retry_after=self._limits.seconds)
+
+
+async def session_problems(database: Database) -> list[str]:
+    """What the role lacks that bounds its sessions, each with the way out; a server reports it when it starts.
+
+    Raises:
+        Unavailable: the database does not answer.
+    """
+    return [problem for row in await database.fetch(BOUNDS) for problem in problems_of(row)]
+
+
+def problems_of(row: "asyncpg.Record") -> list[str]:
+    """The problems that a row of `BOUNDS` shows."""
+    problems = {
+        "limited": f"{ROLE} may have more than {SESSIONS} sessions at once; run "
+        f"`alter role {ROLE} connection limit {SESSIONS}` as an administrator",
+        "unlogged": f"PostgreSQL may log the statements of callers; run "
+        f"`alter role {ROLE} set log_min_error_statement = panic` as an administrator",
+    }
+    return [problem for name, problem in problems.items() if not row[name]]

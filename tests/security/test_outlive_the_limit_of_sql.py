@@ -1,0 +1,237 @@
+"""A caller of the analytics tools sends SQL that PostgreSQL does not end: one that looks at no interrupt.
+
+Neither its timeout nor a cancellation nor a lost client ends such a statement, so no limit may rely on its end.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from formulary_catalog.errors import InvalidInput, Overloaded
+from formulary_catalog.runtime.checks import checks
+from formulary_catalog.settings import Settings
+from formulary_catalog.store.analytics.connection import InsightDatabase
+from formulary_catalog.store.analytics.sessions import ROLE, SESSIONS, StatementLimits, session_problems
+from formulary_catalog.store.database.connection import Database, Role
+from formulary_catalog.store.database.migrate import migrate
+from formulary_catalog.store.embedded.server import EmbeddedPostgres
+from support import databases
+from support.insight import OF_THE_SHOP, Stage, as_user, staged
+from support.manifest import text, workflow
+from support.process import formulary_up
+from support.waiting import wait_until
+
+
+def stubborn(elements: int) -> str:
+    """Compares each element of one array with each of another in one call: 36,000 take some 5 s."""
+    return (
+        f"select a && b from (select array_agg(n) as a from generate_series(1, {elements}) as n) as t,"
+        f" (select array_agg(-n) as b from generate_series(1, {elements}) as n) as u"
+    )
+
+
+SECONDS = 6.0
+"""The 2 s of a statement, and what a busy machine adds."""
+
+
+@pytest.fixture(scope="module")
+async def stage(postgres: EmbeddedPostgres) -> AsyncIterator[Stage]:
+    async with databases.migrated_database(postgres) as dsn, staged(dsn) as filled:
+        yield filled
+
+
+@pytest.fixture(scope="module")
+async def superuser(stage: Stage) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(stage.dsn)
+    yield connection
+    await connection.close()
+
+
+async def _sessions(superuser: asyncpg.Connection) -> int:
+    return int(await superuser.fetchval("select count(*) from pg_stat_activity where usename = $1", ROLE))
+
+
+async def _all_gone(superuser: asyncpg.Connection) -> None:
+    for _ in range(600):
+        if not await _sessions(superuser):
+            return
+        await superuser.fetchval("select pg_sleep(0.1)")
+    pytest.fail("a session of the role goes on")
+
+
+async def test_a_statement_keeps_its_place_until_its_backend_has_gone(
+    stage: Stage, superuser: asyncpg.Connection
+) -> None:
+    database = stage.database()
+    started = time.monotonic()
+    with pytest.raises(InvalidInput, match="takes longer than 2 s"):
+        await database.query(stubborn(36_000), scope=OF_THE_SHOP, at_most=1)
+    assert time.monotonic() - started < SECONDS
+    refusals, found = [], None
+    while found is None:
+        assert await _sessions(superuser) <= 1
+        try:
+            found = await database.query("select 1", scope=OF_THE_SHOP, at_most=1)
+        except Overloaded as error:
+            refusals.append(str(error))
+    assert found.rows == [(1,)]
+    assert set(refusals) == {"a statement of an earlier caller is still being ended; retry in a few seconds"}
+    await _all_gone(superuser)
+
+
+async def test_a_caller_who_leaves_does_not_free_the_place(stage: Stage, superuser: asyncpg.Connection) -> None:
+    database = stage.database(limits=StatementLimits(seconds=30))
+    asking = asyncio.create_task(database.query(stubborn(36_000), scope=OF_THE_SHOP, at_most=1))
+    for _ in range(100):
+        if await _sessions(superuser):
+            break
+        await superuser.fetchval("select pg_sleep(0.1)")
+    await superuser.fetchval("select pg_sleep(0.5)")
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(Overloaded, match="still being ended"):
+        await database.query("select 1", scope=OF_THE_SHOP, at_most=1)
+    assert await _sessions(superuser) == 1
+    await _all_gone(superuser)
+
+
+async def test_a_database_that_dies_under_a_statement_frees_its_place(data_dirs: Path) -> None:
+    with EmbeddedPostgres(data_dir=data_dirs / "dying") as server:
+        await asyncio.to_thread(migrate, server.dsn())
+        async with Database.opened(server.dsn(), role=Role.SERVER, deadline=30) as catalog:
+            database = InsightDatabase(server.dsn(user=ROLE), catalog=catalog)
+            with pytest.raises(InvalidInput, match="takes longer than 2 s"):
+                await database.query(stubborn(200_000), scope=OF_THE_SHOP, at_most=1)
+            await asyncio.to_thread(server.stop)
+            await asyncio.to_thread(server.start)
+            assert (await database.query("select 1", scope=OF_THE_SHOP, at_most=1)).rows == [(1,)]
+
+
+async def test_all_servers_together_have_few_sessions(stage: Stage, superuser: asyncpg.Connection) -> None:
+    others = [await asyncpg.connect(stage.insight_dsn) for _ in range(SESSIONS)]
+    try:
+        with pytest.raises(asyncpg.TooManyConnectionsError):
+            await asyncpg.connect(stage.insight_dsn)
+        with pytest.raises(Overloaded, match="statements of others are being answered; retry in a few seconds"):
+            await stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1)
+        waiting = asyncio.create_task(stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1))
+        await others.pop().close()
+        assert (await waiting).rows == [(1,)]
+    finally:
+        for connection in others:
+            await connection.close()
+    await _all_gone(superuser)
+
+
+async def test_a_role_without_bounds_is_reported_with_what_sets_them(
+    stage: Stage, superuser: asyncpg.Connection
+) -> None:
+    assert await session_problems(stage.parts.database) == []
+    analytics = Settings(database_url=stage.dsn, analytics_database_url=stage.insight_dsn)
+    await superuser.execute(f"alter role {ROLE} connection limit {SESSIONS + 1}")
+    await superuser.execute(f"alter role {ROLE} reset log_min_error_statement")
+    try:
+        limit, log = await session_problems(stage.parts.database)
+        (check,) = [each for each in await checks(analytics, url="http://127.0.0.1:9") if each.name == "analytics"]
+    finally:
+        await superuser.execute(f"alter role {ROLE} connection limit {SESSIONS}")
+        await superuser.execute(f"alter role {ROLE} set log_min_error_statement = panic")
+    assert f"may have more than {SESSIONS} sessions at once; run `alter role {ROLE} connection limit" in limit
+    assert f"run `alter role {ROLE} set log_min_error_statement = panic` as an administrator" in log
+    assert check.way_out == f"{limit}; {log}"
+
+
+async def test_up_ends_within_5_s_while_such_a_statement_runs(data_dirs: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text(workflow("a")))
+    data_dir = data_dirs / "stubborn"
+    with formulary_up(data_dir=data_dir, manifests=[tmp_path]) as up:
+        address = EmbeddedPostgres(data_dir=data_dir).dsn(user=ROLE)
+        attacker = await asyncpg.connect(address)
+        running = asyncio.create_task(attacker.execute(stubborn(200_000)))
+        observer = await asyncpg.connect(as_user(address, "postgres"))
+        await observer.fetchval("select pg_sleep(1)")
+        assert await _sessions(observer) == 1
+        await observer.close()
+        started = time.monotonic()
+        up.process.terminate()
+        await asyncio.to_thread(up.process.wait, 60)
+        assert time.monotonic() - started < 5
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+            await running
+    with EmbeddedPostgres(data_dir=data_dir) as recovered:
+        owner = await asyncpg.connect(recovered.dsn())
+        assert await owner.fetchval("select count(*) from formulary.workflow_version") == 1
+        await owner.close()
+
+
+SECRET = "marked-4711"
+FAILING = (f"select '{SECRET}'::int", f'select nothing as "{SECRET}" from insight.runs', f"select '{SECRET}")
+
+
+def _lines_after(log: Path, length: int, *, until: str) -> str:
+    wait_until(lambda: until in log.read_text()[length:], what=f"{until!r} in the log")
+    return log.read_text()[length:]
+
+
+async def test_no_statement_of_a_caller_is_in_the_log_of_a_server_that_logs_all(
+    data_dirs: Path, stage: Stage, superuser: asyncpg.Connection
+) -> None:
+    log = data_dirs / "shared" / "postgres.log"
+    length = len(log.read_text())
+    here = f"alter database {await superuser.fetchval('select current_database()')}"
+    as_elsewhere = {
+        "log_min_messages": "warning",
+        "log_min_error_statement": "error",
+        "log_statement": "'all'",
+        "log_min_duration_statement": "0",
+    }
+    for name, value in as_elsewhere.items():
+        await superuser.execute(f"{here} set {name} = {value}")
+    try:
+        for sql in FAILING:
+            with pytest.raises(InvalidInput):
+                await stage.database().query(sql, scope=OF_THE_SHOP, at_most=1)
+        await stage.database().query(f"select '{SECRET}'", scope=OF_THE_SHOP, at_most=1)
+        await _leave_in_the_middle(stage)
+        owner = await asyncpg.connect(stage.dsn)
+        with pytest.raises(asyncpg.PostgresError):
+            await owner.execute("select 'of the owner'::int")
+        await owner.close()
+    finally:
+        for name in as_elsewhere:
+            await superuser.execute(f"{here} reset {name}")
+    written = _lines_after(log, length, until="STATEMENT:  select 'of the owner'::int")
+    assert SECRET not in written
+
+
+async def _leave_in_the_middle(stage: Stage) -> None:
+    """Read nothing of a long answer, and leave."""
+    connection = await asyncpg.connect(stage.insight_dsn)
+    sql = f"select repeat('{SECRET}', 1000) from generate_series(1, 100000)"
+    asking = asyncio.create_task(connection.execute(sql))
+    await asyncio.sleep(0)  # it is sent
+    connection._transport.pause_reading()  # type: ignore[attr-defined]  # no public way
+    await stage.parts.database.fetch("select pg_sleep(0.3)")
+    connection.terminate()
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError, asyncio.CancelledError)):
+        await asking
+
+
+async def test_no_statement_of_a_caller_who_leaves_is_in_the_log_of_up(
+    data_dirs: Path, stage: Stage, superuser: asyncpg.Connection
+) -> None:
+    """Without what the migration sets for the role, the server's own settings keep it out."""
+    log = data_dirs / "shared" / "postgres.log"
+    length = len(log.read_text())
+    await superuser.execute(f"alter role {ROLE} reset log_min_error_statement")
+    try:
+        await _leave_in_the_middle(stage)
+        written = _lines_after(log, length, until="client")
+    finally:
+        await superuser.execute(f"alter role {ROLE} set log_min_error_statement = panic")
+    assert SECRET not in written
