@@ -107,7 +107,7 @@ async def test_selects_of_every_kind_are_answered(
         ("select $1", "takes parameters"),
         ("select", "returns 0 columns; select 1 to 100"),
         ("select 1/0", "division by zero"),
-        ("select 10::numeric ^ 400", "out of range for type double precision"),
+        ("select 1e400", "out of range for type double precision"),
         ("select 'x'::int", "invalid input syntax for type integer"),
         ("select " + ", ".join(f"{n} as c{n}" for n in range(MAX_COLUMNS + 1)), "returns 101 columns"),
     ],
