@@ -155,7 +155,7 @@ def _warnings_on_stderr() -> Iterator[None]:
         logging.root.removeHandler(logging.lastResort)
 
 
-def _own(environment: Mapping[str, str]) -> Mapping[str, str]:
+def _own(environment: Mapping[str, str]) -> dict[str, str]:
     return {"COLUMNS": "80", **environment}
 
 

@@ -45,18 +45,14 @@ async def dsn(
     [
         (["serch"], 2, ERROR, "did you mean search"),
         (["search", "-"], 0, OUTPUT, "restart@1.0.0"),
-        (["show", "none", "--json"], 1, ERROR, "there is no workflow 'none'"),
         (["query", "-"], 0, OUTPUT, "restart"),
-        (["runbooks", "list"], 0, OUTPUT, ""),
-        (["coverage", "--from", __file__], 2, ERROR, "formulary: "),
+        (["runbooks", "list"], 0, OUTPUT, "No runbooks are loaded"),
         (["validate", __file__], 1, OUTPUT, "invalid  "),
         (["invoke", "restart", "--url", NOWHERE], 3, ERROR, f"no server at {NOWHERE}"),
         (["governance", "contracts", "--json"], 0, OUTPUT, '"contracts"'),
-        (["trace", "show", "none"], 1, ERROR, "trace 'none'"),
+        (["trace", "show", "none", "--json"], 1, ERROR, "trace 'none'"),
         (["migrate"], 0, OUTPUT, "is at revision"),
-        (["reembed", "--cancel"], 0, OUTPUT, "no model was being prepared\n"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 async def test_a_command_ends_in_a_process_as_it_does_here(
     dsn: str, arguments: list[str], code: int, where: str, saying: str

@@ -52,7 +52,11 @@ SEARCH = {
 @pytest.fixture
 def manifests(tmp_path: Path) -> Path:
     """A directory with one workflow."""
-    directory = tmp_path / "manifests"
+    return filled(tmp_path)
+
+
+def filled(place: Path) -> Path:
+    directory = place / "manifests"
     directory.mkdir()
     (directory / "a.yaml").write_text(text(workflow("a")))
     return directory
@@ -138,11 +142,9 @@ def test_what_answers_initialize_imports_nothing_that_the_catalog_needs() -> Non
     assert done.stdout.strip() == "[]"
 
 
-async def test_it_loads_manifests_into_a_database_of_its_own(data_dir: Path, manifests: Path) -> None:
-    assert await found("--data-dir", str(data_dir), "--manifests", str(manifests)) == ["a"]
-
-
-async def test_a_first_search_says_what_it_waits_for(data_dir: Path, manifests: Path) -> None:
+async def test_it_loads_manifests_into_a_database_of_its_own_and_a_first_search_says_what_it_waits_for(
+    data_dir: Path, manifests: Path
+) -> None:
     said: list[tuple[float, float | None, str | None]] = []
 
     async def heard(progress: float, total: float | None, message: str | None) -> None:
@@ -157,15 +159,21 @@ async def test_a_first_search_says_what_it_waits_for(data_dir: Path, manifests: 
     assert [waited for waited, *_ in said] == sorted(waited for waited, *_ in said)
 
 
-async def test_it_reads_the_catalog_of_a_running_up_on_the_same_data(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]):
-        assert await found("--data-dir", str(data_dir)) == ["a"]
-        assert await found("--data-dir", str(data_dir)) == ["a"]
+@pytest.fixture(scope="module")
+def served_data(data_dirs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The data directory of a running `formulary up` with one workflow."""
+    place = tmp_path_factory.mktemp("served")
+    with formulary_up(data_dir=data_dirs / place.name, manifests=[filled(place)]):
+        yield data_dirs / place.name
 
 
-def test_manifests_that_would_be_ignored_are_refused(data_dir: Path, manifests: Path) -> None:
-    arguments = ("--data-dir", str(data_dir), "--manifests", str(manifests))
-    with formulary_up(data_dir=data_dir, manifests=[manifests]), conversation(*arguments) as process:
+async def test_it_reads_the_catalog_of_a_running_up_on_the_same_data(served_data: Path) -> None:
+    assert await found("--data-dir", str(served_data)) == ["a"]
+    assert await found("--data-dir", str(served_data)) == ["a"]
+
+
+def test_manifests_that_would_be_ignored_are_refused(served_data: Path, manifests: Path) -> None:
+    with conversation("--data-dir", str(served_data), "--manifests", str(manifests)) as process:
         answered(process, INITIALIZE)
         refusal = answered(process, SEARCH)
         _, err = process.communicate(timeout=SECONDS)
@@ -174,10 +182,6 @@ def test_manifests_that_would_be_ignored_are_refused(data_dir: Path, manifests: 
     assert ignored in refusal["content"][0]["text"]
     assert process.returncode == 3
     assert f"formulary: another process already serves its own manifests from this data directory, so {ignored}" in err
-
-
-async def test_it_reads_a_named_database(database: str) -> None:
-    assert await found("--database-url", database) == []
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -218,7 +222,7 @@ async def of_teams(database: str, workflows: CatalogWriter, contexts: ContextWri
     return "--database-url", database
 
 
-async def test_the_variable_names_the_incident_of_the_process_and_a_blank_one_names_none(
+async def test_the_variable_names_the_incident_of_the_process_in_a_named_database_and_a_blank_one_names_none(
     of_teams: tuple[str, str],
 ) -> None:
     assert await found(*of_teams, incident=" rr-search ") == ["for-search"]

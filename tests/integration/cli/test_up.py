@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -16,7 +17,7 @@ import psutil
 import pytest
 
 from formulary_catalog.store.database.migrate import HEAD
-from support.commands import formulary_now
+from support.commands import Finished, formulary_now
 from support.control_plane import free_port
 from support.databases import create_roles
 from support.manifest import analysis, text, workflow
@@ -38,10 +39,54 @@ def data_dir(data_dirs: Path, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def manifests(tmp_path: Path) -> Path:
     """A directory with one workflow and one incident."""
-    directory = tmp_path / "manifests"
+    return filled(tmp_path)
+
+
+def filled(place: Path) -> Path:
+    directory = place / "manifests"
     directory.mkdir()
     (directory / "a.yaml").write_text(text(workflow("a"), analysis("ai", remediation_id="rr-1")))
     return directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A data directory that a first start has loaded manifests into, and what `list` and that start said."""
+
+    data_dir: Path
+    manifests: Path
+    listed: Finished
+    output: str
+
+
+@pytest.fixture(scope="module")
+def loaded(data_dirs: Path, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    """For tests of another start on the same data. Nothing runs in it between them."""
+    place = tmp_path_factory.mktemp("loaded")
+    data_dir, manifests = data_dirs / place.name, filled(place)
+    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+        listed = formulary_now("list", "--data-dir", str(data_dir))
+    assert not servers_on(data_dir)
+    return Loaded(data_dir=data_dir, manifests=manifests, listed=listed, output=output(up))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A server that watches its manifests, of which `bad.yaml` is invalid."""
+
+    up: Up
+    data_dir: Path
+    manifests: Path
+
+
+@pytest.fixture(scope="module")
+def watched(data_dirs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """For tests that leave it as it was."""
+    place = tmp_path_factory.mktemp("watched")
+    data_dir, manifests = data_dirs / place.name, filled(place)
+    (manifests / "bad.yaml").write_text(text(workflow("bad", version="one")))
+    with formulary_up("--watch", data_dir=data_dir, manifests=[manifests]) as up:
+        yield Watched(up=up, data_dir=data_dir, manifests=manifests)
 
 
 def servers_on(directory: Path) -> list[psutil.Process]:
@@ -65,39 +110,24 @@ def output(up: Up) -> str:
 
 
 @pytest.mark.parametrize("order", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_and_a_signal_stops_everything_it_started(
-    data_dir: Path, manifests: Path, order: signal.Signals
-) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+def test_it_serves_and_a_signal_stops_everything_it_started(loaded: Loaded, order: signal.Signals) -> None:
+    with formulary_up(data_dir=loaded.data_dir, manifests=[loaded.manifests]) as up:
         assert names(up) == {"a"}
         edges = f"MCP {up.url}/mcp, REST {up.url}/api/v1, console {up.url}/console"
         assert f"Formulary is ready: {edges}, 1 workflow, 1 context, mode hybrid\n" in up.output
-        assert servers_on(data_dir)
+        assert servers_on(loaded.data_dir)
         up.process.send_signal(order)
         assert up.process.wait(SECONDS) == 0
-        assert not servers_on(data_dir)
+        assert not servers_on(loaded.data_dir)
     assert "Traceback" not in output(up)
+    assert "embedding: 1 of 1\n" in loaded.output
+    assert "embedding" not in output(up), "a warm start embeds nothing again"
 
 
-def test_without_manifests_it_serves_the_starter_catalog(data_dir: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[]) as up:
-        assert len(names(up)) == 51
-
-
-def test_a_warm_start_does_not_embed_again(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as first:
-        assert "embedding: 1 of 1\n" in first.output
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as second:
-        assert "embedding" not in output(second)
-        assert names(second) == {"a"}
-
-
-def test_an_invalid_file_is_reported_and_the_others_are_served(data_dir: Path, manifests: Path) -> None:
-    (manifests / "bad.yaml").write_text(text(workflow("bad", version="one")))
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
-        assert names(up) == {"a"}
-        assert any(line.startswith("rejected: bad.yaml: spec.version: must be") for line in up.output)
-        assert any(line.startswith("not served: 1 document; formulary validate shows") for line in up.output)
+def test_an_invalid_file_is_reported_and_the_others_are_served(watched: Watched) -> None:
+    assert names(watched.up) == {"a"}
+    assert any(line.startswith("rejected: bad.yaml: spec.version: must be") for line in watched.up.output)
+    assert any(line.startswith("not served: 1 document; formulary validate shows") for line in watched.up.output)
 
 
 def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_dir: Path, manifests: Path) -> None:
@@ -110,29 +140,29 @@ def test_after_sigkill_nothing_is_left_and_the_next_start_has_everything(data_di
         assert "embedding" not in output(up)
 
 
-def test_a_postgres_that_is_killed_is_started_again(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
-        servers_on(data_dir)[0].kill()
-        wait_until(lambda: "postgres_restarted" in output(up), what="the restart")
-        (told,) = [line for line in up.output if "postgres_restarted" in line]
-        assert json.loads(told)["level"] == "warning"
-        wait_until(lambda: httpx2.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, what="readiness")
-        assert names(up) == {"a"}
+def test_a_postgres_that_is_killed_is_started_again(watched: Watched) -> None:
+    up = watched.up
+    servers_on(watched.data_dir)[0].kill()
+    wait_until(lambda: "postgres_restarted" in output(up), what="the restart")
+    (reported,) = [line for line in up.output if "postgres_restarted" in line]
+    assert json.loads(reported)["level"] == "warning"
+    wait_until(lambda: httpx2.get(f"{up.url}/readyz", timeout=SECONDS).status_code == 200, what="readiness")
+    assert names(up) == {"a"}
 
 
-def test_a_second_one_on_the_same_port_or_data_is_told_so(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
-        port = up.url.rpartition(":")[2]
-        same_port = formulary_now("up", "--port", port, "--data-dir", str(data_dir.with_name("other")))
-        assert (same_port.code, same_port.out) == (3, "")
-        assert same_port.err == (
-            f"formulary: port {port} on 127.0.0.1 is in use; choose another with --port or FORMULARY_PORT, "
-            f"or stop process {up.process.pid}\n"
-        )
-        same_data = formulary_now("up", "--port", "0", "--data-dir", str(data_dir))
-        assert same_data.code == 3
-        assert f"is in use by process {up.process.pid} (formulary up); stop it" in same_data.err
-        assert names(up) == {"a"}
+def test_a_second_one_on_the_same_port_or_data_is_told_so(watched: Watched) -> None:
+    up, data_dir = watched.up, watched.data_dir
+    port = up.url.rpartition(":")[2]
+    same_port = formulary_now("up", "--port", port, "--data-dir", str(data_dir.with_name("other")))
+    assert (same_port.code, same_port.out) == (3, "")
+    assert same_port.err == (
+        f"formulary: port {port} on 127.0.0.1 is in use; choose another with --port or FORMULARY_PORT, "
+        f"or stop process {up.process.pid}\n"
+    )
+    same_data = formulary_now("up", "--port", "0", "--data-dir", str(data_dir))
+    assert same_data.code == 3
+    assert f"is in use by process {up.process.pid} (formulary up); stop it" in same_data.err
+    assert names(up) == {"a"}
 
 
 @pytest.mark.parametrize(
@@ -178,12 +208,12 @@ def test_a_model_that_is_missing_leaves_lexical_search(data_dir: Path, manifests
     assert (found["search_mode"], [hit["workflow_id"] for hit in found["workflows"]]) == ("lexical", ["a"])
 
 
-def test_it_can_be_asked_while_it_loads(data_dir: Path, starter_catalog: Path) -> None:
+def test_it_can_be_asked_while_it_loads_and_serves_the_starter_catalog_without_manifests(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}"
     process = subprocess.Popen(
-        [FORMULARY, "up", "--port", str(port), "--data-dir", str(data_dir), "--manifests", str(starter_catalog)],
+        [FORMULARY, "up", "--port", str(port), "--data-dir", str(data_dir)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -195,6 +225,7 @@ def test_it_can_be_asked_while_it_loads(data_dir: Path, starter_catalog: Path) -
         assert (ready.status_code, ready.json()["status"], listing.status_code) == (503, "starting", 503)
         assert process.stdout.readline().startswith("Formulary is ready")
         assert httpx2.get(f"{url}/readyz", timeout=SECONDS).json()["status"] == "ready"
+        assert len(names(Up(process=process, url=url))) == 51
     finally:
         process.terminate()
         process.communicate(timeout=SECONDS)
@@ -236,8 +267,8 @@ def test_ctrl_c_while_it_starts_stops_it_cleanly(data_dir: Path, starter_catalog
     assert not servers_on(data_dir)
 
 
-def test_a_second_signal_does_not_wait(data_dir: Path, manifests: Path) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]) as up:
+def test_a_second_signal_does_not_wait(loaded: Loaded) -> None:
+    with formulary_up(data_dir=loaded.data_dir, manifests=[loaded.manifests]) as up:
         host, port = up.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as unfinished:
             unfinished.sendall(
@@ -260,19 +291,19 @@ def accepts(host: str, port: int) -> bool:
     return True
 
 
-def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(data_dir: Path, manifests: Path) -> None:
-    with formulary_up("--watch", data_dir=data_dir, manifests=[manifests]) as up:
-        (manifests / "b.yaml").write_text(text(workflow("b")))
-        wait_until(lambda: names(up) == {"a", "b"}, what="the added file")
-        (manifests / "b.yaml").write_text(text(workflow("b", version="1.1.0", title="Second try")))
-        wait_until(lambda: title_of(up, "b") == "Second try", what="the changed file")
-        (manifests / "b.yaml").write_text("a: [")
-        wait_until(lambda: "b.yaml: line 2: did not find" in output(up), what="the broken file to be reported")
-        assert names(up) == {"a", "b"}
-        (manifests / "b.yaml").write_text(text(workflow("b", version="1.1.0", title="Second try")))
-        wait_until(lambda: "no_longer_rejected" in output(up), what="the mended file to be reported")
-        (manifests / "b.yaml").unlink()
-        wait_until(lambda: names(up) == {"a"}, what="the removed file")
+def test_the_watch_follows_files_that_are_added_changed_broken_and_removed(watched: Watched) -> None:
+    up, file = watched.up, watched.manifests / "b.yaml"
+    file.write_text(text(workflow("b")))
+    wait_until(lambda: names(up) == {"a", "b"}, what="the added file")
+    file.write_text(text(workflow("b", version="1.1.0", title="Second try")))
+    wait_until(lambda: title_of(up, "b") == "Second try", what="the changed file")
+    file.write_text("a: [")
+    wait_until(lambda: "b.yaml: line 2: did not find" in output(up), what="the broken file to be reported")
+    assert names(up) == {"a", "b"}
+    file.write_text(text(workflow("b", version="1.1.0", title="Second try")))
+    wait_until(lambda: "no_longer_rejected" in output(up), what="the mended file to be reported")
+    file.unlink()
+    wait_until(lambda: names(up) == {"a"}, what="the removed file")
 
 
 def title_of(up: Up, name: str) -> str:
@@ -280,14 +311,10 @@ def title_of(up: Up, name: str) -> str:
     return str(details["title"])
 
 
-def test_read_commands_reach_it_by_its_data_directory_and_start_it_when_nobody_does(
-    data_dir: Path, manifests: Path
-) -> None:
-    with formulary_up(data_dir=data_dir, manifests=[manifests]):
-        running = formulary_now("list", "--data-dir", str(data_dir))
-    stopped = formulary_now("list", "--data-dir", str(data_dir))
-    assert (running.code, running.err, running.out) == (0, "", stopped.out)
-    assert not servers_on(data_dir)
+def test_read_commands_reach_it_by_its_data_directory_and_start_it_when_nobody_does(loaded: Loaded) -> None:
+    stopped = formulary_now("list", "--data-dir", str(loaded.data_dir))
+    assert (loaded.listed.code, loaded.listed.err, loaded.listed.out) == (0, "", stopped.out)
+    assert not servers_on(loaded.data_dir)
 
 
 def test_serve_needs_a_database(empty_database: str) -> None:
