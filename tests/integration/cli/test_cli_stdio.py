@@ -213,8 +213,11 @@ def test_a_catalog_that_cannot_be_opened_is_an_error_of_each_call_and_of_the_pro
 
 
 @pytest.fixture
-async def of_teams(database: str, workflows: CatalogWriter, contexts: ContextWriter) -> tuple[str, str]:
-    """Options that name a database with a workflow and an incident for each of two teams."""
+async def of_teams(
+    database: str, workflows: CatalogWriter, contexts: ContextWriter, monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, str]:
+    """Options that name a database with a workflow and an incident for each of two teams. No model is needed."""
+    monkeypatch.setenv("FORMULARY_EMBEDDING_MODEL", "/nowhere")
     for team in ("payments", "search"):
         await fill(workflows, [workflow(f"for-{team}", customLabels={"team": [team]})])
         incident = analysis(team, remediation_id=f"rr-{team}", labels={"team": [team]})
