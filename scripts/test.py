@@ -2,7 +2,7 @@
 
 The first tier leaves out tests marked `long`. Of `tests/cluster` it runs those marked `smoke`, and all of them where
 what they test has changed since they last passed on this machine. Tests that share a server stay in one process
-(`tests/conftest.py`). At the end, the first tier is held against `scripts/budget.toml`.
+(`tests/support/distribution.py`). At the end, the first tier is held against `scripts/budget.toml`.
 
 A native crash leaves the traces of all threads: that of pytest in what it prints, those of the processes that tests
 start at the very end (`tests/faults`).

@@ -9,6 +9,7 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 import httpcore2
@@ -25,6 +26,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases
+from support.distribution import GroupScheduling
 from support.services import open_parts, service_on
 
 pytest_plugins = ["support.cluster_fixtures"]
@@ -41,8 +43,6 @@ if (
 ):
     # Some fifty databases and API servers write all the time: a slow disk would make it a test of the disk.
     os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
-# Fixtures that are expensive enough to exist once for a run; the first that a test uses decides where it runs.
-_SHARED = {"cluster": "API server", "browser": "browser", "built": "packages", "formulary_url": "clients"}
 # That an example takes long says something of the machine, not of the code.
 settings.register_profile("formulary", deadline=None)
 settings.register_profile("mutants", deadline=None, phases=[Phase.explicit, Phase.generate])  # no time for shrinking
@@ -74,15 +74,16 @@ def pytest_configure() -> None:
                 each.cache_clear()
 
 
-@pytest.hookimpl(tryfirst=True)  # the plugin that distributes reads the marks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    """Keep together, in one of the processes that share a run, what shares a server."""
+    return GroupScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together, in one of the processes that share a run, what shares a server; the rest by module."""
+    """Mark the tests that the first tier leaves out while their subject is unchanged."""
     for item in items:
         if item.path.is_relative_to(_CLUSTER):
             item.add_marker(pytest.mark.cluster)
-        used = getattr(item, "fixturenames", ())
-        group = next((group for fixture, group in _SHARED.items() if fixture in used), str(item.path))
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session")
