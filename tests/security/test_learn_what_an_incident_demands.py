@@ -30,7 +30,7 @@ CALLERS = KnownCallers(
     person=Rights(see=SEEN, use={SHOP}, constraints=SEEN, analyse={EVERYWHERE}),
     elsewhere=Rights(see=SEEN, use={SHOP}, constraints={BANK}),
 )
-EXPLAIN, QUERY = "/api/v1/explain", {"query": "OOMKilled critical"}
+EXPLAIN, WORDS = "/api/v1/explain", "OOMKilled critical"
 WAIT = 0.6
 SECRETS = (TEAM, OTHER, "strict-one")
 
@@ -66,7 +66,7 @@ async def get(url: str, path: str, token: str, named: Mapping[str, str] = {}, **
 
 async def search_id(url: str) -> str:
     """A search of the agent for its incident."""
-    answer = answer_of(await call(url, "search_workflow_catalog", QUERY, headers=by("agent", SHOP_INCIDENT)))
+    answer = answer_of(await call(url, "search_workflow_catalog", {"query": WORDS}, headers=by("agent", SHOP_INCIDENT)))
     identifier: str = answer["search_id"]
     return identifier
 
@@ -75,9 +75,9 @@ async def search_id(url: str) -> str:
 async def test_with_the_token_of_an_agent_nobody_reads_what_the_incident_demands(url: str, token: str) -> None:
     searched = await search_id(url)
     pages = [
-        await get(url, EXPLAIN, token, SHOP_INCIDENT, workflow="formulary/forbidden", **QUERY),
+        await get(url, EXPLAIN, token, SHOP_INCIDENT, workflow="formulary/forbidden", query=WORDS),
         await get(url, EXPLAIN, token, workflow="formulary/forbidden", search_id=searched),
-        await get(url, EXPLAIN, token, SHOP_INCIDENT, workflow="shop-restart", **QUERY),
+        await get(url, EXPLAIN, token, SHOP_INCIDENT, workflow="shop-restart", query=WORDS),
         await get(url, f"/api/v1/searches/{searched}", token),
         await get(url, "/api/v1/incidents/rr-shop", token),
         await get(url, "/api/v1/incidents/shop/oom", token),
@@ -86,7 +86,7 @@ async def test_with_the_token_of_an_agent_nobody_reads_what_the_incident_demands
         await get(url, "/api/v1/traces/rr-shop/files", token),
         await get(url, "/console/incidents/rr-shop", token),
         await get(url, "/console/search", token, search_id=searched, workflow="formulary/forbidden"),
-        await get(url, "/console/search", token, incident="rr-shop", workflow="formulary/forbidden", **QUERY),
+        await get(url, "/console/search", token, incident="rr-shop", workflow="formulary/forbidden", query=WORDS),
     ]
 
     assert {page.status_code for page in pages} == {200}
@@ -97,7 +97,7 @@ async def test_with_the_token_of_an_agent_nobody_reads_what_the_incident_demands
 
 async def test_people_with_the_right_read_it(url: str) -> None:
     searched = await search_id(url)
-    explained = (await get(url, EXPLAIN, "person", SHOP_INCIDENT, workflow="formulary/forbidden", **QUERY)).json()
+    explained = (await get(url, EXPLAIN, "person", SHOP_INCIDENT, workflow="formulary/forbidden", query=WORDS)).json()
     incident = (await get(url, "/api/v1/incidents/rr-shop", "person")).json()
     recorded = (await get(url, f"/api/v1/searches/{searched}", "person")).json()
     page = await get(url, "/console/incidents/rr-shop", "person")
@@ -114,7 +114,7 @@ async def test_with_the_token_of_an_agent_no_suspended_workflow_is_found(
     url: str, token: str, incident: Mapping[str, str]
 ) -> None:
     names = ("withdrawn", "formulary/withdrawn", "withdrawn@1.0.0", "withdrawn@2.0.0")
-    pages = [await get(url, EXPLAIN, token, incident, workflow=name, **QUERY) for name in names]
+    pages = [await get(url, EXPLAIN, token, incident, workflow=name, query=WORDS) for name in names]
 
     assert {page.status_code for page in pages} == {404}
     assert not [
@@ -140,7 +140,7 @@ async def test_with_the_token_of_an_agent_no_suspended_workflow_is_listed_or_cou
 
 
 async def test_people_with_the_right_find_suspended_workflows(url: str) -> None:
-    explained = (await get(url, EXPLAIN, "person", workflow="withdrawn", **QUERY)).json()
+    explained = (await get(url, EXPLAIN, "person", workflow="withdrawn", query=WORDS)).json()
     listed = (await get(url, "/api/v1/workflows", "person", status="Disabled")).json()
     facets = (await get(url, "/api/v1/facets", "person")).json()["facets"]["status"]
     stats = (await get(url, "/api/v1/stats", "person")).json()["by_status"]
@@ -201,6 +201,6 @@ async def test_ids_in_the_ways_of_people_say_no_more(url: str) -> None:
 
 
 async def test_the_incident_of_the_caller_itself_is_used_as_before(url: str) -> None:
-    result = await call(url, "search_workflow_catalog", QUERY, headers=by("agent", SHOP_INCIDENT))
+    result = await call(url, "search_workflow_catalog", {"query": WORDS}, headers=by("agent", SHOP_INCIDENT))
 
     assert "shop-restart" in found(result)

@@ -119,7 +119,7 @@ class RunSubmission:
     async def _version(self, request: RunRequest) -> StoredVersion | None:
         """In the object's own namespace first; what other namespaces have is not for it."""
         visible = (request.namespace, self._shared_namespace)
-        found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended=True)
+        found = await self._workflows.find(request.reference, namespaces=frozenset(visible), suspended_in=None)
         by_namespace = {version.namespace: version for version, _ in found}
         return next((by_namespace[namespace] for namespace in visible if namespace in by_namespace), None)
 

@@ -184,7 +184,7 @@ async def test_an_incident_without_events_has_nothing_to_replay(url: str) -> Non
 
 
 async def test_an_incident_that_may_not_be_used_fails_closed(url: str) -> None:
-    assert "may not" in await denied(url, GATE, READING, **BANK_INCIDENT)
+    assert "is not known here" in await denied(url, GATE, READING, **BANK_INCIDENT)
     assert "not known here" in await denied(url, GATE, READING, **{"X-Remediation-Id": "rr-nobody"})
 
 
