@@ -20,7 +20,8 @@ from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support import databases
-from support.insight import OF_THE_SHOP, Stage, as_user, staged
+from support.databases import as_user
+from support.insight import OF_THE_SHOP, Stage, staged
 from support.manifest import text, workflow
 from support.process import formulary_up
 from support.waiting import wait_until

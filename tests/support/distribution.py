@@ -16,7 +16,7 @@ _TOGETHER = {
 """Groups by the beginning of a path, the first that fits; anything else is a group by its module."""
 
 
-class GroupScheduling(LoadScopeScheduling):
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no types
     """Gives each group to one process, so that a server that several modules share is started once."""
 
     def _split_scope(self, nodeid: str) -> str:

@@ -14,12 +14,11 @@ import pytest
 import pytest_asyncio
 
 from formulary_catalog.embedding import Embedder
-from formulary_catalog.store.analytics.connection import ROLE
+from formulary_catalog.store.analytics.sessions import ROLE
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.commands import formulary, formulary_process
-from support.databases import migrated_database
+from support.databases import as_user, migrated_database
 from support.impostor import answering
-from support.insight import as_user
 from support.manifest import text, workflow
 from support.serving import load
 
