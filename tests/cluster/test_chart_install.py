@@ -20,6 +20,25 @@ CRDS = (
     "governancecontracts.formulary.dev",
     "invocationapprovals.formulary.dev",
 )
+CLUSTERS: dict[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "clusters.postgresql.cnpg.io"},
+    "spec": {
+        "group": "postgresql.cnpg.io",
+        "scope": "Namespaced",
+        "names": {"kind": "Cluster", "plural": "clusters"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+"""The kind of CloudNativePG, without its schema and its operator."""
 UPSTREAM = Path(__file__).parents[1] / "support" / "upstream_crds"
 
 
@@ -111,6 +130,24 @@ def test_the_bundled_database_keeps_its_passwords_and_its_volume(release: Releas
     release.uninstall()
     release.install(values)
     assert release.get("secret", "formulary-postgres")["data"] == before
+    release.uninstall()
+
+
+def test_the_roles_of_a_cluster_of_cloudnativepg_keep_their_passwords(bare: ControlPlane, release: Release) -> None:
+    bare.apply(CLUSTERS)
+    bare.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", CLUSTERS["metadata"]["name"])
+    values = {"database": {"mode": "cnpg"}}
+
+    def secrets() -> list[Any]:
+        return [release.get("secret", f"formulary-postgres-{user}")["data"] for user in ("server", "operator")]
+
+    release.install(values)
+    before = secrets()
+    release.upgrade({**values, "image": {"tag": "9.9.9"}})
+    assert secrets() == before
+    release.uninstall()
+    release.install(values)
+    assert secrets() == before
     release.uninstall()
 
 
