@@ -21,7 +21,7 @@ from soak.faults import Fault, Faults, move_trail, small_disk
 from soak.oracle import Oracle
 from soak.programs import START_SECONDS, address_of, program, unexpected
 from soak.table import show
-from soak.traffic import Client, Tally
+from soak.traffic import KINDS, Client, Tally
 from soak.verdict import Harm, Verdict
 
 from formulary_catalog.store.database.connection import Database, Role
@@ -32,17 +32,23 @@ from formulary_catalog.store.incidents import ContextWriter
 CLIENTS = 8
 _CALM_SECONDS = verdict.RECOVERY_SECONDS + 4
 """Longer than calls may be refused after a fault: what comes later is not excused by it."""
+_SHORT_CALM_SECONDS = 1.0
 _LONG_CALM_SECONDS = 20.0
 _LONG_MINUTES = 10
 _MEGABYTE = 1024**2
 
 
 class Soak:
-    """One soak of a given length."""
+    """One soak of a given length, or of one fault without waiting for what comes long after it."""
 
-    def __init__(self, *, minutes: float, directory: Path, postgres: EmbeddedPostgres, disk: Path | None) -> None:
+    def __init__(
+        self, *, minutes: float, only: str, directory: Path, postgres: EmbeddedPostgres, disk: Path | None
+    ) -> None:
         self._seconds = minutes * 60
-        self._calm = _LONG_CALM_SECONDS if minutes >= _LONG_MINUTES else _CALM_SECONDS
+        self._only = only
+        self._calm = _SHORT_CALM_SECONDS if only else _CALM_SECONDS
+        if minutes >= _LONG_MINUTES:
+            self._calm = _LONG_CALM_SECONDS
         self._directory = directory
         self._dsn = postgres.dsn()
         self._disk = disk
@@ -126,19 +132,28 @@ class Soak:
 
     async def _harm_until(self, end: float) -> None:
         """Each fault once, and again as long as there is time, with calm before each and at the end."""
-        await asyncio.sleep(self._calm)
-        faults = self._faults.all()
+        self._problems += [f"the start: {missing}" for missing in await self._missing_once_calm()]
+        faults = [fault for fault in self._faults.all() if self._only in ("", fault.name)]
         turn = 0
         while turn < len(faults) or time.monotonic() + self._calm < end:
             fault = faults[turn % len(faults)]
             begun = time.monotonic()
             await fault.harm()
             self._done.append((fault, begun, time.monotonic()))
-            edits = self._oracle.edits
-            await asyncio.sleep(self._calm)
-            if self._oracle.edits == edits:
-                self._problems.append(f"{fault.name}: no workflow could be edited afterwards")
+            self._problems += [f"after {fault.name}: {missing}" for missing in await self._missing_once_calm()]
             turn += 1
+
+    async def _missing_once_calm(self) -> list[str]:
+        """What did not happen in the calm, nor until it had to."""
+        edits, answers, begun = self._oracle.edits, len(self._tally.answered), time.monotonic()
+        await asyncio.sleep(self._calm)
+        while True:
+            answered = {answer.call.kind for answer in self._tally.answered[answers:]}
+            missing = [f"no {kind} was answered" for kind in sorted(KINDS - answered)]
+            missing += ["no workflow could be edited"] if self._oracle.edits == edits else []
+            if not missing or time.monotonic() - begun > _CALM_SECONDS:
+                return missing
+            await asyncio.sleep(0.1)
 
     async def _judge(self, problems: list[str]) -> Verdict:
         tally, trail_of_all = self._tally, await trail.recorded(self._dsn)
@@ -174,8 +189,8 @@ def _missing_effects(harms: list[Harm]) -> list[str]:
     return [f"{each.name}: no call noticed it" for each in harms if not each.refused and not each.words_only]
 
 
-def soak(*, minutes: float) -> Verdict:
-    """Run one, on a database and a disk of its own."""
+def soak(*, minutes: float = 0, only: str = "") -> Verdict:
+    """Run one, on a database and a disk of its own; with `only` one fault of this name."""
     with (
         tempfile.TemporaryDirectory(prefix="formulary-soak-") as name,
         small_disk(megabytes=int(192 + 64 * minutes)) as disk,
@@ -183,7 +198,9 @@ def soak(*, minutes: float) -> Verdict:
         directory = Path(name)
         directory.chmod(0o711)
         with EmbeddedPostgres(data_dir=directory / "data") as postgres:
-            return asyncio.run(Soak(minutes=minutes, directory=directory, postgres=postgres, disk=disk).run())
+            return asyncio.run(
+                Soak(minutes=minutes, only=only, directory=directory, postgres=postgres, disk=disk).run()
+            )
 
 
 def main() -> int:

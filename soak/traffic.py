@@ -12,6 +12,7 @@ from soak.catalog import NAMES, QUESTIONS, Incident, Question
 
 from support.wire import Reply, Wire
 
+KINDS = frozenset({"search", "selection", "details"})
 _THINKING_SECONDS = (0.02, 0.1)
 _PAGE = 50
 _PODS = 100_000
