@@ -193,6 +193,7 @@ async def test_a_second_one_is_refused_while_the_first_runs_and_cancelling_ends_
     assert await served_models(database) == {embedder.model_id: MANY}
 
 
+@pytest.mark.long
 def test_a_running_server_changes_its_model_without_one_search_by_words_and_back_when_its_setting_says_so(
     data_dirs: Path, tmp_path: Path, model: Path, embedder: Embedder
 ) -> None:
