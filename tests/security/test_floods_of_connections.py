@@ -170,7 +170,7 @@ def _is_alive(daemon: Daemon) -> bool:
 
 @pytest.mark.parametrize("lowered_later", [False, True])
 def test_a_server_without_files_answers_probes_and_writes_no_flood_of_logs(dsn: str, lowered_later: bool) -> None:
-    with server(dsn=dsn, max_connections="1000", max_connections_per_address="1000") as daemon:
+    with server(dsn=dsn, max_connections="1000", max_connections_per_address="1000", request_seconds="3") as daemon:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         try:
             if not lowered_later:
