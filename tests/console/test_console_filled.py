@@ -10,9 +10,9 @@ from playwright.async_api import Browser, Page
 from formulary_catalog.embedding import Embedder
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.workflows.writer import CatalogWriter
-from support.browser import DESKTOP, PHONE, Window
+from support.browser import Window
 from support.console import SHARED, Console
-from support.console_pages import findings, outline, overflow, seen_by
+from support.console_pages import each_look, findings, outline, overflow, seen_by
 from support.filling import fill
 from support.manifest import contract, text, workflow
 
@@ -27,9 +27,6 @@ FAILURES = [
     ("unknown", "/console/catalog", 503, "Not available now"),
 ]
 Scheme = Literal["light", "dark"]
-each_look = pytest.mark.parametrize(
-    ("scheme", "size"), [("light", DESKTOP), ("dark", DESKTOP), ("light", PHONE), ("dark", PHONE)]
-)
 each_failure = pytest.mark.parametrize(("person", "path", "status", "heading"), FAILURES)
 
 

@@ -1,4 +1,8 @@
-"""Texts of others are hostile: as titles, queries, reasons and names of files they stay texts."""
+"""Texts of others are hostile: as titles, queries, reasons and names of files they stay texts.
+
+All of them are in the catalog and on the pages that list it. Where a page shows one at a time, the first tier gives
+each text one of the places in turn, and the long tests give it every place.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -28,7 +32,23 @@ from support.runnable import runnable
 
 INCIDENT = "rr-hostile"
 _CUT = 100
-each_text = pytest.mark.parametrize("number", range(len(HOSTILE)))
+_PLACES = 6
+
+
+def each_text(*, place: int) -> pytest.MarkDecorator:
+    """All texts by their numbers: those that another place has in the first tier are long."""
+    numbers = [
+        number if number % _PLACES == place else pytest.param(number, marks=pytest.mark.long)
+        for number in range(len(HOSTILE))
+    ]
+    return pytest.mark.parametrize("number", numbers)
+
+
+def some_texts(*, place: int) -> pytest.MarkDecorator:
+    """The texts that this place has in the first tier; all of them are long."""
+    return pytest.mark.parametrize(
+        "texts", [HOSTILE[place::_PLACES], pytest.param(HOSTILE, marks=pytest.mark.long)], ids=["some", "all"]
+    )
 
 
 def attacking(number: int, text: str) -> dict[str, Any]:
@@ -103,7 +123,7 @@ def _words(text: str) -> str:
     return "".join(text.split())
 
 
-@each_text
+@each_text(place=0)
 async def test_a_workflow_is_shown_as_it_was_written(opened: Window, number: int) -> None:
     page = await opened.open(f"/console/catalog/{SHARED}/{name_of(number)}")
     assert _words(await page.locator("h1").text_content() or "") == _words(visible(HOSTILE[number]))
@@ -111,7 +131,7 @@ async def test_a_workflow_is_shown_as_it_was_written(opened: Window, number: int
     await is_inert(opened)
 
 
-@each_text
+@each_text(place=1)
 async def test_a_query_is_shown_as_it_was_typed(opened: Window, number: int) -> None:
     text = HOSTILE[number]
     await opened.page.goto(f"{opened.seen.origin}/console/search?query={quote(text)}&workflow={quote(text)}")
@@ -121,19 +141,20 @@ async def test_a_query_is_shown_as_it_was_typed(opened: Window, number: int) -> 
     await is_inert(opened)
 
 
-async def test_reasons_are_shown_as_they_were_given(console: Console, opened: Window) -> None:
+@some_texts(place=5)
+async def test_reasons_are_shown_as_they_were_given(console: Console, opened: Window, texts: Sequence[str]) -> None:
     page = opened.page
-    runs = [await asked_for(console.agent, number) for number in range(len(HOSTILE))]
+    runs = [await asked_for(console.agent, text) for text in texts]
     await opened.open(f"/console/waiting?limit={MAX_PAGE}")
     await is_inert(opened)
     assert [run for run in runs if not await page.locator(f"#reason-{run}").count()] == []
     async with httpx2.AsyncClient(base_url=console.url, headers={"Authorization": "Bearer lead"}) as http:
-        for run, text in zip(runs, HOSTILE, strict=True):
+        for run, text in zip(runs, texts, strict=True):
             decision = {"decision": "Reject", "reason": text}
             (await http.post(f"/api/v1/invocations/{run}/approval", json=decision)).raise_for_status()
     await opened.open(f"/console/incidents/{INCIDENT}")
     await is_inert(opened)
-    missing = set(HOSTILE)
+    missing = set(texts)
     while missing:
         missing -= {text for text in missing if await shows(page, text)}
         later = page.locator("a[rel=next]")
@@ -145,11 +166,10 @@ async def test_reasons_are_shown_as_they_were_given(console: Console, opened: Wi
     assert missing == set()
 
 
-async def asked_for(agent: Agent, number: int) -> str:
+async def asked_for(agent: Agent, text: str) -> str:
     """A run of the hostile workflow for the hostile incident, after a hostile search and a hostile choice."""
-    text = HOSTILE[number]
     # What hides something cannot be run at all.
-    runs = number if visible(text) == text else 0
+    runs = HOSTILE.index(text) if visible(text) == text else 0
     workflow = f"{SHARED}/{name_of(runs)}"
     search_id = await agent.search(INCIDENT, text)
     await agent.select(INCIDENT, workflow, search_id=search_id, reasoning=text)
@@ -169,10 +189,16 @@ async def test_alerts_of_a_file_may_say_anything(opened: Window, some: Sequence[
     ] == []
 
 
-@pytest.mark.parametrize("path", ["/console/coverage", "/console/rules"])
-async def test_a_file_that_is_uploaded_may_have_any_name(opened: Window, path: str) -> None:
-    for name in HOSTILE:
-        await upload(opened, path, "no manifest", name=name)
+@some_texts(place=2)
+async def test_a_file_of_alerts_may_have_any_name(opened: Window, texts: Sequence[str]) -> None:
+    for name in texts:
+        await upload(opened, "/console/coverage", "no manifest", name=name)
+
+
+@some_texts(place=3)
+async def test_a_file_of_rules_may_have_any_name(opened: Window, texts: Sequence[str]) -> None:
+    for name in texts:
+        await upload(opened, "/console/rules", "no manifest", name=name)
 
 
 async def test_rules_of_a_file_may_say_anything(opened: Window) -> None:
@@ -201,11 +227,15 @@ async def upload(opened: Window, path: str, document: Any, *, name: str = HOSTIL
     await is_inert(opened)
 
 
-async def test_no_page_is_misled_by_what_it_lists(console: Console, opened: Window) -> None:
+async def test_no_page_is_misled_by_what_it_lists(opened: Window) -> None:
     for page in PAGES:
         await opened.open(page.url)
         await is_inert(opened)
-    for text in HOSTILE:
+
+
+@some_texts(place=4)
+async def test_no_page_is_misled_by_its_address(opened: Window, texts: Sequence[str]) -> None:
+    for text in texts:
         for path in ("incidents", "catalog", "waiting"):
             await opened.page.goto(f"{opened.seen.origin}/console/{path}/{quote(text, safe='')}")
             await is_inert(opened)

@@ -13,7 +13,17 @@ from playwright.async_api import Browser, FloatRect
 
 from support.browser import DESKTOP, PHONE, Window, window
 from support.console import Console
-from support.console_pages import PAGES, SIGN_IN, WAITING, ConsolePage, findings, outline, overflow, seen_by
+from support.console_pages import (
+    PAGES,
+    SIGN_IN,
+    WAITING,
+    ConsolePage,
+    each_look,
+    findings,
+    outline,
+    overflow,
+    seen_by,
+)
 
 PICTURES = Path(__file__).parents[2] / "docs" / "images" / "console"
 TAKES_PICTURES = os.environ.get("UPDATE_SCREENSHOTS") == "1"
@@ -25,8 +35,6 @@ PICTURED = {
 Scheme = Literal["light", "dark"]
 _TALLEST = 1600
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-each_scheme = pytest.mark.parametrize("scheme", ["light", "dark"])
-each_size = pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
 
 
 async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tuple[int, int]) -> None:
@@ -44,8 +52,7 @@ async def is_good(opened: Window, page: ConsolePage, *, scheme: Scheme, size: tu
 
 
 @each_page
-@each_scheme
-@each_size
+@each_look
 async def test_a_page_has_no_barrier_and_breaks_no_rule_of_its_own(
     console: Console, browser: Browser, page: ConsolePage, scheme: Scheme, size: tuple[int, int]
 ) -> None:
@@ -54,8 +61,7 @@ async def test_a_page_has_no_barrier_and_breaks_no_rule_of_its_own(
         await is_good(opened, page, scheme=scheme, size=size)
 
 
-@each_scheme
-@each_size
+@each_look
 async def test_who_is_not_known_gets_a_sign_in_page_without_barriers(
     console: Console, browser: Browser, scheme: Scheme, size: tuple[int, int]
 ) -> None:

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.async_api import Browser, Page
 
-from support.browser import DESKTOP, Window, window
+from support.browser import DESKTOP, PHONE, Window, window
 from support.console import QUERY, SHARED, SHOP, Console
 
 _EVERYTHING_OPEN = "document.querySelectorAll('details').forEach(each => each.open = true)"
@@ -69,6 +70,17 @@ PAGES = (
     ConsolePage("health", "/health", "Health"),
 )
 """All that need a person, in the order of the navigation."""
+each_look = pytest.mark.parametrize(
+    ("scheme", "size"),
+    [
+        ("light", DESKTOP),
+        ("dark", PHONE),
+        pytest.param("dark", DESKTOP, marks=pytest.mark.long),
+        pytest.param("light", PHONE, marks=pytest.mark.long),
+    ],
+    ids=["light-desktop", "dark-phone", "dark-desktop", "light-phone"],
+)
+"""Both schemes and both sizes; the rest of their combinations is long."""
 
 
 @asynccontextmanager
