@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import EVERYTHING, Caller
@@ -27,6 +26,7 @@ from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.access import Rights
 from support.databases import migrated_database
+from support.examples import few_and_many
 from support.filling import entry
 from support.knowledge import embed_everything, load_runbooks, read_ended_traces
 from support.services import open_parts, service_on
@@ -147,9 +147,7 @@ async def happen(world: World, past: Past, entries: list[CatalogEntry], *, numbe
     return {each.version_id for each, _ in mentioned} | {chosen.version_id}
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(catalog=catalogs, incident=incidents, query=some_words, see=sights, by_meaning=st.booleans(), past=pasts)
-async def test_tools_speak_only_of_what_is_allowed_and_visible(
+async def _speaks_only_of_what_is_allowed_and_visible(
     world: World,
     catalog: list[Workflow],
     incident: RequestContext,
@@ -216,3 +214,16 @@ async def test_tools_speak_only_of_what_is_allowed_and_visible(
     told = json.dumps([*(each.as_json() for each in answers), *(each.model_dump() for each in counts.values())])
     hidden = [each for each in entries if each.version_id not in may]
     assert not [each for each in hidden if each.version_id in told or each.name in told]
+
+
+test_tools_speak_only_of_what_is_allowed_and_visible, test_so_they_do_in_many_catalogs = few_and_many(
+    _speaks_only_of_what_is_allowed_and_visible,
+    few=25,
+    many=100,
+    catalog=catalogs,
+    incident=incidents,
+    query=some_words,
+    see=sights,
+    by_meaning=st.booleans(),
+    past=pasts,
+)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.access import Caller
@@ -26,6 +25,7 @@ from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from support.access import Rights
 from support.databases import migrated_database
 from support.drawn_catalogs import ACTIONS, NAMES, SECRET, SIGNALS, Declared, catalogs, incidents
+from support.examples import few_and_many
 from support.services import open_parts
 from support.tool_answers import (
     CHANCE,
@@ -244,14 +244,7 @@ async def _catalog(postgres: EmbeddedPostgres) -> AsyncIterator[Catalog]:
 NUMBERS = itertools.count()
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(
-    catalog=catalogs,
-    incident=incidents,
-    asked=st.lists(calls, min_size=4, max_size=6),
-    see=st.sampled_from(["ab", "ab", "a", "b"]),
-)
-async def test_an_answer_is_that_of_a_catalog_without_what_is_excluded(
+async def _answers_as_a_catalog_without_what_is_excluded(
     pair: Pair,
     catalog: list[Declared],
     incident: RequestContext,
@@ -299,3 +292,14 @@ async def test_an_answer_is_that_of_a_catalog_without_what_is_excluded(
         ]
         assert answers[0] == answers[1], (name, given)
         assert SECRET not in answers[0]
+
+
+test_an_answer_is_that_of_a_catalog_without_what_is_excluded, test_so_are_many_answers = few_and_many(
+    _answers_as_a_catalog_without_what_is_excluded,
+    few=20,
+    many=50,
+    catalog=catalogs,
+    incident=incidents,
+    asked=st.lists(calls, min_size=4, max_size=6),
+    see=st.sampled_from(["ab", "ab", "a", "b"]),
+)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.alias_generators import to_camel
 
@@ -21,6 +20,7 @@ from formulary_catalog.store.search.statement import CandidateQuery, CandidateRe
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import manifest
 from support.databases import migrated_database
+from support.examples import few_and_many
 
 FIELDS = {dimension: to_camel(dimension) for dimension in DIMENSIONS}
 CONSTRAINED = [*DIMENSIONS, "signal_type", "signal_type", "cluster"]  # those with SQL of their own more often
@@ -160,9 +160,7 @@ async def store(postgres: EmbeddedPostgres) -> AsyncIterator[Store]:
 catalog_numbers = itertools.count()
 
 
-@settings(max_examples=350, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(scenario=scenarios())
-async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store: Store, scenario: Scenario) -> None:
+async def _returns_exactly_the_workflows_that_the_rules_allow(store: Store, scenario: Scenario) -> None:
     number = next(catalog_numbers)
     entries = [
         catalog_entry(manifest.workflow(f"w{position}", **spec), source="", default_namespace=f"{tenant}{number}")
@@ -173,6 +171,11 @@ async def test_a_search_returns_exactly_the_workflows_that_the_rules_allow(store
     for request in scenario.requests:
         visible = frozenset(f"{tenant}{number}" for tenant in request.tenants)
         await _finds_what_the_rules_allow(store, entries, constraints=request.constraints, visible=visible)
+
+
+test_a_search_returns_exactly_the_workflows_that_the_rules_allow, test_so_do_many_searches = few_and_many(
+    _returns_exactly_the_workflows_that_the_rules_allow, few=50, many=350, scenario=scenarios()
+)
 
 
 async def test_each_label_decides_beside_any_other_one_and_beside_one_that_is_asked_for_without_values(
