@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -29,6 +30,7 @@ from formulary_catalog.settings import ContextPolicy
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
+from formulary_catalog.store.search.candidates import ALL
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_catalog.workflows.listing import Listing
 from support.access import KnownCallers, Rights
@@ -42,9 +44,12 @@ from support.serving import serving
 CASES = cases()
 SOME = CASES[::3]
 """Of every kind, where the kind matters and the words do not."""
+BY_KIND = [list(each) for _, each in groupby(CASES, key=lambda case: case.kind)]
 MANY = 1200
 """So many that most cases allow more than are ranked in full."""
-SHARED = {"nobody": "nothing", "fifty-one": "small", "twelve-hundred": "large"}
+FEWER = ALL + 40
+"""So many that a case which allows them all allows more than are ranked in full."""
+SHARED = {"nobody": "nothing", "fifty-one": "small", "many": "large"}
 """The shared namespace by how many other workflows are in it."""
 MODES = {"hybrid": "hybrid", "own-embedding": "hybrid", "lexical": "lexical", "labels-only": "labels-only"}
 """How the caller asks, and the mode in which that is answered."""
@@ -62,13 +67,27 @@ class World:
     others: Mapping[str, list[CatalogEntry]]
 
 
+@pytest.fixture(scope="module", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether each test tries many cases; else one of every kind, and all tests together try every case."""
+    return bool(request.param)
+
+
+def of_every_kind(turn: int) -> list[Case]:
+    """One case of every kind: another one with each turn."""
+    return [each[turn % len(each)] for each in BY_KIND]
+
+
 @pytest.fixture(scope="module")
-async def world(postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path) -> AsyncIterator[World]:
+async def world(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, thorough: bool
+) -> AsyncIterator[World]:
+    many = MANY if thorough else FEWER
     documents = starter_documents(starter_catalog)
     small = [entry(document, namespace="small") for document in documents]
-    large = copies(documents, number=MANY, namespace="large")
+    large = copies(documents, number=many, namespace="large")
     vectors = embedder.embed_documents([each.embedding_text for each in small])
-    noise = np.random.default_rng(5).normal(scale=0.01, size=(MANY, vectors.shape[1]))
+    noise = np.random.default_rng(5).normal(scale=0.01, size=(many, vectors.shape[1]))
     near = np.resize(vectors, noise.shape) + noise
     near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
     async with migrated_database(postgres) as dsn:
@@ -170,31 +189,33 @@ def test_there_are_enough_cases_of_every_kind() -> None:
     kinds = [case.kind for case in CASES]
     assert len(CASES) >= 150
     assert min(kinds.count(kind) for kind in kinds) >= 10
+    assert len(BY_KIND) == len(set(kinds))
     assert len({case.forbidden.embedding_text for case in CASES}) == len(CASES)
 
 
 @pytest.mark.parametrize("size", SHARED)
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_forbidden_workflow_is_never_returned(
-    world: World, untouched: str, embedder: Embedder, vectors: Vectors, mode: str, size: str
+    world: World, untouched: str, embedder: Embedder, vectors: Vectors, *, mode: str, size: str, thorough: bool
 ) -> None:
     shared = SHARED[size]
+    some = CASES if thorough else of_every_kind(list(product(MODES, SHARED)).index((mode, size)))
     loaded = None if mode == "lexical" else embedder
     async with reading(untouched, embedder=loaded, shared=shared) as parts:
         service = service_on(parts)
         others = world.others[shared]
-        assert await wrong_answers(CASES, service=service, mode=mode, others=others, vectors=vectors) == []
+        assert await wrong_answers(some, service=service, mode=mode, others=others, vectors=vectors) == []
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "labels-only"])
 async def test_nor_is_it_to_those_who_see_all_namespaces(
-    world: World, untouched: str, embedder: Embedder, vectors: Vectors, mode: str
+    world: World, untouched: str, embedder: Embedder, vectors: Vectors, *, mode: str, thorough: bool
 ) -> None:
     others = [*world.others["small"], *world.others["large"], *(each for case in CASES for each in case.served())]
     everyone = Caller(name="admin", access=EVERYTHING)
     async with reading(untouched, embedder=embedder, shared="small") as parts:
         service = service_on(parts)
-        for case in CASES:
+        for case in CASES if thorough else of_every_kind(0):
             if case.elsewhere:
                 continue
             request = asked(case, mode=mode, vectors=vectors)
@@ -205,30 +226,34 @@ async def test_nor_is_it_to_those_who_see_all_namespaces(
 
 
 @pytest.fixture(scope="module")
-async def conforming(postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path) -> AsyncIterator[str]:
-    """A database with the starter catalog and, for each case, a workflow of the same words as the forbidden one."""
+async def conforming(
+    postgres: EmbeddedPostgres, embedder: Embedder, starter_catalog: Path, thorough: bool
+) -> AsyncIterator[str]:
+    """A database with the starter catalog and, for many cases, a workflow of the same words as the forbidden one."""
+    some = CASES if thorough else SOME
     small = [entry(document, namespace="small") for document in starter_documents(starter_catalog)]
     async with migrated_database(postgres) as dsn:
         async with writers(dsn) as (writer, contexts):
-            await store([*small, *(case.conforming for case in CASES)], writer=writer, embedder=embedder)
-            for case in CASES:
+            await store([*small, *(case.conforming for case in some)], writer=writer, embedder=embedder)
+            for case in some:
                 await contexts.save(case.incident)
         yield dsn
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "lexical"])
 async def test_it_is_among_the_best_sounding_ones_and_only_its_labels_speak_against_it(
-    conforming: str, embedder: Embedder, vectors: Vectors, mode: str
+    conforming: str, embedder: Embedder, vectors: Vectors, *, mode: str, thorough: bool
 ) -> None:
     places = {}
+    some = CASES if thorough else SOME
     async with reading(conforming, embedder=embedder if mode == "hybrid" else None, shared="small") as parts:
         service = service_on(parts)
-        for case in CASES:
+        for case in some:
             request = replace(asked(case, mode=mode, vectors=vectors), exclude_keywords=())
             answer = await service.search(request, caller=agent_of(case))
             places[str(case)] = [hit.version_id for hit in answer.workflows].index(case.conforming.version_id)
     assert {case: place for case, place in places.items() if place > 2} == {}
-    assert list(places.values()).count(0) > 0.9 * len(CASES)
+    assert list(places.values()).count(0) > 0.9 * len(some)
 
 
 PLANS = {
@@ -257,18 +282,22 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("state", [*PLANS, "there is no index"])
+STATES = [*PLANS, "there is no index"]
+
+
+@pytest.mark.parametrize("state", STATES)
 async def test_nor_does_it_matter_how_the_database_finds_it(
-    postgres: EmbeddedPostgres, world: World, embedder: Embedder, vectors: Vectors, state: str
+    postgres: EmbeddedPostgres, world: World, embedder: Embedder, vectors: Vectors, *, state: str, thorough: bool
 ) -> None:
+    some, others = SOME if thorough else of_every_kind(STATES.index(state)), world.others["large"]
     async with copied_database(postgres, world.dsn) as dsn:
         await _prepare(dsn, state=state)
         for turn, mode in enumerate(MODES):
             loaded = None if mode == "lexical" else embedder
             async with reading(dsn, embedder=loaded, shared="large") as parts:
                 service = service_on(parts)
-                some, others = SOME[turn :: len(MODES)], world.others["large"]
-                assert await wrong_answers(some, service=service, mode=mode, others=others, vectors=vectors) == []
+                asking = some[turn :: len(MODES)]
+                assert await wrong_answers(asking, service=service, mode=mode, others=others, vectors=vectors) == []
 
 
 async def _prepare(dsn: str, *, state: str) -> None:
@@ -289,9 +318,10 @@ async def _prepare(dsn: str, *, state: str) -> None:
     await owner.close()
 
 
-async def test_no_name_leads_to_it(untouched: str, embedder: Embedder) -> None:
+async def test_no_name_leads_to_it(untouched: str, embedder: Embedder, thorough: bool) -> None:
     held = [case for case in CASES if case.held_everywhere]
     assert len(held) >= 80
+    held = held if thorough else held[::5]
     async with reading(untouched, embedder=embedder, shared="small") as parts:
         service = service_on(parts)
         for case in held:
@@ -315,9 +345,9 @@ async def _version_of(service: CatalogService, name: str, *, context: ContextRef
     return chosen.version_id
 
 
-async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedder: Embedder) -> None:
+async def test_no_page_of_the_list_holds_it(world: World, untouched: str, embedder: Embedder, thorough: bool) -> None:
     async with reading(untouched, embedder=embedder, shared="small") as parts:
-        for case in CASES:
+        for case in CASES if thorough else CASES[1::5]:
             if not case.held_everywhere:
                 continue
             listed: list[str] = []
@@ -345,9 +375,9 @@ def headers(case: Case) -> dict[str, str]:
     return {"Authorization": f"Bearer {case.namespace}", "X-Remediation-Id": case.remediation_id}
 
 
-async def test_it_does_not_get_out_over_rest(url: str, vectors: Vectors) -> None:
+async def test_it_does_not_get_out_over_rest(url: str, vectors: Vectors, thorough: bool) -> None:
     async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
-        for case in SOME:
+        for case in SOME if thorough else of_every_kind(1):
             request = asked(case, mode="own-embedding", vectors=vectors)
             body: dict[str, Any] = {
                 "query": request.query,
@@ -371,8 +401,8 @@ async def test_it_does_not_get_out_over_rest(url: str, vectors: Vectors) -> None
                 assert found.status_code == 404 or found.json()["version_id"] != case.forbidden.version_id
 
 
-async def test_nor_over_mcp(url: str) -> None:
-    for case in SOME:
+async def test_nor_over_mcp(url: str, thorough: bool) -> None:
+    for case in SOME if thorough else of_every_kind(2):
         async with agent(url, headers=headers(case)) as client:
             arguments = {
                 "query": case.query,
