@@ -60,6 +60,18 @@ def test_every_stage_that_is_copied_from_exists() -> None:
     assert set(re.findall(r"--from=(\w+)", DOCKERFILE)) <= stages
 
 
+def test_the_bill_of_materials_is_made_last_by_a_pinned_program_of_what_the_image_gets() -> None:
+    first_stage = DOCKERFILE.replace("\\\n", "").partition("\nFROM ${RUN_IMAGE}")[0]
+    last = re.findall(r"^RUN (.+)$", first_stage, re.MULTILINE)[-1]
+    (gets,) = re.findall(r"^COPY --from=install (\S+)", DOCKERFILE, re.MULTILINE)
+
+    assert "--require-hashes --only-binary :all: -r requirements/sbom.txt" in last
+    assert "cyclonedx-bom==" in (ROOT / "requirements" / "sbom.txt").read_text()
+    assert re.findall(r"cyclonedx-py environment .*--output-file (\S+) (\S+)$", last) == [
+        (f"{gets}/sbom.cdx.json", f"{gets}/bin/python")
+    ]
+
+
 def test_base_images_are_named_by_arguments_without_a_default_that_the_lock_file_gives() -> None:
     images = json.loads((ROOT / "requirements" / "images.json").read_text())
     bases = re.findall(r"^FROM \$\{(\w+)\}", DOCKERFILE, re.MULTILINE)

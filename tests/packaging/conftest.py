@@ -1,4 +1,7 @@
-"""What the tests of packages share: one wheel with its source distribution, and one environment it is installed in."""
+"""What the tests of packages share: one wheel with its source distribution, and one environment it is installed in.
+
+The first tier takes the pinned packages from the environment of the tests; a package index serves the long tests.
+"""
 
 import subprocess
 import sys
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from support.distributions import Distributions, build
+from support.pinned import link_pinned, site_packages
 from support.source_tree import ROOT, copy_source_tree
 
 # Not in memory, as other tests' files are: environments have half a gigabyte each.
@@ -36,10 +40,16 @@ def built(place: Path) -> Distributions:
     return build(copy_source_tree(place / "built"))
 
 
+@pytest.fixture(scope="session", params=[False, pytest.param(True, marks=pytest.mark.long)], ids=["linked", "fetched"])
+def fetched(request: pytest.FixtureRequest) -> bool:
+    """Whether the pinned packages come from a package index."""
+    return bool(request.param)
+
+
 @pytest.fixture(scope="session")
-def installed(place: Path, built: Distributions) -> Path:
+def installed(place: Path, built: Distributions, fetched: bool) -> Path:
     """An environment with the pinned packages and the wheel, and nothing else."""
-    environment = place / "installed"
+    environment = place / ("installed-fetched" if fetched else "installed")
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
     pip: list[str | Path] = [
         environment / "bin" / "python",
@@ -51,6 +61,9 @@ def installed(place: Path, built: Distributions) -> Path:
         "--no-compile",
     ]
     lock = ROOT / "requirements" / "run.txt"
-    subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", lock], check=True)
+    if fetched:
+        subprocess.run([*pip, "--require-hashes", "--only-binary", ":all:", "-r", lock], check=True)
+    else:
+        link_pinned(lock, site_packages(environment))
     subprocess.run([*pip, "--no-index", built.wheel], check=True)
     return environment

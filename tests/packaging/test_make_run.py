@@ -13,10 +13,11 @@ import psutil
 import pytest
 
 from support.control_plane import free_port
-from support.source_tree import copy_source_tree, newcomers_environment, pip_cache, started
+from support.source_tree import ROOT, copy_source_tree, newcomers_environment, pip_cache, started
 from support.waiting import wait_until
 
 _PLAIN_USER = pwd.getpwnam("nobody").pw_uid
+_LINKING_UV = f"#!/bin/sh\nPYTHONPATH='{ROOT}/tests' exec '{sys.executable}' -m support.pinned \"$@\"\n"
 
 
 @pytest.fixture
@@ -28,14 +29,23 @@ def home(place: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     wait_until(lambda: not _working_below(directory), what="everything that was started there to end")
 
 
-def test_it_shows_a_first_search_from_a_closed_home_and_ends_with_control_c(home: Path, place: Path) -> None:
-    tree = copy_source_tree(home / "formulary")
+def test_it_shows_a_first_search_from_a_closed_home_and_ends_with_control_c(
+    home: Path, place: Path, fetched: bool
+) -> None:
+    tree = copy_source_tree(home / "formulary", with_model=not fetched)
     # Root's own data directory belongs to the machine, and only downloads are shared with other runs.
-    of_this_run = {"FORMULARY_DATA_DIR": str(place / "data of make run"), "PIP_CACHE_DIR": pip_cache()}
+    of_this_run = {"FORMULARY_DATA_DIR": str(place / f"data of {home.name}"), "PIP_CACHE_DIR": pip_cache()}
+    if not fetched:
+        uv = home / "bin" / "uv"
+        uv.parent.mkdir()
+        uv.write_text(_LINKING_UV)
+        uv.chmod(0o700)
+        of_this_run["PATH"] = f"{uv.parent}:{os.environ['PATH']}"
 
     _show_first_search(tree, newcomers_environment(home, **of_this_run))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a program as another user")
 def test_it_does_so_for_a_plain_user_too(home: Path) -> None:
     python = _python_for_plain_user()

@@ -13,19 +13,22 @@ from pathlib import Path
 from support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
+MODEL = Path("catalog", "formulary_catalog", "embedding", "all-MiniLM-L6-v2")
 # Installing from a far package index takes minutes.
 SECONDS = 600
 _OF_THIS_RUN = ("FORMULARY_", "HF_", "MAKE", "MFLAGS", "PYTEST_", "PYTHON", "TMPDIR", "VIRTUAL_ENV")
 
 
-def copy_source_tree(directory: Path) -> Path:
-    """What a `git clone` would bring, with what is not committed yet."""
+def copy_source_tree(directory: Path, *, with_model: bool = False) -> Path:
+    """What a `git clone` would bring, with what is not committed yet; and on demand the embedding model, once made."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).exists():  # deleted, and not committed yet
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, directory / name)
+    if with_model:
+        shutil.copytree(ROOT / MODEL, directory / MODEL)
     return directory
 
 
