@@ -263,8 +263,8 @@ async def _revision(connection: asyncpg.Connection) -> str:
     except asyncpg.InsufficientPrivilegeError as error:
         # The first migration makes the schema before it opens it to the roles of server and operator.
         raise NotMigrated(
-            "the database user may not read the schema `formulary`; let `formulary migrate` end, or connect as "
-            "formulary_server, formulary_writer or its owner"
+            "the database user may not read the schema `formulary`; connect as its owner (a server: as "
+            "formulary_server), or let `formulary migrate` end"
         ) from error
     except CONNECT_FAILURES as error:
         raise Unavailable("the database went away while its schema was looked at; try again") from error
