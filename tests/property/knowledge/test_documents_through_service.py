@@ -19,6 +19,7 @@ from formulary_catalog.errors import NotFound
 from formulary_catalog.knowledge.service import KnowledgeService
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.settings import ContextPolicy
+from formulary_catalog.store.audit.events import TraceEvent
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.incidents import ContextWriter
@@ -137,6 +138,15 @@ async def happen(world: World, past: Past, entries: list[CatalogEntry], *, numbe
     mentioned = [(entries[position % len(entries)], form) for position, form in past.mentions]
     context = RequestContext(namespace=f"a{number}", target_namespace=f"b{number}", name="past", remediation_id="")
     await ContextWriter(world.writing).save(replace(context, remediation_id=f"rr-past-{number}"))
+    returned = {"candidates": [{"version_id": chosen.version_id, "returned": True}]}
+    await world.parts.traces.append(
+        TraceEvent(
+            trace_id=f"rr-past-{number}",
+            kind="search",
+            caller="earlier",
+            payload={"outcome": "ok", "analysis": f"a{number}/past", "result": returned},
+        )
+    )
     await service_on(world.parts).record_selection(
         workflow_id=f"{chosen.namespace}/{chosen.name}",
         reasoning=f"it fits, not {' nor '.join(form.format(each) for each, form in mentioned)}",
