@@ -59,14 +59,20 @@ class ContextResolver:
                 known yet and too many calls wait already.
         """
         try:
-            context = await self._resolve(reference, caller=caller)
+            context = None
+            if (named := await self._named(reference, caller=caller)) is not None:
+                # What cannot be stored names nothing; asking for it would look like a failure of the database.
+                askable = all(map(storable, (*named.ids, named.analysis)))
+                found = await self._arrivals.find(named, caller=caller) if askable else []
+                context = _agreed(found, named=named)
         except (ContextError, NotAllowed):
             self._metrics.count_context_lookup("refused")
             raise
         self._metrics.count_context_lookup("none" if context is None else "found")
         return context
 
-    async def _resolve(self, reference: ContextReference, *, caller: Caller) -> RequestContext | None:
+    async def _named(self, reference: ContextReference, *, caller: Caller) -> "_Named | None":
+        """What the call names, None for nothing. Raises as `resolve` does."""
         if not reference:
             if self._policy is ContextPolicy.REQUIRED and not reference.optional:
                 raise ContextError(
@@ -78,10 +84,7 @@ class ContextResolver:
         named = _Named(ids=_ids(reference), analysis=reference.analysis)
         if named.analysis:
             await caller.require(USE_CONTEXTS, namespace=named.namespace)
-        # What cannot be stored names nothing; asking for it would look like a failure of the database.
-        askable = all(map(storable, (*named.ids, named.analysis)))
-        found = await self._arrivals.find(named, caller=caller) if askable else []
-        return _agreed(found, named=named)
+        return named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
