@@ -76,6 +76,8 @@ MANY = TEXTS + tuple(
     f"{number}: {' '.join(islice(cycle(_WORDS[number % 7 :] + _WORDS), number * 260 // 457))}" for number in range(307)
 )
 """350 texts, of a few tokens up to more than the model takes, which some fifty of them are."""
+FEW = TEXTS[::3] + MANY[60::50]
+"""Of every kind and length."""
 
 _REFERENCE = """
 import json, sys
@@ -115,11 +117,18 @@ def precise(request: pytest.FixtureRequest) -> tuple[Embedder, float]:
     return load_local(locate(BASE), precision=request.param), 0.9999 if request.param is None else 0.999998
 
 
+@pytest.fixture(scope="module", params=[FEW, pytest.param(MANY, marks=pytest.mark.long)], ids=["few", "many"])
+def compared(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """The texts that are compared with the reference."""
+    texts: tuple[str, ...] = request.param
+    return texts
+
+
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.float32]:
+def reference(tmp_path_factory: pytest.TempPathFactory, compared: tuple[str, ...]) -> npt.NDArray[np.float32]:
     directory = tmp_path_factory.mktemp("reference")
     texts, result = directory / "texts.json", directory / "vectors.npy"
-    texts.write_text(json.dumps(MANY))
+    texts.write_text(json.dumps(compared))
     command = [sys.executable, "-c", _REFERENCE, str(published_model()), str(texts), str(result)]
     child = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert child.returncode == 0, child.stderr
@@ -128,21 +137,21 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> npt.NDArray[np.float3
 
 
 def test_documents_of_any_length_equal_the_reference_with_the_published_weights(
-    precise: tuple[Embedder, float], reference: npt.NDArray[np.float32]
+    precise: tuple[Embedder, float], compared: tuple[str, ...], reference: npt.NDArray[np.float32]
 ) -> None:
     embedder, least = precise
-    assert len(MANY) == len(reference) == 350
-    cosines = np.sum(embedder.embed_documents(MANY).astype(np.float64) * reference, axis=1)
-    assert cosines.min() >= least, MANY[int(cosines.argmin())]
+    assert len(compared) == len(reference)
+    cosines = np.sum(embedder.embed_documents(compared).astype(np.float64) * reference, axis=1)
+    assert cosines.min() >= least, compared[int(cosines.argmin())]
 
 
 def test_queries_of_any_length_equal_the_reference_with_the_published_weights(
-    precise: tuple[Embedder, float], reference: npt.NDArray[np.float32]
+    precise: tuple[Embedder, float], compared: tuple[str, ...], reference: npt.NDArray[np.float32]
 ) -> None:
     embedder, least = precise
-    vectors = np.stack([embedder.embed_query(text) for text in MANY]).astype(np.float64)
+    vectors = np.stack([embedder.embed_query(text) for text in compared]).astype(np.float64)
     cosines = np.sum(vectors * reference, axis=1)
-    assert cosines.min() >= least, MANY[int(cosines.argmin())]
+    assert cosines.min() >= least, compared[int(cosines.argmin())]
 
 
 def assert_same(actual: Vectors, expected: Vectors) -> None:
