@@ -37,7 +37,8 @@ async def url(postgres: EmbeddedPostgres, tmp_path_factory: pytest.TempPathFacto
             yield at
 
 
-async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("examples", [1, pytest.param(15, marks=pytest.mark.long)])
+async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: Path, examples: int) -> None:
     # A generated address may be too long for any check of its parameters.
     rejected = '[checks.negative_data_rejection]\nexpected-statuses = ["4xx", "5xx"]\n'
     (tmp_path / "schemathesis.toml").write_text(rejected)
@@ -46,7 +47,7 @@ async def test_no_generated_request_finds_a_broken_promise(url: str, tmp_path: P
         "run",
         url + OPENAPI_PATH,
         *("--checks", "all", "--exclude-checks", NOT_IN_THE_SCHEMA),
-        *("--phases", "examples,coverage,fuzzing", "--max-examples", "15", "--generation-deterministic"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", str(examples), "--generation-deterministic"),
         *("--continue-on-failure", "--no-color"),
     ]
 
