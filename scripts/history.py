@@ -62,7 +62,7 @@ def recent_commits() -> Iterator[tuple[str, str, str]]:
     log = _git("log", "--no-merges", f"--max-count={_MOST_COMMITS}", "--format=%H%x1f%s%x1f%b%x1e", "HEAD", *reachable)
     for entry in log.split("\x1e"):
         if entry.strip():
-            commit, subject, body = entry.strip().split("\x1f")
+            commit, subject, body = entry.strip("\n").split("\x1f")
             yield commit, subject, body
 
 
@@ -72,7 +72,7 @@ def _git(*arguments: str) -> str:
         done = subprocess.run(["git", "-C", ROOT, *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.strip("\n") if done.returncode == 0 else ""
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import pytest
 
 from support.scripts import script
 
-TESTS = {"tests": {"processor_minutes": 30, "longest_seconds": 20}}
+TESTS = {"tests": {"processor_minutes": 30, "processor_minutes_with_cluster": 50, "longest_seconds": 20}}
 
 
 @pytest.fixture
@@ -51,14 +51,31 @@ def test_what_is_larger_than_its_budget_is_named(small_product: Any, budget: dic
     assert excess in found
 
 
+def excesses(*, minutes: float = 1, with_cluster: bool = False, busy: bool = False, longest: float = 20) -> list[str]:
+    """What a run with two tests exceeds."""
+    return list(
+        script("budget").excesses_of_run(
+            TESTS,
+            processor_seconds=60 * minutes,
+            durations={"test_quick": 20.0, "test_slow": longest},
+            with_cluster=with_cluster,
+            busy=busy,
+        )
+    )
+
+
 def test_a_run_of_the_first_tier_is_held_to_its_processor_time() -> None:
-    (found,) = script("budget").excesses_of_run(TESTS, processor_seconds=1860, durations={}, busy=True)
+    (found,) = excesses(minutes=31, busy=True)
     assert "31.0 minutes of processor time, budget 30" in found
+    assert excesses(minutes=31, with_cluster=True) == []
+    (found,) = excesses(minutes=51, with_cluster=True)
+    assert "budget 50" in found
 
 
-def test_a_long_test_exceeds_the_budget_where_nothing_else_keeps_the_machine_busy() -> None:
-    durations = {"test_quick": 20.0, "test_slow": 21.0}
-
-    (found,) = script("budget").excesses_of_run(TESTS, processor_seconds=60, durations=durations, busy=False)
+def test_a_long_test_exceeds_the_budget_where_nothing_else_keeps_the_machine_busy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (found,) = excesses(longest=21)
     assert "test_slow: 21 s, budget 20" in found
-    assert list(script("budget").excesses_of_run(TESTS, processor_seconds=60, durations=durations, busy=True)) == []
+    assert excesses(longest=21, busy=True) == []
+    assert "not checked" in capsys.readouterr().out

@@ -63,6 +63,16 @@ def test_commits_after_the_first_checked_one_are_checked(
     assert "'Refused; and sorted'" in capsys.readouterr().err
 
 
+def test_a_commit_without_a_body_is_rejected(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    history = script("history")
+    _use(repository, history, monkeypatch)
+    _commit(repository, "Refuse unknown parameters")
+    assert history.main() == 1
+    assert "has no body" in capsys.readouterr().err
+
+
 def test_commits_before_the_last_tag_are_not_checked(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = script("history")
     _use(repository, history, monkeypatch)
