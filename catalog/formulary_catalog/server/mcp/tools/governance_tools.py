@@ -44,9 +44,8 @@ ENFORCE_TOOL = CatalogTool(
     name="governance_enforce",
     title="Check actions against a contract",
     description=(
-        "Check actions against the rules of a contract. The strongest matching rule decides: DENY, "
-        "REQUIRE_APPROVAL and REQUIRE_EVIDENCE block, DEGRADE tones down, ALLOW allows, as does no match. Paths match "
-        "by whole segments. Does nothing itself."
+        "Check actions against the rules of a contract. The strongest matching rule decides: DENY, REQUIRE_APPROVAL, "
+        "REQUIRE_EVIDENCE block, DEGRADE tones down, ALLOW or no match allows. Does nothing itself."
     ),
     action="governance.enforce",
     arguments=EnforceArguments,
