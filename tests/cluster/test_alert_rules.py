@@ -102,6 +102,7 @@ def _rules(client: KubeClient, writing: Database, *namespaces: str, max_alerts: 
     return AlertRules(namespaces=namespaces, client=client, writer=AlertRuleWriter(writing), max_alerts=max_alerts)
 
 
+@pytest.mark.smoke
 async def test_alerts_are_there_as_long_as_their_object_defines_them(
     cluster: Cluster, place: str, client: KubeClient, writing: Database
 ) -> None:
@@ -173,6 +174,7 @@ async def test_switched_off_nothing_is_kept(
     assert await _names(writing) == []
 
 
+@pytest.mark.smoke
 async def test_without_the_right_to_list_what_is_known_stays_and_it_is_said_once(
     cluster: Cluster, place: str, client: KubeClient, operator_account: OperatorAccount, writing: Database
 ) -> None:

@@ -76,6 +76,7 @@ async def test_an_agent_with_a_token_lists_tools_and_finds_what_it_may_see(url: 
     assert SECRET not in json.dumps(answer_of(result))
 
 
+@pytest.mark.smoke
 async def test_a_call_without_a_token_is_told_how_to_get_one(url: str) -> None:
     async with httpx2.AsyncClient(base_url=url) as http:
         answered = await http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "initialize"})
@@ -145,6 +146,7 @@ async def test_the_api_server_itself_refuses_an_expired_token(
     assert answered.status_code == 401
 
 
+@pytest.mark.smoke
 async def test_a_token_that_somebody_else_signed_is_refused(url: str, responder: str) -> None:
     stranger = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     answered = await search(url, signed_again(responder, stranger, lifetime=3600))
@@ -160,6 +162,7 @@ async def test_the_token_of_a_deleted_service_account_is_refused(url: str, clust
     assert "is not valid here" in message(refused_in_the_end)
 
 
+@pytest.mark.smoke
 async def test_a_namespace_in_which_the_caller_may_not_list_is_not_there(url: str, cluster: Cluster) -> None:
     token = cluster.service_account(AGENTS, "narrow")
     for role, namespace in [(LIST, SHOP), (GET, SHOP), (LIST, BANK)]:
@@ -196,6 +199,7 @@ async def test_an_id_that_the_caller_may_not_use_is_answered_as_one_that_nobody_
     assert BANK not in message(theirs).replace("rr-bank", "")
 
 
+@pytest.mark.smoke
 async def test_a_caller_without_any_role_is_refused(url: str, cluster: Cluster) -> None:
     answered = await search(url, cluster.service_account(AGENTS, "nobody"))
 
@@ -212,6 +216,7 @@ async def test_who_may_list_in_the_whole_cluster_sees_everything(url: str, clust
     assert answered.json()["total_results"] == 4
 
 
+@pytest.mark.smoke
 async def test_a_withdrawn_right_is_denied_once_the_answer_is_forgotten(
     parts: CatalogParts, reviewer: Path, cluster: Cluster
 ) -> None:
@@ -309,6 +314,7 @@ async def test_without_the_api_server_nothing_is_allowed_that_was_not_allowed_a_
     assert 'check="token",outcome="undecided"' in metrics.exposition().decode()
 
 
+@pytest.mark.smoke
 async def test_a_server_that_may_not_check_callers_lets_nobody_in_and_says_what_it_lacks(
     parts: CatalogParts, cluster: Cluster, responder: str
 ) -> None:

@@ -151,6 +151,7 @@ def test_the_roles_of_a_cluster_of_cloudnativepg_keep_their_passwords(bare: Cont
     release.uninstall()
 
 
+@pytest.mark.smoke
 def test_a_webhook_keeps_the_path_and_the_authority_that_the_operator_gave_it(
     bare: ControlPlane, release: Release
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_webhook_keeps_the_path_and_the_authority_that_the_operator_gave_it(
     release.uninstall()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ["namespaced", "open"])
 def test_the_api_server_takes_every_object_it_knows(bare: ControlPlane, release: Release, name: str) -> None:
     values = charts.ci_values()[name]

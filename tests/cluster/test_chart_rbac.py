@@ -96,11 +96,17 @@ async def product(postgres: EmbeddedPostgres) -> AsyncIterator[Product]:
     async with databases.empty_database(postgres) as dsn:
         await databases.create_roles(dsn)
         with ExitStack() as stack:
-            product = _used(_started(VALUES, dsn=dsn, stack=stack))
-            await asyncio.to_thread(_run_workflows, product)
-            yield product
+            yield _used(_started(VALUES, dsn=dsn, stack=stack))
 
 
+@pytest.fixture(scope="module")
+async def product_with_runs(product: Product) -> Product:
+    """The same once it has run workflows."""
+    await asyncio.to_thread(_run_workflows, product)
+    return product
+
+
+@pytest.mark.smoke
 async def test_an_agent_with_the_role_of_agents_finds_what_was_applied_for_its_incident(product: Product) -> None:
     for namespace in (HOME, INCIDENTS):
         _bind(product.cluster, "agent", to="agent", namespace=namespace)
@@ -186,6 +192,7 @@ def test_the_webhook_answers_under_the_authority_that_the_api_server_trusts(prod
     assert product.release.get("service", client["service"]["name"])["spec"]["ports"][0]["targetPort"] == "webhook"
 
 
+@pytest.mark.smoke
 def test_the_api_server_asks_the_operator_about_every_kind(product: Product) -> None:
     cluster, place = product.cluster, f"--namespace={INCIDENTS}"
     cluster.apply(approval("no"), namespace=INCIDENTS)
@@ -222,12 +229,15 @@ def test_helm_test_finds_nothing_amiss(product: Product) -> None:
         _run(found.redirected(formulary=product.server.url))
 
 
-async def test_every_permission_that_the_chart_grants_is_used_and_none_is_missing(product: Product) -> None:
+@pytest.mark.smoke
+async def test_every_permission_that_the_chart_grants_is_used_and_none_is_missing(product_with_runs: Product) -> None:
+    product = product_with_runs
     await call(product.server.url, "search_workflow_catalog", QUERY, headers=product.agent("anybody"))
 
     _expect_exact_permissions(product, unused=LABELS)
 
 
+@pytest.mark.long
 async def test_with_least_rights_in_cluster_and_database_every_permission_is_used_and_none_is_missing(
     postgres: EmbeddedPostgres,
 ) -> None:

@@ -22,6 +22,7 @@ def token_review(cluster: Cluster, token: str) -> dict[str, object]:
     return status
 
 
+@pytest.mark.smoke
 def test_kubectl_applies_and_reads_our_kinds(cluster: Cluster, namespace: str) -> None:
     cluster.apply(workflow("a"), namespace=namespace)
     assert cluster.get("rw", "a", f"--namespace={namespace}")["spec"] == workflow("a")["spec"]

@@ -44,6 +44,7 @@ def incident(**spec: Any) -> dict[str, Any]:
     return document | {"spec": document["spec"] | spec}
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("resource", KINDS.values(), ids=KINDS)
 def test_the_api_server_takes_them_as_structural(cluster: Cluster, resource: Resource) -> None:
     crd = cluster.get("crd", f"{resource.plural}.{resource.group}")
@@ -132,6 +133,7 @@ def test_a_wrong_workflow_is_refused_by_the_name_of_its_field(
         judged(cluster, with_value(workflow("a"), path, value), validate=False)
 
 
+@pytest.mark.smoke
 def test_a_misspelled_field_is_refused_before_it_can_be_dropped(cluster: Cluster) -> None:
     # what the API server publishes a moment after a CRD is served
     wait_until(lambda: "rollbackSteps" in cluster.kubectl("explain", "rw.spec"), what="the published schema")
@@ -139,6 +141,7 @@ def test_a_misspelled_field_is_refused_before_it_can_be_dropped(cluster: Cluster
         judged(cluster, workflow("a", rollbackStep=[]))
 
 
+@pytest.mark.smoke
 def test_no_field_of_an_incident_is_lost_or_refused(cluster: Cluster) -> None:
     document = incident()
     unknown = {"future": {"nested": [1, None, {"a": "b"}]}}

@@ -150,6 +150,7 @@ async def _chosen(client: Client) -> dict[str, Any]:
     return choice | {"input": {"REPLICAS": 2}}
 
 
+@pytest.mark.smoke
 async def test_in_staging_what_was_found_and_chosen_is_run_and_its_story_is_sound(product: Product) -> None:
     async with product.client("rr-staging") as client:
         wanted = await _chosen(client)
@@ -161,6 +162,7 @@ async def test_in_staging_what_was_found_and_chosen_is_run_and_its_story_is_soun
         assert part in story
 
 
+@pytest.mark.smoke
 async def test_in_production_it_waits_is_approved_with_kubectl_and_runs_once(product: Product) -> None:
     async with product.client("rr-production") as client:
         waits = answer_of(await client.call_tool("invoke_workflow", await _chosen(client)))
@@ -180,6 +182,7 @@ async def test_in_production_it_waits_is_approved_with_kubectl_and_runs_once(pro
     assert "Succeeded" in columns
 
 
+@pytest.mark.smoke
 async def test_a_contract_denies_and_the_trail_says_which_rule(product: Product) -> None:
     freeze = contract("quarter-end", effect="DENY", match={"workflows": ["restart"], "actionTypes": ["RestartPod"]})
     freeze["spec"]["rules"][0] |= {"id": "no-restarts", "rationale": "The books are being closed."}
@@ -198,6 +201,7 @@ async def test_a_contract_denies_and_the_trail_says_which_rule(product: Product)
     assert "The books are being closed." in story
 
 
+@pytest.mark.smoke
 async def test_the_whole_trail_is_as_it_was_written(product: Product) -> None:
     proven = await formulary("trace", "verify", FORMULARY_DATABASE_URL=product.dsn)
     assert proven.code == 0, proven.out + proven.err

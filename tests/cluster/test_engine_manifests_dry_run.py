@@ -67,6 +67,7 @@ def full(shared_namespace: str) -> RunPlan:
     )
 
 
+@pytest.mark.smoke
 def test_the_api_server_takes_a_job_with_everything_and_keeps_it(cluster: Cluster, full: RunPlan) -> None:
     sent = ENGINES["job"].manifest(full)
     found = accepted(cluster, full)

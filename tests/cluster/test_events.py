@@ -18,6 +18,7 @@ async def recorder(cluster: Cluster) -> AsyncIterator[EventRecorder]:
         yield EventRecorder(client, instance="operator-0")
 
 
+@pytest.mark.smoke
 async def test_describe_shows_what_was_recorded(cluster: Cluster, namespace: str, recorder: EventRecorder) -> None:
     cluster.apply(workflow("restart"), namespace=namespace)
     document = cluster.get("rw", "restart", f"--namespace={namespace}")

@@ -91,6 +91,7 @@ def on_the_governed(name: str, *, effect: str, rationale: str = "just so") -> di
 GOVERNED: dict[str, Any] = {"workflowRef": {"workflowId": "governed"}}
 
 
+@pytest.mark.smoke
 def test_a_contract_denies_and_the_run_says_which_rule_and_why(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
@@ -199,6 +200,7 @@ def test_rules_that_come_while_a_run_waits_hold_for_it(cluster: Cluster, dsn: st
     wait_until(lambda: fetch(dsn, STORED, ns, "late") == [], what="the rules to end")
 
 
+@pytest.mark.smoke
 def test_what_waits_in_production_runs_once_however_often_it_is_approved(
     control_plane: ControlPlane, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
@@ -259,6 +261,7 @@ def test_an_approval_of_another_namespace_or_one_that_was_edited_does_not_count(
     assert fetch(dsn, "select uid from formulary.invocation_approval where invocation_id = $1", run) == []
 
 
+@pytest.mark.smoke
 async def test_with_the_webhook_it_is_known_who_asked_and_who_approved(
     place: Place, judge: Validator, database: str, operator_account: OperatorAccount
 ) -> None:

@@ -55,6 +55,7 @@ def _uid(place: Place, kind: str, name: str) -> str:
     return str(place.plane.get(kind, name, f"--namespace={place.namespace}")["metadata"]["uid"])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(("make", "kind"), [(invocation, "wfi"), (approval, "iappr")], ids=["run", "approval"])
 async def test_who_creates_a_run_or_an_approval_is_recorded_under_the_uid_of_the_object(
     place: Place,
@@ -133,6 +134,7 @@ async def test_what_was_asked_and_answered_cannot_be_changed(
         assert "created" in await place.apply(after, user=jane)
 
 
+@pytest.mark.smoke
 async def test_a_contract_that_means_nothing_is_denied_with_its_field(
     place: Place, judge: Validator, jane: Path
 ) -> None:

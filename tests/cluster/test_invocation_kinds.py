@@ -74,6 +74,7 @@ APPROVAL_STATUS = {
 }
 
 
+@pytest.mark.smoke
 def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
     document = invocation("one", workflow="shop/restart", requester="jane", target={"kind": "Pod", "name": "cart-1"})
     document["spec"]["workflowRef"]["version"] = "1.4.0"
@@ -94,6 +95,7 @@ def test_get_shows_how_a_run_stands(cluster: Cluster, namespace: str) -> None:
     )
 
 
+@pytest.mark.smoke
 def test_get_shows_whether_rules_are_in_force(cluster: Cluster, namespace: str) -> None:
     document = contract("rules")
     document["spec"]["scope"] = {"name": "payments"}
@@ -104,6 +106,7 @@ def test_get_shows_whether_rules_are_in_force(cluster: Cluster, namespace: str) 
     assert shown == {"NAME": "rules", "SCOPE": "payments", "READY": "False", "REASON": "Invalid"}
 
 
+@pytest.mark.smoke
 def test_get_shows_who_answered_what(cluster: Cluster, namespace: str) -> None:
     cluster.apply(approval("yes"), namespace=namespace)
     set_status(cluster, APPROVALS, "yes", namespace=namespace, status=APPROVAL_STATUS)

@@ -31,7 +31,8 @@ from support.job_controller import JobController, job_controller, succeed
 from support.operator_process import Daemon
 from support.waiting import wait_until
 
-KILLS = 20
+BEFORE_THE_JOB, AFTER_THE_JOB = 2, 3
+"""Of `moments`: a run has begun and has no Job; its Job is there, and nobody has noted it."""
 PHASES = "select id, phase from formulary.invocation"
 
 
@@ -71,15 +72,30 @@ def moments(plane: ControlPlane, dsn: str, new: NewInvocation) -> list[Callable[
     ]
 
 
-@pytest.mark.timeout(900)
-def test_killed_anywhere_twenty_times_it_makes_one_job_for_each_run(
-    control_plane: ControlPlane, database: str, namespace: str, running: Daemon, jobs: JobController
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([BEFORE_THE_JOB, AFTER_THE_JOB], id="two kills"),
+        pytest.param(
+            [kill % 6 for kill in range(20)], id="twenty kills", marks=[pytest.mark.long, pytest.mark.timeout(900)]
+        ),
+    ],
+)
+def test_killed_anywhere_it_makes_one_job_for_each_run(
+    control_plane: ControlPlane,
+    database: str,
+    namespace: str,
+    running: Daemon,
+    jobs: JobController,
+    kills: list[int],
 ) -> None:
     chance = random.Random(20)
     asked: list[str] = []
-    for kill in range(KILLS):
+    for kill, moment in enumerate(kills):
         new = server_request(f"incident-{kill}", namespace=namespace, timeout_seconds=600)
-        interrupted = moments(control_plane, database, new)[kill % 6]
+        interrupted = moments(control_plane, database, new)[moment]
+        jobs.ends = (lambda job: None) if moment == AFTER_THE_JOB else succeed
         submitting = threading.Thread(target=submit, args=(database, new))
         submitting.start()
         submitting.join()
@@ -87,6 +103,9 @@ def test_killed_anywhere_twenty_times_it_makes_one_job_for_each_run(
         # And a little later each time, within the step that follows.
         time.sleep(chance.random() * 0.05)
         running.kill()
+        if moment == AFTER_THE_JOB:  # as if it had been killed before it could note the Job
+            fetch(database, "update formulary.invocation set reference = '{}' where id = $1 returning id", new.id)
+        jobs.ends = succeed
         running.start()
         asked.append(new.id)
     for invocation_id in asked:
@@ -95,7 +114,7 @@ def test_killed_anywhere_twenty_times_it_makes_one_job_for_each_run(
     # At most: where the operator was killed while it waited for the answer, the audit log has an error of the client.
     assert set(Counter(created_jobs(control_plane.requests(), namespace=namespace)).values()) == {1}
     assert {name.partition("/")[2]: len(uids) for name, uids in jobs.seen.items()} == dict.fromkeys(asked, 1)
-    for kill in range(KILLS):
+    for kill in range(len(kills)):
         happened = Counter(kinds(database, f"rr-incident-{kill}"))
         assert happened["invocation.started"] == happened["invocation.finished"] == 1
 

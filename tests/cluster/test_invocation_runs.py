@@ -83,6 +83,7 @@ def events_of(cluster: Cluster, name: str, *, namespace: str) -> list[tuple[str,
     return [(event["type"], event["reason"]) for event in found if event["involvedObject"]["name"] == name]
 
 
+@pytest.mark.smoke
 def test_what_the_server_was_asked_for_is_run_by_a_job_and_its_outputs_come_back(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
@@ -107,6 +108,7 @@ def test_what_the_server_was_asked_for_is_run_by_a_job_and_its_outputs_come_back
     assert running.metric("formulary_runs_ended_total", phase="Succeeded") >= 1
 
 
+@pytest.mark.smoke
 def test_what_somebody_creates_with_kubectl_is_run_under_the_same_rules(
     cluster: Cluster, dsn: str, ns: str, running: Daemon, jobs: JobController
 ) -> None:
@@ -244,6 +246,7 @@ def test_a_run_that_nobody_ends_is_ended_after_its_deadline_and_its_job_is_delet
     assert job(cluster, reached["invocationId"], namespace=ns) == {}
 
 
+@pytest.mark.smoke
 def test_deleting_the_object_cancels_the_run_and_deletes_its_job(
     cluster: Cluster, dsn: str, ns: str, running: Daemon
 ) -> None:
@@ -257,6 +260,7 @@ def test_deleting_the_object_cancels_the_run_and_deletes_its_job(
     assert run_object(cluster, asked.id, namespace=ns) == {}
 
 
+@pytest.mark.smoke
 def test_a_dry_run_is_checked_by_the_api_server_and_leaves_nothing(
     control_plane: ControlPlane, dsn: str, ns: str, running: Daemon
 ) -> None:

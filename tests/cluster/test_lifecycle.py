@@ -63,6 +63,7 @@ def observed(cluster: Cluster, name: str, *, namespace: str, reason: str) -> dic
     return seen()
 
 
+@pytest.mark.smoke
 def test_an_applied_workflow_is_soon_searchable(cluster: Cluster, namespace: str, url: str) -> None:
     rounds = []
     for number in range(ROUNDS):
@@ -92,6 +93,7 @@ def test_a_new_version_is_served_and_the_old_one_stays_readable_by_its_id(
     assert (before["version"], before["description"]) == ("1.0.0", "Restarts it.")
 
 
+@pytest.mark.smoke
 def test_the_same_version_with_other_content_is_refused_and_the_old_content_stays_served(
     cluster: Cluster, namespace: str, url: str
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_workflow_that_becomes_invalid_is_served_as_it_was(cluster: Cluster, n
     assert finds(url, "spoilt") == first
 
 
+@pytest.mark.smoke
 def test_a_suspended_workflow_is_kept_and_not_served(cluster: Cluster, namespace: str, dsn: str, url: str) -> None:
     cluster.apply(workflow("paused"), namespace=namespace)
     first = served(url, "paused")

@@ -38,6 +38,7 @@ async def test_objects_are_selected_by_all_of_the_labels(client: KubeClient, nam
     assert [each["metadata"]["name"] for each in found] == ["a"]
 
 
+@pytest.mark.smoke
 async def test_only_the_object_that_is_meant_is_deleted(client: KubeClient, namespace: str) -> None:
     made = await client.create(SECRETS.path(namespace=namespace), secret("a"))
     path = SECRETS.path(namespace=namespace, name="a")

@@ -27,8 +27,7 @@ from support.manifest import analysis, workflow
 from support.operator_process import Daemon, operator, server
 from support.waiting import wait_until
 
-OUTAGE_SECONDS = 30.0
-KILLS = 20
+ROWS_OF_A_SYNC = 20
 NEVER = "3600"  # seconds until a periodic resync: what heals here must not be that
 
 
@@ -137,8 +136,10 @@ def test_a_deletion_in_a_gap_of_the_watch_is_found(
     wait_until(lambda: len(running.events("resynced")) > resyncs, what="the resync after the gap")
 
 
-def test_postgresql_may_be_down_for_half_a_minute(
-    cluster: Cluster, namespace: str, own_postgres: EmbeddedPostgres, operator_account: OperatorAccount
+@pytest.mark.smoke
+@pytest.mark.parametrize("outage", [3.0, pytest.param(30.0, marks=pytest.mark.long)])
+def test_postgresql_may_be_down_for_a_while(
+    cluster: Cluster, namespace: str, own_postgres: EmbeddedPostgres, operator_account: OperatorAccount, outage: float
 ) -> None:
     dsn = own_postgres.dsn()
     with (
@@ -156,7 +157,7 @@ def test_postgresql_may_be_down_for_half_a_minute(
         wait_until(lambda: not watching.is_ready(), what="the operator to say that it cannot work")
         apply_many(cluster, [workflow("changes", version="2.0.0"), workflow("comes")], namespace=namespace)
         delete(cluster, "goes", namespace=namespace)
-        while time.monotonic() - stopped_at < OUTAGE_SECONDS:
+        while time.monotonic() - stopped_at < outage:
             with pytest.raises(httpx2.HTTPStatusError, match="503"):
                 search(serving.url, "stays")
             assert httpx2.get(f"{serving.url}/healthz").status_code == 200
@@ -176,13 +177,14 @@ def test_postgresql_may_be_down_for_half_a_minute(
         assert [*watching.crashes(), *serving.crashes()] == []
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.smoke
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.long, pytest.mark.timeout(900)])])
 def test_killed_in_the_middle_of_a_sync_it_makes_cluster_and_catalog_agree_each_time(
-    cluster: Cluster, namespace: str, database: str, running: Daemon
+    cluster: Cluster, namespace: str, database: str, running: Daemon, kills: int
 ) -> None:
     chance = random.Random(20)
     interrupted = 0
-    for kill in range(KILLS):
+    for kill in range(kills):
         present = sorted(names(cluster, namespace))
         changed = [workflow(name, version=f"1.{kill}.0") for name in chance.sample(present, k=min(10, len(present)))]
         created = [workflow(f"new-{kill}-{number}", suspend=number == 0) for number in range(10)]
@@ -191,8 +193,8 @@ def test_killed_in_the_middle_of_a_sync_it_makes_cluster_and_catalog_agree_each_
         applying = threading.Thread(
             target=apply_many, args=(cluster, [*changed, *created, incident]), kwargs={"namespace": namespace}
         )
-        # Each time a little later: after the first row, in the middle, shortly before the last.
-        under_way = partial(has_versions, database, count_versions(database) + 1 + kill)
+        # Each time a little later: after the first row, in the middle, of twenty shortly before the last.
+        under_way = partial(has_versions, database, count_versions(database) + 1 + kill * ROWS_OF_A_SYNC // kills)
         applying.start()
         wait_until(under_way, what="the sync to be under way", shown=running.output)
         running.kill()
@@ -201,7 +203,7 @@ def test_killed_in_the_middle_of_a_sync_it_makes_cluster_and_catalog_agree_each_
         interrupted += bool(disagreements(cluster, database, namespace))
         running.start()
         await_agreement(cluster, database, namespace, seconds=60)
-    assert interrupted == KILLS
+    assert interrupted == kills
 
 
 def test_a_second_replica_takes_over_from_one_that_is_killed(

@@ -38,6 +38,7 @@ def _runbooks(
     return Runbooks(namespaces=namespaces, client=client, writer=RunbookWriter(writing), max_bytes=max_bytes)
 
 
+@pytest.mark.smoke
 async def test_labelled_config_maps_are_runbooks_as_long_as_they_are_there(
     cluster: Cluster, namespace: str, client: KubeClient, writing: Database
 ) -> None:

@@ -39,6 +39,7 @@ def _what(cluster: Cluster, namespace: str, name: str) -> str:
     return what
 
 
+@pytest.mark.smoke
 async def test_the_whole_starter_catalog_is_applied_and_comes_back_as_it_was_written(
     cluster: Cluster, namespace: str, client: KubeClient, starter_catalog: Path
 ) -> None:
