@@ -4,6 +4,7 @@ PostgreSQL looks at its timeout between rows and not within each call, so what o
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 
@@ -49,6 +50,27 @@ def _doubled(step: str, *, start: str, times: int) -> str:
             f"with t as (select n::text as a from generate_series(1e65000-1, 1e65000) as n), {_POSITION}",
             "POSITION(c IN b)",
         ),
+        (
+            f"with p(x) as (select 10::numeric^6_5000), t as (select (x-1)::text as a from p), {_POSITION}",
+            "underscores",
+        ),
+        (f"with t as (select (1e6_5000-1)::text as a), {_POSITION}", "underscores"),
+        (f"with t as (select 'x'::char(100_000) || 'x' as a), {_POSITION}", "underscores"),
+        (f"with t as (select 'x'::char(0x186a0) || 'x' as a), {_POSITION}", "decimal digits"),
+        (f"with t as (select 'x'::char(0o303240) || 'x' as a), {_POSITION}", "decimal digits"),
+        (f"with t as (select 'x'::char(0b11000011010100000) || 'x' as a), {_POSITION}", "decimal digits"),
+        (f"with t as (select 'x'::bpchar('1_00000') || 'x' as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as (select ('1e6_5000'::numeric-1)::text as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as (select ('1.e65000'::numeric-1)::text as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as (select (E'1\\e65000'-1.0)::text as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as (select (U&'1!006565000' uescape '!' - 1.0)::text as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as (select (U&'1\\+00006565000' - 1.0)::text as a), {_POSITION}", "POSITION(c IN b)"),
+        (f"with t as materialized (select '1e65_000'::numeric - 1 as a) select {_MANY} from t", "may work on one row"),
+        (
+            "select 10::numeric operator(pg_catalog.^) 65000",
+            "names an operator as OPERATOR(…); write the operator itself",
+        ),
+        ("select 10::numeric Operator (pg_catalog.^) 65000", "write the operator itself"),
         (f"with t as (select string_agg(query, '') as a from searches), {_POSITION}", "POSITION(c IN b)"),
         (f"with t(a) as (select string_agg(query, '') from searches), {_POSITION}", "POSITION(c IN b)"),
         (
@@ -126,6 +148,12 @@ def test_what_people_ask_is_not_refused(sql: str) -> None:
     assert single_select(sql) == sql
 
 
+@pytest.mark.parametrize("sql", ["select query::varchar(²) from searches", "select left(query, ²) from searches"])
+def test_a_number_that_is_no_decimal_one_is_no_crash(sql: str) -> None:
+    with contextlib.suppress(InvalidInput):
+        single_select(sql)
+
+
 def test_recursions_within_each_other_do_not_keep_the_check_busy() -> None:
     sql = "select i from t0"
     for depth in range(12):
@@ -140,6 +168,8 @@ STARTS = [
     "select query as x from searches",
     "select candidates as x from searches",
     "select 1e9000 - 1 as x",
+    "select '1e6_5000'::numeric as x",
+    "select 10::numeric ^ 6_5000 as x",
     "select 98765.4321 as x",
     "select string_agg(workflow, '') as x from catalog, generate_series(1, 20000)",
     "select array_agg(n) as x from generate_series(1, 20000) as n",

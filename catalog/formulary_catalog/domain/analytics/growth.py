@@ -278,7 +278,7 @@ def _called(node: Any, given: list[Value]) -> Value:
     made = measures.call(name, given) or measures.unknown(given)
     length = node.args.get("length" if isinstance(node, exp.Substring) else "expression")
     if isinstance(node, exp.Left | exp.Right | exp.Substring) and isinstance(length, exp.Literal):
-        made = replace(made, size=min(made.size, int(length.name) if length.name.isdigit() else made.size))
+        made = replace(made, size=min(made.size, int(length.name) if length.name.isdecimal() else made.size))
     return made
 
 

@@ -26,7 +26,9 @@ STEP = 10_000
 _MAX_EXPONENT = 64
 _PLAIN_INTEGER = 18
 _MOST_DECIMALS = 16_383
-_EXPONENT = re.compile(r"\de[+-]?(\d+)", re.IGNORECASE)
+_EXPONENT = re.compile(r"[\d.]e[+-]?(\d+)", re.IGNORECASE)
+_SKIPPED = str.maketrans("", "", "_\\")
+"""What PostgreSQL passes over: underscores in numbers, and a backslash before most letters of E'…'."""
 _ESCAPE = re.compile(r"\\[0-7xuU]")
 
 
@@ -137,11 +139,11 @@ def literal(node: "exp.Expr") -> Value:
     from sqlglot import exp
 
     text = str(node.this)
-    digits = sum(min(int(found), LONGEST_NUMBER) for found in _EXPONENT.findall(text))
+    digits = sum(min(int(found), LONGEST_NUMBER) for found in _EXPONENT.findall(text.translate(_SKIPPED)))
     if isinstance(node, exp.Literal) and not node.is_string:
-        whole = text.isdigit() and len(text) <= _PLAIN_INTEGER
+        whole = text.isdecimal() and len(text) <= _PLAIN_INTEGER
         return Value(len(text) + digits, Kind.FIXED if whole else Kind.NUMBER)
-    escaped = not isinstance(node, exp.Literal) and _ESCAPE.search(text)
+    escaped = isinstance(node, exp.UnicodeString) or (not isinstance(node, exp.Literal) and _ESCAPE.search(text))
     return Value(max(1, len(text) + digits, LONGEST_NUMBER if escaped else 0))
 
 
@@ -151,7 +153,7 @@ def cast(node: "exp.Expr", value: Value) -> Value:
 
     type_ = exp.DataType.Type
     to = node.args["to"]
-    lengths = [int(each.name) for each in to.find_all(exp.DataTypeParam) if each.name.isdigit()]
+    lengths = [int(each.name) if each.name.isdecimal() else ANY_SIZE for each in to.find_all(exp.DataTypeParam)]
     written = isinstance(node.this, exp.Literal)
     if to.this in {
         *exp.DataType.INTEGER_TYPES, *exp.DataType.TEMPORAL_TYPES, type_.BOOLEAN, type_.FLOAT, type_.DOUBLE,
@@ -226,7 +228,7 @@ def rounded(value: Value, decimals: "exp.Expr | None") -> Value:
     """A number with so many decimals."""
     if decimals is None:
         return replace(value, work=value.size)
-    written = decimals.name if decimals.key == "literal" and decimals.name.isdigit() else ""
+    written = decimals.name if decimals.key == "literal" and decimals.name.isdecimal() else ""
     size = value.size + min(int(written or _MOST_DECIMALS), _MOST_DECIMALS)
     return Value(size, Kind.NUMBER, size)
 

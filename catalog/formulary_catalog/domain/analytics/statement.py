@@ -116,7 +116,7 @@ def _read(sql: str) -> "tuple[str, exp.Expr]":
             raise _refusal(f"begins with {first[:_SHOWN]!r}, which is no SELECT; write one SELECT")
         _check_depth(tokens)
         _check_joins(tokens)
-        _check_names(tokens)
+        _check_spelling(sql, tokens)
         (tree,) = dialect.parse(sql)
     except RecursionError:
         raise _refusal("is nested too deep; write it flatter, with WITH") from None
@@ -171,10 +171,22 @@ def _check_joins(tokens: "Sequence[Token]") -> None:
             raise _refusal(f"has more than {_MAX_OPEN_JOINS} JOINs without ON; write ON behind each, or CROSS JOIN")
 
 
-def _check_names(tokens: "Sequence[Token]") -> None:
-    """The parser takes U&"x" for U & "x", and so misses the name."""
+def _check_spelling(sql: str, tokens: "Sequence[Token]") -> None:
+    """Refuses what the parser reads otherwise than PostgreSQL: 6_5 as 6 AS _5, U&"x" as U & "x"; and OPERATOR(…), which
+    hides the operator."""
     from sqlglot import TokenType
 
+    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+        kind, after = token.token_type, sql[token.end + 1 : token.end + 2]
+        if kind is TokenType.NUMBER and (after.isalnum() or after == "_"):
+            raise _refusal(
+                "has a letter or underscore behind digits; write numbers without underscores, in decimal digits"
+            )
+        if kind in (TokenType.HEX_STRING, TokenType.BIT_STRING) and sql[token.start] == "0":
+            raise _refusal("holds a number as 0x… or 0b…; write it in decimal digits")
+        if following is not None and following.token_type is TokenType.L_PAREN and kind is not TokenType.IDENTIFIER:
+            if token.text.upper() == "OPERATOR":
+                raise _refusal("names an operator as OPERATOR(…); write the operator itself")
     for letter, sign, name in zip(tokens, tokens[1:], tokens[2:], strict=False):
         spelled = letter.text.lower() == "u" and sign.token_type is TokenType.AMP
         if spelled and name.token_type is TokenType.IDENTIFIER and name.start == letter.start + 2:
