@@ -4,9 +4,12 @@ Neither its timeout nor a cancellation nor a lost client ends such a statement, 
 """
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
@@ -111,6 +114,44 @@ async def test_a_database_that_dies_under_a_statement_frees_its_place(data_dirs:
             await asyncio.to_thread(server.stop)
             await asyncio.to_thread(server.start)
             assert (await database.query("select 1", scope=OF_THE_SHOP, at_most=1)).rows == [(1,)]
+
+
+async def test_the_system_finds_a_database_host_that_has_vanished(stage: Stage) -> None:
+    """A host that vanishes closes no socket, and a place waits for that."""
+    async with _reached_over_tcp(stage.insight_dsn) as dsn:
+
+        async def options(connection: asyncpg.Connection) -> list[int]:
+            used = connection._transport.get_extra_info("socket")
+            return [
+                used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                *(
+                    used.getsockopt(socket.IPPROTO_TCP, option)
+                    for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+                ),
+                used.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+            ]
+
+        assert await stage.database(dsn=dsn).read(options, scope=OF_THE_SHOP) == [1, 30, 10, 3, 60_000]
+
+
+@asynccontextmanager
+async def _reached_over_tcp(dsn: str) -> AsyncIterator[str]:
+    """The address of the database behind a port of loopback."""
+    address = urlsplit(dsn)
+    (host,), (port,) = (parse_qs(address.query)[name] for name in ("host", "port"))
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while part := await reader.read(65536):
+            writer.write(part)
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        its_reader, its_writer = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+        await asyncio.gather(pass_on(reader, its_writer), pass_on(its_reader, writer))
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as relay:
+        listening = relay.sockets[0].getsockname()[1]
+        yield f"postgresql://{ROLE}@127.0.0.1:{listening}{address.path}?sslmode=disable"
 
 
 async def test_all_servers_together_have_few_sessions(stage: Stage, superuser: asyncpg.Connection) -> None:

@@ -6,6 +6,7 @@ the place of a statement is not free when its caller has an answer, but when the
 """
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +33,15 @@ _PATIENCE = 1.0
 """Seconds that a statement waits for its place."""
 _PAUSE = 0.05
 """Seconds between two tries where all sessions of the role are taken."""
+# A place is free when the socket is closed, and a host that vanishes closes none. So the system asks whether it is
+# there, and gives up after a minute; else the place would be taken until the server is started again.
+_KEEPALIVE = (
+    ("SOL_SOCKET", "SO_KEEPALIVE", 1),
+    ("IPPROTO_TCP", "TCP_KEEPIDLE", 30),
+    ("IPPROTO_TCP", "TCP_KEEPINTVL", 10),
+    ("IPPROTO_TCP", "TCP_KEEPCNT", 3),
+    ("IPPROTO_TCP", "TCP_USER_TIMEOUT", 60_000),  # for what is sent and not acknowledged
+)
 
 # A session that logged in as another role could go back to it, and `set_config` does that in the middle of a SELECT.
 _CONFINED = f"""
@@ -158,7 +168,11 @@ class Sessions:
         deadline = loop.time() + _PATIENCE
         while True:
             try:
-                return await asyncpg.connect(self._dsn, statement_cache_size=0, server_settings=self._limits.session())
+                connection = await asyncpg.connect(
+                    self._dsn, statement_cache_size=0, server_settings=self._limits.session()
+                )
+                _keep_alive(connection)
+                return connection
             except asyncpg.TooManyConnectionsError:  # those of other servers, and what these could not end
                 if loop.time() > deadline:
                     raise self._overloaded() from None
@@ -178,11 +192,19 @@ class Sessions:
 
     def _overloaded(self) -> Overloaded:
         problem = (
-            "a statement of an earlier caller is still being ended"
-            if self._ending
-            else "statements of others are being answered"
+            "a statement of an earlier caller is still being ended" if self._ending else "statements of others are being answered"
         )
         return Overloaded(f"{problem}; retry in a few seconds", retry_after=self._limits.seconds)
+
+
+def _keep_alive(connection: Connection) -> None:
+    """Have the system close the socket of a host that has vanished."""
+    used = connection._transport.get_extra_info("socket")  # type: ignore[attr-defined]  # no public way
+    if used is None or used.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    for level, option, value in _KEEPALIVE:
+        if hasattr(socket, option):  # not every system has each
+            used.setsockopt(getattr(socket, level), getattr(socket, option), value)
 
 
 async def session_problems(database: Database) -> list[str]:
