@@ -159,7 +159,7 @@ async def test_all_servers_together_have_few_sessions(stage: Stage, superuser: a
     try:
         with pytest.raises(asyncpg.TooManyConnectionsError):
             await asyncpg.connect(stage.insight_dsn)
-        with pytest.raises(Overloaded, match="statements of others are being answered; retry in a few seconds"):
+        with pytest.raises(Overloaded, match="other statements are running; retry in a few seconds"):
             await stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1)
         waiting = asyncio.create_task(stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1))
         await others.pop().close()

@@ -192,7 +192,7 @@ class Sessions:
 
     def _overloaded(self) -> Overloaded:
         problem = (
-            "a statement of an earlier caller is still being ended" if self._ending else "statements of others are being answered"
+            "a statement of an earlier caller is still being ended" if self._ending else "other statements are running"
         )
         return Overloaded(f"{problem}; retry in a few seconds", retry_after=self._limits.seconds)
 
