@@ -8,17 +8,18 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
 
-from formulary_catalog.errors import InvalidInput, Overloaded
+from formulary_catalog.errors import InvalidInput, NotSetUp, Overloaded
 from formulary_catalog.runtime.checks import checks
 from formulary_catalog.settings import Settings
 from formulary_catalog.store.analytics.connection import InsightDatabase
-from formulary_catalog.store.analytics.sessions import ROLE, SESSIONS, StatementLimits, session_problems
+from formulary_catalog.store.analytics.sessions import LOG_SETTINGS, ROLE, SESSIONS, StatementLimits, session_problems
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.database.migrate import migrate
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
@@ -183,9 +184,52 @@ async def test_a_role_without_bounds_is_reported_with_what_sets_them(
     finally:
         await superuser.execute(f"alter role {ROLE} connection limit {SESSIONS}")
         await superuser.execute(f"alter role {ROLE} set log_min_error_statement = panic")
-    assert f"may have more than {SESSIONS} sessions at once; run `alter role {ROLE} connection limit" in limit
+    assert limit == (
+        f"{ROLE} has a connection limit of {SESSIONS + 1}, and not 1 to {SESSIONS}; run "
+        f"`alter role {ROLE} connection limit {SESSIONS}` as an administrator"
+    )
     assert f"run `alter role {ROLE} set log_min_error_statement = panic` as an administrator" in log
     assert check.way_out == f"{limit}; {log}"
+
+
+async def test_all_that_the_log_needs_is_in_one_message(stage: Stage, superuser: asyncpg.Connection) -> None:
+    await superuser.execute(f"alter role {ROLE} set log_statement = 'all'")
+    await superuser.execute(f"alter role {ROLE} reset track_activities")
+    try:
+        (problem,) = await session_problems(stage.parts.database)
+        for setting in LOG_SETTINGS:
+            await superuser.execute(f"alter role {ROLE} reset {setting.split()[0]}")
+        (all_of_them,) = await session_problems(stage.parts.database)
+    finally:
+        for setting in LOG_SETTINGS:
+            await superuser.execute(f"alter role {ROLE} set {setting}")
+    assert problem == (
+        f"PostgreSQL may log the statements of callers; run `alter role {ROLE} set log_statement = none; "
+        f"alter role {ROLE} set track_activities = off` as an administrator"
+    )
+    assert all(f"alter role {ROLE} set {setting}" in all_of_them for setting in LOG_SETTINGS)
+
+
+@pytest.mark.parametrize("limit", [-1, 0, SESSIONS + 1])
+async def test_a_role_whose_sessions_are_not_bounded_answers_no_caller(
+    stage: Stage, superuser: asyncpg.Connection, limit: int
+) -> None:
+    await superuser.execute(f"alter role {ROLE} connection limit {limit}")
+    try:
+        (problem,) = await session_problems(stage.parts.database)
+        with pytest.raises(NotSetUp if limit else Overloaded) as refused:
+            await stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1)
+    finally:
+        await superuser.execute(f"alter role {ROLE} connection limit {SESSIONS}")
+    assert f"has a connection limit of {limit}, and not 1 to {SESSIONS}" in problem
+    if limit:
+        assert str(refused.value).startswith(f"analytics is not set up: {ROLE} has a connection limit of {limit},")
+    assert (await stage.database().query("select 1", scope=OF_THE_SHOP, at_most=1)).rows == [(1,)]
+
+
+def test_the_migration_sets_the_bounds_that_are_checked() -> None:
+    revision = import_module("formulary_catalog.store.migrations.versions.0039_analytics_bounds")
+    assert (revision.ROLE, revision.SESSIONS, revision.SETTINGS) == (ROLE, SESSIONS, LOG_SETTINGS)
 
 
 async def test_up_ends_within_5_s_while_such_a_statement_runs(data_dirs: Path, tmp_path: Path) -> None:

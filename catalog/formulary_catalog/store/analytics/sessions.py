@@ -27,6 +27,16 @@ else:
 ROLE = "formulary_insight"
 SESSIONS = 2
 """Sessions that the role may have, of all servers together; the migration sets it."""
+LOG_SETTINGS = (
+    "log_min_messages = log",
+    "log_min_error_statement = panic",
+    "log_statement = none",
+    "log_min_duration_statement = -1",
+    "log_min_duration_sample = -1",
+    "log_transaction_sample_rate = 0",
+    "track_activities = off",
+)
+"""Settings of the role that keep statements of callers out of the log of PostgreSQL; revision 0039 sets them."""
 _GRACE = 0.2
 """Seconds beyond those of a statement."""
 _PATIENCE = 1.0
@@ -50,13 +60,10 @@ select session_user = '{ROLE}'
        select from pg_roles where rolname = session_user
          and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolreplication))
    and not exists (select from pg_auth_members where member = session_user::regrole) as confined,
-   coalesce(has_schema_privilege(to_regnamespace('insight'), 'usage'), false) as admitted
+   coalesce(has_schema_privilege(to_regnamespace('insight'), 'usage'), false) as admitted,
+   (select rolconnlimit from pg_roles where rolname = session_user)
 """
-BOUNDS = f"""
-select rolconnlimit between 0 and {SESSIONS} as limited,
-       coalesce('log_min_error_statement=panic' = any (rolconfig), false) as unlogged
-from pg_roles where rolname = '{ROLE}'
-"""
+BOUNDS = f"select rolconnlimit, rolconfig from pg_roles where rolname = '{ROLE}'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +103,7 @@ LIMITS = StatementLimits()
 
 
 async def require_confined(connection: Connection, *, dsn: str) -> None:
-    """Raises NotSetUp if the session is not that of the role, or could be more than that."""
+    """Raises NotSetUp if the session is not that of the role, could be more than that, or one of too many."""
     found = await connection.fetchrow(_CONFINED)
     assert found is not None
     if not found["confined"]:
@@ -108,6 +115,8 @@ async def require_confined(connection: Connection, *, dsn: str) -> None:
         raise NotSetUp(
             f"{ROLE} may not read `insight` in {describe(dsn)}; run `select insight.admit()` as the database's owner"
         )
+    if problem := _limit_problem(found):
+        raise NotSetUp(f"analytics is not set up: {problem}")
 
 
 class Sessions:
@@ -218,10 +227,24 @@ async def session_problems(database: Database) -> list[str]:
 
 def problems_of(row: "asyncpg.Record") -> list[str]:
     """The problems that a row of `BOUNDS` shows."""
-    problems = {
-        "limited": f"{ROLE} may have more than {SESSIONS} sessions at once; run "
-        f"`alter role {ROLE} connection limit {SESSIONS}` as an administrator",
-        "unlogged": f"PostgreSQL may log the statements of callers; run "
-        f"`alter role {ROLE} set log_min_error_statement = panic` as an administrator",
-    }
-    return [problem for name, problem in problems.items() if not row[name]]
+    return [problem for problem in (_limit_problem(row), _log_problem(row)) if problem]
+
+
+def _limit_problem(row: "asyncpg.Record") -> str | None:
+    """With 0 sessions nobody has an answer, and -1 is no limit."""
+    limit = row["rolconnlimit"]
+    if 1 <= limit <= SESSIONS:
+        return None
+    return (
+        f"{ROLE} has a connection limit of {limit}, and not 1 to {SESSIONS}; run "
+        f"`alter role {ROLE} connection limit {SESSIONS}` as an administrator"
+    )
+
+
+def _log_problem(row: "asyncpg.Record") -> str | None:
+    held = row["rolconfig"] or []
+    missing = [setting for setting in LOG_SETTINGS if setting.replace(" ", "") not in held]
+    if not missing:
+        return None
+    changes = "; ".join(f"alter role {ROLE} set {setting}" for setting in missing)
+    return f"PostgreSQL may log the statements of callers; run `{changes}` as an administrator"
