@@ -328,7 +328,7 @@ def test_the_roles_of_a_cluster_log_in_with_the_passwords_of_their_secrets() -> 
 
     place = "formulary-postgres-rw.formulary.svc:5432/formulary"
     assert addresses == {role: f"postgresql://{role}:…@{place}" for role in addresses}
-    assert "formulary_insight" in roles, "roles of one's own are added"
+    assert roles["formulary_insight"]["connectionLimit"] == 2, "roles of one's own are added as they are"
 
 
 def test_the_server_accepts_the_names_of_its_service() -> None:
