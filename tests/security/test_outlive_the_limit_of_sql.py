@@ -117,7 +117,7 @@ async def test_a_database_that_dies_under_a_statement_frees_its_place(data_dirs:
             assert (await database.query("select 1", scope=OF_THE_SHOP, at_most=1)).rows == [(1,)]
 
 
-async def test_the_system_finds_a_database_host_that_has_vanished(stage: Stage) -> None:
+async def test_the_system_finds_a_database_host_that_has_vanished(stage: Stage, superuser: asyncpg.Connection) -> None:
     """A host that vanishes closes no socket, and a place waits for that."""
     async with _reached_over_tcp(stage.insight_dsn) as dsn:
 
@@ -133,6 +133,7 @@ async def test_the_system_finds_a_database_host_that_has_vanished(stage: Stage) 
             ]
 
         assert await stage.database(dsn=dsn).read(options, scope=OF_THE_SHOP) == [1, 30, 10, 3, 60_000]
+        await _all_gone(superuser)
 
 
 @asynccontextmanager
