@@ -254,9 +254,8 @@ def test_people_with_the_roles_of_the_cluster_may_view_all_and_edit_workflows_an
     assert {verb for rule in view["rules"] for verb in rule["verbs"]} == set(WATCH)
     assert _resources(view) == {
         *("remediationworkflows", "aianalyses", "workflowinvocations", "governancecontracts", "invocationapprovals"),
-        "aianalyses/constraints",
     }
-    assert _resources(edit) == {"remediationworkflows", "workflowinvocations"}
+    assert _resources(edit) == {"remediationworkflows", "workflowinvocations", "aianalyses/constraints"}
 
 
 def test_what_incidents_demand_is_for_people_and_not_for_agents() -> None:
@@ -269,7 +268,10 @@ def test_what_incidents_demand_is_for_people_and_not_for_agents() -> None:
         if {"aianalyses/constraints", "aianalyses/*", "*"} & {*rule["resources"]}
     }
 
-    assert reading == {"formulary-formulary-view", "formulary-formulary-approver"}
+    # Earlier releases said to bind agents to the cluster's role view.
+    view = "rbac.authorization.k8s.io/aggregate-to-view"
+    assert not [name for name in reading if view in roles[name]["metadata"]["labels"]]
+    assert reading == {"formulary-formulary-edit", "formulary-formulary-approver"}
     agent = roles["formulary-formulary-agent"]
     assert [(rule["apiGroups"], rule["resources"], rule["verbs"]) for rule in agent["rules"]] == [
         (["kubernaut.ai"], ["remediationworkflows"], ["list"]),

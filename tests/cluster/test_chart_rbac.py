@@ -6,6 +6,7 @@ environment and ServiceAccounts. The audit log of the API server says which perm
 
 import asyncio
 import base64
+import itertools
 import json
 import ssl
 import subprocess
@@ -139,9 +140,10 @@ async def test_the_incident_of_the_installation_page_gets_the_one_workflow_that_
     assert found(answer) == ["checkout-oom-shed-carts"]
 
 
-async def test_what_the_incident_demands_is_shown_to_the_role_view_and_not_to_that_of_agents(product: Product) -> None:
-    for role, account in (("agent", "curious"), ("view", "person")):
-        for namespace in (HOME, INCIDENTS):
+async def test_what_the_incident_demands_is_shown_to_who_may_edit_and_to_no_agent(product: Product) -> None:
+    # `view` as well, which earlier releases said to give to agents.
+    for account, roles in (("curious", ("agent", "view")), ("person", ("view", "edit"))):
+        for role, namespace in itertools.product(roles, (HOME, INCIDENTS)):
             _bind(product.cluster, role, to=account, namespace=namespace)
 
     async def get(account: str, path: str, **query: str) -> dict[str, Any]:
@@ -389,9 +391,9 @@ def _apply(product: Product) -> None:
 
 
 def _bind(cluster: ControlPlane, role: str, *, to: str, namespace: str) -> None:
-    """Give an account a role of the chart; of `view`, what the one of a cluster with controllers takes from it."""
+    """Give an account a role of the chart; of `view` and `edit`, what those of a cluster take from it."""
     whom = (f"--clusterrole={HOME}-formulary-{role}", f"--serviceaccount=agents:{to}")
-    cluster.kubectl("create", "rolebinding", to, *whom, f"--namespace={namespace}")
+    cluster.kubectl("create", "rolebinding", f"{to}-{role}", *whom, f"--namespace={namespace}")
 
 
 def _await_reason(product: Product, workflow: str, reason: str) -> None:
