@@ -10,6 +10,7 @@ import yaml
 from helm_python import HelmValuesError
 
 from formulary_catalog.metrics import Metrics
+from formulary_operator.admission.paths import ASKED
 from formulary_operator.metrics import OperatorMetrics
 from support import charts
 from support.metrics import served
@@ -21,13 +22,15 @@ ALERTS: dict[str, dict[str, Any]] = {
 DASHBOARD = json.loads((charts.CHART / "files" / "dashboards" / "formulary.json").read_text())
 KNOWN = {name for each in (Metrics(), OperatorMetrics()) for name in served(each.exposition().decode())}
 RULES = {**charts.EXTERNAL, "monitoring": {"prometheusRule": {"enabled": True}}}
-_METRIC = re.compile(r"\bformulary_\w+")
+FOREIGN = {"apiserver_admission_webhook_fail_open_count"}
+"""Metrics of the API server: an operator that is not reached counts nothing, and everything passes unrecorded."""
+_METRIC = re.compile(r"\bformulary_\w+|\b[a-z_]+(?=\{)")
 
 
 def unknown_metrics(expression: str) -> set[str]:
-    """The metrics in an expression that neither the server nor the operator has."""
+    """The metrics in an expression that nobody has who is scraped."""
     found = {re.sub(r"_bucket$", "", name) for name in _METRIC.findall(expression)}
-    return found - KNOWN
+    return found - KNOWN - FOREIGN
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert() -> None:
@@ -48,6 +51,17 @@ def test_an_alert_is_named_as_its_file_and_about_metrics_that_exist(name: str) -
     assert alert["alert"] == name
     assert alert["labels"]["severity"] in ("warning", "critical")
     assert unknown_metrics(alert["expr"]) == set()
+
+
+def test_a_webhook_that_the_api_server_does_not_reach_raises_an_alert_that_says_what_must_be_scraped() -> None:
+    (foreign,) = FOREIGN
+    page = (RUNBOOKS / "FormularyAdmissionFailing.md").read_text()
+
+    selector = re.search(foreign + r'\{name=~"([^"]+)"\}', ALERTS["FormularyAdmissionFailing"]["expr"])
+    assert selector is not None
+    assert [webhook for webhook in ASKED if not re.fullmatch(selector[1], webhook)] == []
+    assert foreign in page
+    assert "must be scraped" in page
 
 
 def test_the_dashboard_is_about_metrics_that_exist_and_shows_all_of_them() -> None:

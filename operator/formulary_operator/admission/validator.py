@@ -33,7 +33,10 @@ from formulary_operator.workflows.validation_result import ConditionReason, refu
 
 _MAX_UID, _MAX_NAME, _MAX_USER = 64, 253, 1024
 _SECONDS = 2.0
-_NOT_ASKED = "the catalog does not answer, so spec.version was not checked; the status will show it"
+_NOT_ASKED = (
+    "the catalog does not answer: spec.version was not checked, which the status will show; "
+    "the author was not recorded, so runs of the workflow need an approval"
+)
 
 Check = Callable[[CatalogEntry], Awaitable[None]]
 """Raises VersionImmutable if the catalog would not take the entry, Unavailable if it is not known."""

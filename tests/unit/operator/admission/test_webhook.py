@@ -172,7 +172,8 @@ async def test_while_the_catalog_is_away_a_workflow_passes_with_a_warning(
     answer = await _answer(http, _review("UPDATE", object=_object(what="Other."), oldObject=_object()))
     assert answer["allowed"]
     assert answer["warnings"] == [
-        "the catalog does not answer, so spec.version was not checked; the status will show it"
+        "the catalog does not answer: spec.version was not checked, which the status will show; "
+        "the author was not recorded, so runs of the workflow need an approval"
     ]
 
 
