@@ -1,6 +1,8 @@
 """Prometheus metrics of the operator (DESIGN section 12), made like those of the catalog."""
 
+import time
 from collections.abc import Callable
+from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -129,13 +131,14 @@ class OperatorMetrics:
         )
         self._trace_checkpoint = Gauge(
             "formulary_trace_checkpoint_timestamp_seconds",
-            "Unix time when checkpoints last covered every event of the audit trail, or of the start of the leader.",
+            "Unix time when checkpoints last covered every event of the audit trail. At the start of a leader that of "
+            "the newest checkpoint, where it does not cover them.",
             registry=registry,
         )
         self._trace_published = Gauge(
             "formulary_trace_published_timestamp_seconds",
-            "Unix time when every checkpoint was last found published, or of the start of the leader, by place: "
-            "`config_map` of the release, `named` in the settings.",
+            "Unix time when every checkpoint was last found published, by place: `config_map` of the release, `named` "
+            "in the settings. At the start of a leader that of the newest published one, where others are not.",
             ("place",),
             registry=registry,
         )
@@ -177,13 +180,13 @@ class OperatorMetrics:
         """Say that from now on verifications are due."""
         self._trace_verified.set_to_current_time()
 
-    def trail_covered(self) -> None:
-        """Say that checkpoints cover every event now, or are due from now on."""
-        self._trace_checkpoint.set_to_current_time()
+    def trail_covered(self, until: datetime | None = None) -> None:
+        """Say until when checkpoints cover every event; None for now."""
+        self._trace_checkpoint.set(_unix_time(until))
 
-    def trail_published(self, place: str) -> None:
-        """Say that every checkpoint is published in a place now, or is due there from now on."""
-        self._trace_published.labels(place=place).set_to_current_time()
+    def trail_published(self, place: str, until: datetime | None = None) -> None:
+        """Say until when every checkpoint is published in a place; None for now."""
+        self._trace_published.labels(place=place).set(_unix_time(until))
 
     def trail_findings(self, findings: int) -> None:
         """Say what is wrong with the audit trail, as far as anybody has looked."""
@@ -211,3 +214,7 @@ class OperatorMetrics:
     def exposition(self) -> bytes:
         """All metrics in the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def _unix_time(at: datetime | None) -> float:
+    return time.time() if at is None else at.timestamp()

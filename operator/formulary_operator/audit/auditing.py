@@ -1,7 +1,8 @@
 """Watches over the audit trail: checkpoints while it grows, and a verification of all of it every few hours."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -9,7 +10,7 @@ import structlog
 from formulary_catalog.domain.audit.chain import IntegrityFinding
 from formulary_catalog.domain.audit.checkpoint import Seen
 from formulary_catalog.domain.audit.verification import Replay
-from formulary_catalog.errors import FormularyError
+from formulary_catalog.errors import FormularyError, Unavailable
 from formulary_catalog.store.audit.checkpoints import CheckpointStore, keep_checkpointing
 from formulary_catalog.store.audit.keys import public_keys, signing_key
 from formulary_catalog.store.audit.publishing import CheckpointPlace, place_of, publish
@@ -67,7 +68,7 @@ class Auditing:
         return works
 
     async def _keep_checkpointing(self) -> None:
-        self._metrics.trail_covered()
+        self._metrics.trail_covered(await _answered(self._checkpoints.covered_until()))
         await keep_checkpointing(
             self._checkpoints,
             every_seconds=self._settings.checkpoint_seconds,
@@ -77,8 +78,9 @@ class Auditing:
 
     async def _keep_publishing(self) -> None:
         """Publish what is new, and compare what was published with what is there."""
-        for name in self._places:
-            self._metrics.trail_published(name)
+        for name, place in self._places.items():
+            published = await self._read(name, place)
+            self._metrics.trail_published(name, await _answered(self._checkpoints.published_until(published)))
         while True:
             found: list[IntegrityFinding] = []
             for name, place in self._places.items():
@@ -113,14 +115,16 @@ class Auditing:
                 await self._take(replay)
 
     async def _published(self) -> list[Seen]:
-        """What was published; a place that cannot be read is logged, and the others count."""
-        published: list[Seen] = []
-        for name, place in self._places.items():
-            try:
-                published += await place.read()
-            except FormularyError as error:
-                _log.warning("trace_published_unread", place=name, reason=str(error))
-        return published
+        """What was published in all places."""
+        return [seen for name, place in self._places.items() for seen in await self._read(name, place)]
+
+    async def _read(self, name: str, place: CheckpointPlace) -> tuple[Seen, ...]:
+        """What was published in a place; one that cannot be read is logged, and holds nothing."""
+        try:
+            return await place.read()
+        except FormularyError as error:
+            _log.warning("trace_published_unread", place=name, reason=str(error))
+            return ()
 
     async def _take(self, replay: Replay) -> None:
         self._metrics.trail_verified()
@@ -149,3 +153,11 @@ class Auditing:
             if len(findings) > 1:
                 message += f"; and {len(findings) - 1} more, see `formulary trace verify`"
             await self._config_map.warn(message)
+
+
+async def _answered(until: Awaitable[datetime | None]) -> datetime | None:
+    """What the database says; without an answer there is only the start to count from."""
+    try:
+        return await until
+    except Unavailable:
+        return None

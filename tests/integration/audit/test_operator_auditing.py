@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from formulary_catalog.store.audit.checkpoints import CheckpointStore
 from formulary_catalog.store.audit.events import TraceStore
 from formulary_catalog.store.audit.reader import TraceReader
 from formulary_catalog.store.database.connection import Database
@@ -83,6 +84,61 @@ async def test_the_age_of_checkpoints_grows_while_they_cannot_be_written_or_publ
         await _stands_still(metrics, _COVERED, while_grows=_PUBLISHED)
     finally:
         await owner.close()
+        for work in works:
+            work.cancel()
+        await asyncio.gather(*works, return_exceptions=True)
+
+
+async def test_a_leader_that_starts_counts_from_the_last_checkpoint_and_not_from_its_start(
+    traces: TraceStore, database: str, writing: Database, tmp_path: Path
+) -> None:
+    published = tmp_path / "published"
+    owner = await asyncpg.connect(database, server_settings={"search_path": "formulary"})
+    try:
+        checkpoints = CheckpointStore(writing)
+        for number in (1, 2):
+            await write_trace(traces, f"rr-{number}", 1)
+            (written,) = await checkpoints.checkpoint(None)
+            if number == 1:
+                published.write_text(f"{written.id}:{written.hash}\n")
+        await write_trace(traces, "rr-3", 1)
+        await owner.execute("alter table trace_checkpoint disable trigger user")
+        await owner.execute("update trace_checkpoint set at = to_timestamp(1000 * id)")
+        await owner.execute("revoke execute on function begin_checkpoint, checkpoints_from from formulary_writer")
+
+        first = await _started(database, writing, published)
+        published.write_text("something else\n")
+        unreadable = await _started(database, writing, published)
+    finally:
+        await owner.close()
+
+    assert first == (2000.0, 1000.0)
+    assert unreadable == (2000.0, 1000.0), "nothing is known to be published since the first checkpoint"
+
+
+async def test_a_leader_of_a_trail_that_no_checkpoint_covers_counts_from_its_first_event(
+    traces: TraceStore, database: str, writing: Database, tmp_path: Path
+) -> None:
+    await write_trace(traces, "rr-1", 1)
+    owner = await asyncpg.connect(database, server_settings={"search_path": "formulary"})
+    await owner.execute("update trace_head set changed_at = to_timestamp(3000)")
+    await owner.execute("revoke execute on function begin_checkpoint from formulary_writer")
+    await owner.close()
+
+    assert (await _started(database, writing, tmp_path / "published"))[0] == 3000.0
+
+
+async def _started(database: str, writing: Database, published: Path) -> tuple[float, float]:
+    """The first times that a leader has: of what is covered, and of what is published."""
+    settings = OperatorSettings(
+        database_url=database, checkpoint_seconds=3600, verify_seconds=0, audit_published=str(published)
+    )
+    metrics = OperatorMetrics()
+    works = [asyncio.create_task(work) for work in Auditing(settings, database=writing, metrics=metrics).works()]
+    try:
+        await _until(lambda: bool(_value(metrics, _COVERED) and _value(metrics, _PUBLISHED)))
+        return _value(metrics, _COVERED), _value(metrics, _PUBLISHED)
+    finally:
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)

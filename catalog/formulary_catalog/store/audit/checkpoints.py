@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import structlog
@@ -18,6 +18,23 @@ TRACES_IN_ONE = 2000
 _MONTHS_AHEAD = 12
 _REMEMBERED = 5000
 """Checkpoints: days of them, so that several verifications come by."""
+_COVERED_UNTIL = """
+select coalesce(
+    (select at from formulary.trace_checkpoint order by id desc limit 1),
+    (select min(changed_at) from formulary.trace_head where seq > checkpointed))
+where exists (select from formulary.trace_head where seq > checkpointed)
+"""
+_PUBLISHED_UNTIL = """
+with published as (
+    select id, at from formulary.trace_checkpoint
+    where id = any($1::bigint[]) and (id, hash) in (select * from unnest($1::bigint[], $2::text[]))
+)
+select case when (select max(id) from formulary.trace_checkpoint) is distinct from (select max(id) from published)
+    then coalesce(
+        (select at from published order by id desc limit 1),
+        (select at from formulary.trace_checkpoint order by id limit 1))
+    end as until
+"""
 _log = structlog.get_logger(__name__)
 
 
@@ -62,6 +79,31 @@ class CheckpointStore:
         """
         rows = await self._database.fetch("select id, hash from formulary.checkpoints_from($1, $2)", known, at_most)
         return [Seen(row["id"], row["hash"]) for row in rows]
+
+    async def covered_until(self) -> datetime | None:
+        """The time of the newest checkpoint, or of the first event without any; None if every event is covered.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+
+        async def read(connection: Connection) -> datetime | None:
+            await connection.execute("set local formulary.whole_trail = 'on'")
+            found: datetime | None = await connection.fetchval(_COVERED_UNTIL)
+            return found
+
+        return await self._database.read(read)
+
+    async def published_until(self, published: Sequence[Seen]) -> datetime | None:
+        """The time of the newest of these checkpoints, or of the first one without any; None if all are published.
+
+        Raises:
+            Unavailable: the database does not answer.
+        """
+        ids, hashes = [each.id for each in published], [each.hash for each in published]
+        (row,) = await self._database.fetch(_PUBLISHED_UNTIL, ids, hashes)
+        until: datetime | None = row["until"]
+        return until
 
     async def prepare_months(self) -> None:
         """See to it that there are partitions for the traces of the next year.
