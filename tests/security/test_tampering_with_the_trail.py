@@ -305,7 +305,7 @@ async def test_a_tail_that_was_cut_with_its_signed_checkpoint_is_never_called_ve
         "! 5 events of 2 traces, 1 checkpoint: as they were written, but NOTHING PROVES THE TAIL"
     )
     assert (
-        "cut off together with their checkpoints, signed or not (the newest one here is checkpoint 1 of " in alone.out
+        "could be missing, with their checkpoints, signed or not (the newest one here is checkpoint 1 of " in alone.out
     )
     report = json.loads((await formulary(*command, "--json", **key)).out)
     assert (report["status"], report["tail_proven"]) == ("TAIL_UNPROVEN", False)

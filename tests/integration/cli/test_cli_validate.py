@@ -172,7 +172,7 @@ async def test_a_contract_that_lifts_less_than_in_earlier_releases_is_pointed_ou
     done = await formulary("validate", str(tmp_path))
     assert (done.code, done.out.count("warning: ")) == (0, 1)
     said = (
-        "spec.rules: rule only no longer lifts the approvals that bundle, template, repeat-failure need; list in lifts"
+        "spec.rules: rule only no longer lifts the approvals that bundle, template, repeat-failure need; set `lifts` to"
     )
     assert said in done.out
     document["spec"]["rules"][0]["lifts"] = []

@@ -157,7 +157,7 @@ def _tail(replay: "Replay") -> str:
         return f"complete up to {replay.proven}, which was published; nothing proves that later events are all there"
     newest = f"the newest one here is {replay.newest}" if replay.newest is not None else "there is none here"
     return (
-        "no published checkpoint was compared: since the first event, the newest ones can have been cut off together "
+        "no published checkpoint was compared: any number of the newest events, back to the first, could be missing, "
         f"with their checkpoints, signed or not ({newest}); compare with --published FILE|URL or --seen NUMBER:HASH"
     )
 

@@ -134,9 +134,8 @@ class Rule(Model):
         description="HALT is the emergency stop: all runs end and none starts, without exception. DENY refuses the "
         "run. DEGRADE turns it into a dry run. REQUIRE_APPROVAL requires an approval, whatever ALLOW rules say. "
         "REQUIRE_EVIDENCE requires a recorded selection with reasoning, or an approval. By default a person approves "
-        "every run except low-risk runs outside production; ALLOW lifts that, except for reasons that need a name in "
-        "lifts. "
-        "The strongest matching effect wins, in this order. The order of rules does not matter."
+        "every run except low-risk runs outside production; ALLOW lifts that, except for the reasons that "
+        "`lifts` has to name. The strongest matching effect wins, in this order. The order of rules does not matter."
     )
     match: Match = Field(default=Match(), description="Runs that the rule applies to. Defaults to all.")
     lifts: Annotated[list[ApprovalReason], Field(max_length=len(ApprovalReason))] = Field(

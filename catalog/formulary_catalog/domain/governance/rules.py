@@ -106,8 +106,8 @@ def lifts_less(contract: Contract) -> str:
         return ""
     rules = f"rule {ids[0]} no longer lifts" if len(ids) == 1 else f"rules {', '.join(ids)} no longer lift"
     return (
-        f"{rules} the approvals that {', '.join(_ONCE_LIFTED_BY_ALL)} need; list in lifts what is to be lifted, [] for "
-        "none of them, or name the workflows in match"
+        f"{rules} the approvals that {', '.join(_ONCE_LIFTED_BY_ALL)} need; set `lifts` to the reasons to lift ([] for "
+        "none), or name the workflows in match"
     )
 
 
