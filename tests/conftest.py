@@ -27,7 +27,7 @@ from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import databases
 from support.distribution import GroupScheduling
-from support.services import open_parts, service_on
+from support.services import PATIENT, open_parts, service_on
 
 pytest_plugins = ["support.cluster_fixtures"]
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -140,7 +140,7 @@ async def plain_owner(database: str, empty_database: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def writing(database: str) -> AsyncIterator[Database]:
     """The database as the role that feeds the catalog."""
-    opened = await Database.open(database, role=Role.WRITER, deadline=30)
+    opened = await Database.open(database, role=Role.WRITER, deadline=PATIENT)
     yield opened
     await opened.close()
 

@@ -11,7 +11,7 @@ from formulary_catalog.search.service import CatalogService
 from formulary_catalog.server.calls.services import Services
 from formulary_catalog.settings import ContextPolicy, Settings
 
-PATIENT = 30.0
+PATIENT = 120.0
 """Seconds for each question to the database: machines stand still at times, for longer than callers are to wait."""
 
 
