@@ -34,6 +34,15 @@ READING: dict[str, dict[str, object]] = {
 ALL = ",".join(toolset.value for toolset in TOOLSETS)
 
 
+async def test_the_sdks_client_calls_tools_of_every_toolset(formulary_url: str) -> None:
+    async with agent(f"{formulary_url}", headers={"X-Remediation-Id": "rr-search"}) as client:
+        answers = await asyncio.gather(*(client.call_tool(name, {**arguments}) for name, arguments in READING.items()))
+
+    read = dict(zip(READING, map(answer_of, answers), strict=True))
+    assert all(read.values())
+    assert not [name for name, answer in read.items() if OF_OTHERS in str(answer)]
+
+
 @pytest.fixture(scope="module")
 def report(formulary_url: str) -> Report:
     """One chat of HolmesGPT that makes all calls."""
@@ -53,12 +62,3 @@ def test_holmesgpt_calls_tools_of_every_toolset(report: Report) -> None:
 
     assert {call.tool: call.status for call in chat.calls} == dict.fromkeys(READING, "success")
     assert not [call.tool for call in chat.calls if OF_OTHERS in call.read_by_model]
-
-
-async def test_the_sdks_client_calls_tools_of_every_toolset(formulary_url: str) -> None:
-    async with agent(f"{formulary_url}", headers={"X-Remediation-Id": "rr-search"}) as client:
-        answers = await asyncio.gather(*(client.call_tool(name, {**arguments}) for name, arguments in READING.items()))
-
-    read = dict(zip(READING, map(answer_of, answers), strict=True))
-    assert all(read.values())
-    assert not [name for name, answer in read.items() if OF_OTHERS in str(answer)]

@@ -1,6 +1,7 @@
 """HolmesGPT in a cluster: kubectl, RBAC, the operator and the server as they run there, and what its model reads.
 
-This is the demonstration of docs/demo.md (DESIGN sections 6, 7 and 9).
+This is the demonstration of docs/demo.md (DESIGN sections 6, 7 and 9). In the first tier, `test_holmesgpt` asks the
+same of a server without a cluster.
 """
 
 import json
@@ -15,7 +16,7 @@ from support.demonstration import INDEXER, LEDGER, Demonstration, demonstrate, r
 from support.holmes import CallReport, Report
 
 # The first run on a machine also installs HolmesGPT.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.long]
 
 CUSTOM_LABELS = ("acme.example", "ledger-core", "web-index")
 """What the custom labels of docs/demo/ are made of, keys and values."""
