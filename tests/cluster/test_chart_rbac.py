@@ -60,6 +60,7 @@ NAMESPACED = {
 }
 WEBHOOKS = f"{HOME}-formulary"
 QUERY = {"query": "OOMKilled critical"}
+STARTER_CATALOG = Path(__file__).parents[2] / "catalog" / "workflows"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "incident.yaml"
 _JOB_SECONDS = 300
 _BROKEN = '{"data":{"tls.crt":"eA=="}}'
@@ -375,6 +376,9 @@ def _used(product: Product) -> Product:
     _lead_webhooks_to(product.cluster, port=product.webhook_port)
     for applied in product.starter:
         applied.result()
+    wait = ("--for=condition=Ready", "--timeout=120s", f"--namespace={HOME}")
+    starters = (f"rw/{document['metadata']['name']}" for document in starter_documents(STARTER_CATALOG))
+    product.cluster.kubectl("wait", *wait, *starters, seconds=150)
     return product
 
 

@@ -122,7 +122,8 @@ async def test_the_system_finds_a_database_host_that_has_vanished(stage: Stage, 
     async with _reached_over_tcp(stage.insight_dsn) as dsn:
 
         async def options(connection: asyncpg.Connection) -> list[int]:
-            used = connection._transport.get_extra_info("socket")
+            transport: asyncio.Transport = getattr(connection, "_transport")  # noqa: B009  # it has no public name
+            used = transport.get_extra_info("socket")
             return [
                 used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
                 *(
