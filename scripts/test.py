@@ -60,7 +60,7 @@ def _run_pytest(*options: str) -> int:
         "--dist=loadscope",
         "--no-loadscope-reorder",
     ]
-    command += [f"--maxfail={_STOP_AFTER_FAILURES}", "--durations=15", *options]
+    command += [f"--maxfail={_STOP_AFTER_FAILURES}", "--durations=15", "-o", "junit_duration_report=call", *options]
     with _faults() as environment:
         process = subprocess.Popen(command, cwd=ROOT, env=environment)
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
