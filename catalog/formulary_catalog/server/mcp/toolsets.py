@@ -18,7 +18,7 @@ from formulary_catalog.settings import Settings, Toolset, toolsets_of
 
 PARAMETER = "toolsets"
 _MAX_SHOWN = 60
-_INCIDENT = "the incident of a call is named by the header X-Remediation-Id or X-AIAnalysis; send that"
+_INCIDENT = "The incident of a call is named by the header X-Remediation-Id or X-AIAnalysis; send that"
 
 
 class ChosenToolsets:
