@@ -69,7 +69,7 @@ def excesses_of_run(
     if minutes > most:
         yield said
     if busy:
-        print("the length of single tests is not checked: the machine was busy before they began", flush=True)
+        print("the length of single tests is not checked: the machine was busy with more than them", flush=True)
         return
     for test, seconds in durations.items():
         if seconds > allowed["longest_seconds"]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from playwright.async_api import Browser, BrowserContext, Dialog, Page, Request, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, async_playwright
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _REPORT = "addEventListener('securitypolicyviolation', e => __violated(`${e.violatedDirective}: ${e.blockedURI}`))"
@@ -55,10 +55,14 @@ class Seen:
 
     def watch(self, context: BrowserContext) -> None:
         """Note what happens in the windows of the context from now on."""
-        context.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        context.on("console", self._console)
         context.on("weberror", lambda error: self.errors.append(str(error.error)))
         context.on("dialog", self._dialog)
         context.on("request", self._request)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(f"{message.text} {message.location['url']}")
 
     async def _dialog(self, dialog: Dialog) -> None:
         self.dialogs.append(dialog.message)

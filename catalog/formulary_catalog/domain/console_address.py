@@ -7,6 +7,8 @@ begin with FORMULARY_CONSOLE_URL: a server does not know by which address people
 from urllib.parse import quote
 
 CONSOLE_PATH = "/console"
+FAVICON_PATH = "/favicon.ico"
+"""Browsers ask for it by themselves, without credentials, whatever icon a page names."""
 COVERAGE = f"{CONSOLE_PATH}/coverage"
 """The page that compares alerts with remedies."""
 

@@ -63,6 +63,12 @@ async def test_every_answer_has_the_headers_that_protect_it(url: str, path: str,
                 assert answer.headers["cache-control"] == "no-store"
 
 
+async def test_a_browser_that_looks_for_an_icon_by_itself_gets_it_without_credentials(url: str) -> None:
+    async with httpx2.AsyncClient(base_url=url) as client:
+        answer = await client.get("/favicon.ico")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/svg+xml")
+
+
 @pytest.mark.parametrize("path", [*PAGES, *PARTS])
 async def test_nothing_of_a_page_is_run_or_styled_in_place(url: str, path: str) -> None:
     async with visiting(url, bearer="reader") as visitor:

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
-from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
 from formulary_catalog.errors import NotFound
 from formulary_catalog.server.console.assets import asset_response
 from formulary_catalog.server.console.pages import (
@@ -37,6 +37,12 @@ async def first_page(request: Request) -> Response:
 async def asset(request: Request, name: str) -> Response:
     """A style sheet or the script."""
     return asset_response(name, request=request)
+
+
+@router.get(FAVICON_PATH)
+async def favicon(request: Request) -> Response:
+    """The icon of the console, at the address where browsers look by themselves."""
+    return asset_response("icon.svg", request=request)
 
 
 for page in _PAGES:

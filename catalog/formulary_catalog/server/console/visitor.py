@@ -17,7 +17,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.types import Scope
 
 from formulary_catalog.domain.access import Access, Caller, Right
-from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
 from formulary_catalog.errors import Unavailable
 from formulary_catalog.server.calls.caller import caller_of
 from formulary_catalog.server.calls.failures import Failure, failure_of
@@ -27,7 +27,7 @@ from formulary_catalog.server.http.authentication import Identification, Refusal
 from formulary_catalog.server.http.trusted_proxy import TrustedProxy
 
 _FILES = f"{CONSOLE_PATH}/static/"
-OPEN_PATHS = (_FILES, f"{CONSOLE_PATH}/sign-in", f"{CONSOLE_PATH}/sign-out")
+OPEN_PATHS = (_FILES, FAVICON_PATH, f"{CONSOLE_PATH}/sign-in", f"{CONSOLE_PATH}/sign-out")
 _VISIT = re.compile(r"[\w-]{43}", re.ASCII)
 _KEY = "formulary.visit"
 

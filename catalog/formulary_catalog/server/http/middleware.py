@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from formulary_catalog.domain.access import Authenticator, Caller
-from formulary_catalog.domain.console_address import CONSOLE_PATH
+from formulary_catalog.domain.console_address import CONSOLE_PATH, FAVICON_PATH
 from formulary_catalog.errors import InvalidInput, Overloaded
 from formulary_catalog.server.calls.caller import with_caller
 from formulary_catalog.server.calls.json_text import MAX_DEPTH, nested_too_deep, parsed
@@ -188,7 +188,7 @@ def _is_for_people(scope: Scope) -> bool:
     path: str = scope["path"]
     if path == "/":
         return scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", "")
-    return is_of_console(path)
+    return path == FAVICON_PATH or is_of_console(path)
 
 
 def _longest(path: str) -> int:
