@@ -128,7 +128,7 @@ def test_a_deletion_in_a_gap_of_the_watch_is_found(
     await_agreement(control_plane, database, namespace)
     resyncs = len(running.events("resynced"))
     with frozen(running):
-        control_plane.stop_api_server()  # ends the watch, or the operator would yet read of the deletion
+        control_plane.stop_api_server(kill=True)  # ends the watch, or the operator would yet read of the deletion
         control_plane.start_api_server()
         delete(control_plane, "goes", namespace=namespace)
         control_plane.forget_history()
@@ -206,6 +206,7 @@ def test_killed_in_the_middle_of_a_sync_it_makes_cluster_and_catalog_agree_each_
     assert interrupted == kills
 
 
+@pytest.mark.long
 def test_a_second_replica_takes_over_from_one_that_is_killed(
     cluster: Cluster, namespace: str, database: str, operator_account: OperatorAccount
 ) -> None:

@@ -17,12 +17,13 @@ from formulary_catalog.settings import Settings
 from formulary_catalog.store.incidents import ContextWriter
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from support import playing
-from support.cluster import OperatorAccount
+from support.cluster import OperatorAccount, fetch
 from support.cluster_runs import ask, await_phase, created_jobs, incident, remedy, running_operator
 from support.control_plane import Cluster, ControlPlane
 from support.filling import entry
 from support.operator_process import Daemon
 from support.runnable import runnable
+from support.waiting import wait_until
 
 AGENT = Caller(name="agent", access=EVERYTHING)
 REFERENCE = ContextReference(remediation_id="rr-1")
@@ -88,13 +89,15 @@ def running(cluster: Cluster, dsn: str, shared_namespace: str, operator_account:
 
 
 def test_an_object_that_names_an_ambiguous_incident_becomes_no_run(
-    control_plane: ControlPlane, shared_namespace: str, running: Daemon
+    control_plane: ControlPlane, shared_namespace: str, running: Daemon, dsn: str
 ) -> None:
     cluster, ns = control_plane, shared_namespace
     copied = incident("original", namespace=ns)
     copied["metadata"]["name"] = "a-copy"
     copied["spec"]["analysisRequest"]["signalContext"]["targetResource"]["name"] = "payments"
     cluster.apply(copied, namespace=ns)
+    known = "select from formulary.request_context where name = 'a-copy' and namespace = $1"
+    wait_until(lambda: fetch(dsn, known, ns), what="the copy to be known")
     ask(cluster, "original", namespace=ns, environment="production")
     told = await_phase(cluster, "original", "Failed", namespace=ns)
     assert told["reason"] == "InputInvalid"
