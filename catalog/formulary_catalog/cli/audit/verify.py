@@ -1,6 +1,6 @@
 """`formulary trace verify`: whether the trail is as it was written, and up to when nothing can be missing.
 
-A signed checkpoint vouches for all before it, but whoever owns the database can remove it together with the events that
+A signed checkpoint vouches for all before it, but the owner of the database can remove it together with the events that
 it covers. Only a checkpoint that was published outside the database shows that. Without one, the page says so.
 """
 
