@@ -11,6 +11,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from formulary_catalog.domain.access import Caller
+from formulary_catalog.domain.console_address import FAVICON_PATH
 from formulary_catalog.errors import InvalidInput, NotAuthenticated, Unavailable
 from formulary_catalog.search.parts import CatalogParts
 from formulary_catalog.server.console.router import router
@@ -68,7 +69,7 @@ def asks_to_sign_in(page: Page) -> bool:
 @pytest.mark.parametrize("path", sorted({str(getattr(route, "path", "")) for route in router.routes}))
 async def test_without_credentials_every_page_leads_to_the_sign_in_page(url: str, path: str) -> None:
     concrete = path.replace("{path:path}", "any/thing").replace("{invocation_id}", "inv-1").replace("{name}", "x.css")
-    is_open = path.startswith(("/console/static/", "/console/sign-"))
+    is_open = path.startswith(("/console/static/", "/console/sign-", FAVICON_PATH))
     async with httpx2.AsyncClient(base_url=url) as stranger:
         got = await stranger.get(concrete, headers={"Accept": "text/html"})
         posted = await stranger.post(concrete, data={"decision": "Approve"}, headers=OWN_FORM)
