@@ -27,6 +27,8 @@ securityContext:
   runAsUser: {{ $user }}
   runAsGroup: {{ $user }}
   fsGroup: {{ $user }}
+  # Else each start rewrites the modes of a whole volume, and a database refuses data that its group may read.
+  fsGroupChangePolicy: OnRootMismatch
   seccompProfile:
     type: RuntimeDefault
   {{- end }}
