@@ -78,7 +78,7 @@ class Cluster:
 
     def __init__(self, *, kubectl: Path, kubeconfig: Path, home: Path) -> None:
         self.kubeconfig = kubeconfig
-        self._program = kubectl
+        self.kubectl_program = kubectl
         self._home = home
 
     def kubectl(
@@ -86,7 +86,7 @@ class Cluster:
     ) -> str:
         """What kubectl prints. Raises `KubectlFailed` unless it ends with 0."""
         done = subprocess.run(
-            [self._program, *arguments],
+            [self.kubectl_program, *arguments],
             input=input if input is not None else "",
             capture_output=True,
             text=True,
@@ -291,7 +291,7 @@ class ControlPlane(Cluster):
 def control_plane(*options: str) -> Iterator[ControlPlane]:
     """A new and empty API server, with further `options` on its command line. Raises `NoControlPlane`."""
     with tempfile.TemporaryDirectory(prefix="formulary-control-plane-") as home:
-        plane = ControlPlane(assets=_assets(), home=Path(home), options=options)
+        plane = ControlPlane(assets=find_assets(), home=Path(home), options=options)
         try:
             plane.start()
             yield plane
@@ -331,12 +331,13 @@ def main() -> None:
         if "KUBEBUILDER_ASSETS" not in os.environ and not location(_CACHED).exists():
             print("building kube-apiserver for the tests: about 8 minutes, once", flush=True)
             installed(name=_CACHED, install=lambda home: run_installer(["bash", _SCRIPT, home]))
-        _assets()
+        find_assets()
     except (NoControlPlane, RuntimeError) as error:
         sys.exit(str(error))
 
 
-def _assets() -> Path:
+def find_assets() -> Path:
+    """The directory of kube-apiserver, etcd and kubectl. Raises `NoControlPlane`."""
     home = Path(os.environ.get("KUBEBUILDER_ASSETS") or location(_CACHED))
     missing = [program for program in _PROGRAMS if not (home / program).exists()]
     if missing:
