@@ -1,0 +1,23 @@
+"""Lets containerd unpack images into its store: `importing.py HOME ARCHIVE...`, run in namespaces of its own."""
+
+import sys
+from pathlib import Path
+
+from lab.node.containers import ctr, start_containerd
+from lab.node.init import mount_own_folders
+from lab.node.processes import Processes, run
+
+
+def main() -> None:
+    """Import all, and end containerd so that its databases are whole."""
+    home, *archives = map(Path, sys.argv[1:])
+    mount_own_folders()
+    processes = Processes(home)
+    start_containerd(processes, home=home)
+    for archive in archives:
+        run(*ctr(home), "images", "import", "--all-platforms", archive)
+    processes.stop("containerd")
+
+
+if __name__ == "__main__":
+    main()
