@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from formulary_catalog.domain.runs.authors import UnknownAuthors
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.store.database.connection import Database
@@ -92,9 +93,13 @@ class RunWiring:
         )
         self.expiry = RunExpiry(settings, client=client, database=database, metrics=metrics)
         authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
+        policy = _policy(settings)
+        self._unknown_authors = policy.unknown_authors
+        permits = Permits(client=client, policy=policy, admissions=AdmissionRecords(database), authorizer=authorizer)
         requests = RunSubmission(
             database,
             runs=self._runs,
+            permits=permits,
             authorizer=authorizer,
             runs_namespace=settings.runs_namespace,
             rules=RunRules(
@@ -103,9 +108,6 @@ class RunWiring:
                 tekton_bundles=settings.tekton_bundles,
                 argo_templates=settings.argo_templates,
             ),
-        )
-        permits = Permits(
-            client=client, policy=_policy(settings), admissions=AdmissionRecords(database), authorizer=authorizer
         )
         execution = RunExecution(
             client=client,
@@ -179,10 +181,15 @@ class RunWiring:
                 raise StartupError("the kinds for running workflows are there now; a restart begins to run them")
 
     async def _keep_announcing(self) -> None:
-        """Say again and again that we are there, and with which engines."""
+        """Say again and again that we are there, and what the server must know of us to answer as we shall judge."""
         while True:
             try:
-                await self._executors.announce(name=self._name, engines=await self._served_engines())
+                await self._executors.announce(
+                    name=self._name,
+                    engines=await self._served_engines(),
+                    namespaces=self._settings.watch_namespaces,
+                    unknown_authors=self._unknown_authors,
+                )
             except Superseded:
                 raise
             except FormularyError as error:
@@ -217,10 +224,15 @@ def _policy(settings: OperatorSettings) -> RunPolicy:
         own_namespace=settings.release_namespace or settings.lease_namespace,
         images=settings.allowed_images,
         digests=settings.require_digests,
-        proven_authors=settings.proven_authors,
+        unknown_authors=_unknown_authors(settings),
         trusted_authors=settings.trusted_authors,
-        # Without the webhook nobody is seen; then no author is known, and nothing follows from that.
-        unknown_approved=bool(settings.webhook_port) and not settings.proven_authors,
         tekton_bundles=settings.tekton_bundles,
         argo_templates=settings.argo_templates,
     )
+
+
+def _unknown_authors(settings: OperatorSettings) -> UnknownAuthors:
+    if settings.proven_authors:
+        return UnknownAuthors.REFUSE
+    # Without the webhook nobody is seen; then no author is known, and nothing follows from that.
+    return UnknownAuthors.APPROVE if settings.webhook_port else UnknownAuthors.RUN

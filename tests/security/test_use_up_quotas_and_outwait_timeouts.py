@@ -14,9 +14,12 @@ from formulary_catalog.store.database.connection import Database
 from formulary_catalog.store.runs.contracts import ContractWriter
 from formulary_catalog.store.runs.lifecycle import RunWriter
 from formulary_catalog.store.runs.submission import CallerLimits, InvocationStore
+from formulary_catalog.store.workflows.authors import AdmissionRecords
 from formulary_catalog.store.workflows.writer import CatalogWriter
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.reviews import Reviewer
+from formulary_operator.runs.permits import Permits
+from formulary_operator.runs.permitting import RunPolicy
 from formulary_operator.runs.status import RunRefusal
 from formulary_operator.runs.submission import RunSubmission
 from support.cluster_runs import INPUT, remedy
@@ -115,10 +118,17 @@ async def test_an_object_that_nobody_took_up_within_the_timeout_of_its_run_becom
     document["metadata"] |= {"namespace": "shop", "uid": "u-1", "generation": 1, "creationTimestamp": created}
     runs = RunWriter(writing, shared_namespace="formulary")
     async with connected(cluster.kubeconfig) as client:
+        authorizer = Authorizer(Reviewer(client), clock=time.monotonic)
         requests = RunSubmission(
             writing,
             runs=runs,
-            authorizer=Authorizer(Reviewer(client), clock=time.monotonic),
+            permits=Permits(
+                client=client,
+                policy=RunPolicy(shared_namespace="formulary"),
+                admissions=AdmissionRecords(writing),
+                authorizer=authorizer,
+            ),
+            authorizer=authorizer,
             runs_namespace="formulary-runs",
             rules=RunRules(shared_namespace="formulary"),
         )

@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from formulary_catalog.domain.runs.authors import UnknownAuthors
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.executors import ExecutorWriter
@@ -50,9 +52,11 @@ class PlayedOperator(RunWriter):
         super().__init__(database, shared_namespace=SHARED, keys=KEYS)
         self._executors = ExecutorWriter(database)
 
-    async def announce(self, *, engines: Sequence[str] = ("job",)) -> None:
-        """Say that an executor with these engines is there."""
-        await self._executors.announce(name="played", engines=engines)
+    async def announce(
+        self, *, engines: Sequence[str] = ("job",), unknown_authors: UnknownAuthors = UnknownAuthors.RUN
+    ) -> None:
+        """Say that an executor with these engines is there, and what it does where an author is unknown."""
+        await self._executors.announce(name="played", engines=engines, unknown_authors=unknown_authors)
 
 
 @asynccontextmanager
@@ -66,11 +70,18 @@ async def run_writer(dsn: str) -> AsyncIterator[PlayedOperator]:
 
 
 @asynccontextmanager
-async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("job",)) -> AsyncIterator[PlayedOperator]:
+async def operator(
+    dsn: str,
+    *,
+    ends: Ends = well,
+    engines: Sequence[str] = ("job",),
+    unknown_authors: UnknownAuthors = UnknownAuthors.RUN,
+) -> AsyncIterator[PlayedOperator]:
     """An operator that is there as long as the block runs."""
     async with run_writer(dsn) as runs:
-        await runs.announce(engines=engines)
-        working = asyncio.create_task(_work(runs, ends, engines=engines))
+        announce = partial(runs.announce, engines=engines, unknown_authors=unknown_authors)
+        await announce()
+        working = asyncio.create_task(_work(runs, ends, announce=announce))
         try:
             yield runs
         finally:
@@ -79,13 +90,13 @@ async def operator(dsn: str, *, ends: Ends = well, engines: Sequence[str] = ("jo
                 await working
 
 
-async def _work(runs: PlayedOperator, ends: Ends, *, engines: Sequence[str]) -> None:
+async def _work(runs: PlayedOperator, ends: Ends, *, announce: Callable[[], Awaitable[None]]) -> None:
     announced = time.monotonic()
     due: dict[str, tuple[float, float]] = {}  # when to look at a run again, and the pause before that
     while True:
         now = time.monotonic()
         if now - announced > _ANNOUNCED_SECONDS:
-            await runs.announce(engines=engines)
+            await announce()
             announced = now
         for run in await runs.active():
             at, pause = due.get(run.id, (now, _POLL))

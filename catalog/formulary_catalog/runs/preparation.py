@@ -5,12 +5,13 @@ and has `domain/runs/submission` build the run.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
 from formulary_catalog.domain.access import INVOKE, Caller
+from formulary_catalog.domain.runs.authors import UnknownAuthors, why_author_refused
 from formulary_catalog.domain.runs.facts import target_of
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
@@ -107,6 +108,20 @@ class Preparation:
             rules=self._rules,
         )
         return Prepared(new=new, found=found)
+
+    async def with_author(self, new: NewInvocation) -> NewInvocation:
+        """The run with what is known of the author of its workflow, as the operator will judge it.
+
+        Raises:
+            NotInvocable: the author is unknown, and the operator runs nothing of unknown authors.
+            Unavailable: the database does not answer.
+        """
+        on_author = await self._executors.on_author(
+            namespace=new.namespace, workflow_namespace=new.workflow_namespace, version_id=new.version_id
+        )
+        if on_author is UnknownAuthors.REFUSE:
+            raise NotInvocable(why_author_refused(f"{new.workflow_namespace}/{new.workflow_name}"))
+        return replace(new, facts={**new.facts, "unauthored": on_author is UnknownAuthors.APPROVE})
 
     async def own_manifest(self, prepared: Prepared) -> Mapping[str, Any] | None:
         """What a dry run would create, where there is no executor to ask; None where there is one.

@@ -201,14 +201,13 @@ class InvocationService:
             # A run that is known needs nobody to run it: a repeated request asks for its outcome.
             if request.idempotency_key and (known := await self._store.repeated(prepared.new)) is not None:
                 return known, False
+            new = await self._preparation.with_author(prepared.new)
             manifest, no_executor = None, None
             try:
                 manifest = await self._preparation.own_manifest(prepared)
             except (NoExecutor, Unavailable) as error:
                 no_executor = error  # what the rules forbid is refused by them, with an executor or without
-            submitted = await self._store.submit(
-                prepared.new, limits=self._limits, manifest=manifest, no_executor=no_executor
-            )
+            submitted = await self._store.submit(new, limits=self._limits, manifest=manifest, no_executor=no_executor)
         except FormularyError as error:
             await self._trail.refused(
                 _REFUSED,

@@ -5,8 +5,9 @@ are in `runs/permitting`.
 """
 
 from formulary_catalog.domain.access import Right
+from formulary_catalog.domain.runs.authors import UnknownAuthors, why_author_refused
 from formulary_catalog.domain.runs.facts import unseen_pods
-from formulary_catalog.domain.runs.run import Invocation, Reason
+from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Reason
 from formulary_catalog.domain.runs.submission import why_no_run_here
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_catalog.errors import FormularyError
@@ -65,18 +66,21 @@ class Permits:
             if problem:
                 raise NotPermitted(problem)
 
-    async def known(self, run: Invocation) -> dict[str, bool]:
+    async def known(self, run: NewInvocation | Invocation) -> dict[str, bool]:
         """The facts of a run that are known here alone or that settings of here decide, as `RunFacts` names them.
 
         Raises:
+            NotPermitted: nobody knows who wrote the workflow, so that no approval could let the run start.
             Unavailable: the database does not answer.
         """
+        author = await self._author(run)
+        self._require_known(author, run)
         engine = mapping(run.document, "spec", "execution").get("engine")
         return {
             **unseen_pods(
                 engine, tekton_bundles=self._policy.tekton_bundles, argo_templates=self._policy.argo_templates
             ),
-            "unauthored": self._policy.unknown_approved and not (await self._author(run)).user,
+            "unauthored": self._policy.unknown_authors is UnknownAuthors.APPROVE and not author.user,
         }
 
     async def _require_author(self, run: Invocation, *, resource: Resource) -> None:
@@ -85,26 +89,23 @@ class Permits:
         What of the namespace of the run it may use there, the labels say.
         """
         author = await self._author(run)
-        workflow = f"{run.workflow_namespace}/{run.workflow_name}"
-        if not author.user:
-            if self._policy.proven_authors:
-                raise NotPermitted(
-                    f"nobody knows who wrote workflow {workflow}; delete it and apply it again, while the admission "
-                    "webhook runs (FORMULARY_PROVEN_AUTHORS)"
-                )
-            return
-        if author.user in self._policy.trusted_authors:
+        self._require_known(author, run)
+        if not author.user or author.user in self._policy.trusted_authors:
             return
         right = Right(verb="create", resource=resource.plural, group=resource.group)
         for namespace in dict.fromkeys((run.namespace, run.workflow_namespace)):
             if await self._authorizer.allows(author, right, namespace=namespace):
                 return
         raise NotPermitted(
-            f"{author.user}, who wrote workflow {workflow}, may not {right} in namespace {run.namespace} nor in "
-            f"{run.workflow_namespace}; have somebody apply the workflow who may"
+            f"{author.user}, who wrote workflow {run.workflow_namespace}/{run.workflow_name}, may not {right} in "
+            f"namespace {run.namespace} nor in {run.workflow_namespace}; have somebody apply the workflow who may"
         )
 
-    async def _author(self, run: Invocation) -> Identity:
+    def _require_known(self, author: Identity, run: NewInvocation | Invocation) -> None:
+        if not author.user and self._policy.unknown_authors is UnknownAuthors.REFUSE:
+            raise NotPermitted(why_author_refused(f"{run.workflow_namespace}/{run.workflow_name}"))
+
+    async def _author(self, run: NewInvocation | Invocation) -> Identity:
         return Identity.of(await self._admissions.author(namespace=run.workflow_namespace, version_id=run.version_id))
 
     async def _read(self, thing: Thing, *, namespace: str) -> Json | None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from formulary_catalog.domain.runs.authors import UnknownAuthors
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
 
@@ -25,18 +26,17 @@ class RunPolicy:
     """What holds for all runs. `own_namespace` is that of the product itself; empty where it has none.
 
     `images` are prefixes, none of which allows any image. `digests`: an image must be named by its digest.
-    `proven_authors`: a workflow must have an author whom the webhook saw. `trusted_authors` need no right to run Jobs.
-    `unknown_approved`: a workflow whose author the webhook did not see needs an approval. `tekton_bundles`,
-    `argo_templates`: bundles and Pipelines of Tekton, or WorkflowTemplates of Argo, need none for being that.
+    `unknown_authors`: what becomes of a workflow whose author the webhook did not see. `trusted_authors` need no right
+    to run Jobs. `tekton_bundles`, `argo_templates`: bundles and Pipelines of Tekton, or WorkflowTemplates of Argo, need
+    no approval for being that.
     """
 
     shared_namespace: str
     own_namespace: str = ""
     images: tuple[str, ...] = ()
     digests: bool = False
-    proven_authors: bool = False
+    unknown_authors: UnknownAuthors = UnknownAuthors.RUN
     trusted_authors: tuple[str, ...] = ()
-    unknown_approved: bool = False
     tekton_bundles: bool = False
     argo_templates: bool = False
 

@@ -13,7 +13,7 @@ from formulary_operator.kube.client import KubeClient, KubernetesRefused
 from formulary_operator.metrics import OperatorMetrics
 from formulary_operator.reporting import Reporter, timestamp
 from formulary_operator.runs.execution import RunExecution
-from formulary_operator.runs.permits import Permits
+from formulary_operator.runs.permits import NotPermitted, Permits
 from formulary_operator.runs.status import (
     RunRefusal,
     change,
@@ -147,8 +147,12 @@ class InvocationReconciler:
         if run.phase.is_final:
             return run
         if run.phase is not Phase.RUNNING:
-            content, known = self._execution.content(run), await self._permits.known(run)
-            run = await self._runs.begin(run.id, content=content, known=known) or run
+            try:
+                known = await self._permits.known(run)
+            except NotPermitted as error:  # whoever approved it would do so in vain
+                ended = await self._runs.finish(run.id, phase=Phase.FAILED, reason=error.reason, message=str(error))
+                return ended or run
+            run = await self._runs.begin(run.id, content=self._execution.content(run), known=known) or run
         if run.phase is not Phase.RUNNING:
             return run
         if run.halted:

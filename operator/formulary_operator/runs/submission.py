@@ -5,6 +5,7 @@ is too late.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from formulary_catalog.store.workflows.reader import WorkflowReader
 from formulary_operator.access.authorization import Authorizer
 from formulary_operator.access.identity import Identity
 from formulary_operator.kube.conditions import status_of
+from formulary_operator.runs.permits import NotPermitted, Permits
 from formulary_operator.runs.request import RunRequest, parse_run_request, requested_run
 from formulary_operator.runs.status import RunRefusal, is_of_the_server, is_settled, is_unchanged
 
@@ -44,11 +46,13 @@ class RunSubmission:
         database: Database,
         *,
         runs: RunWriter,
+        permits: Permits,
         authorizer: Authorizer,
         runs_namespace: str,
         rules: RunRules,
     ) -> None:
         self._runs = runs
+        self._permits = permits
         self._workflows = WorkflowReader(database)
         self._contexts = ContextReader(database)
         self._admissions = AdmissionRecords(database)
@@ -79,6 +83,8 @@ class RunSubmission:
             return RunRefusal(reason=Reason.INPUT_INVALID, message=str(error))
         except NotInvocable as error:
             return RunRefusal(reason=Reason.NOT_INVOCABLE, message=str(error))
+        except NotPermitted as error:
+            return RunRefusal(reason=error.reason, message=str(error))
 
     async def _submit(self, document: Mapping[str, Any], *, request: RunRequest) -> Invocation | RunRefusal:
         version = await self._version(request)
@@ -102,7 +108,8 @@ class RunSubmission:
         )
         if (late := _too_late(document, timeout_seconds=new.timeout_seconds)) is not None:
             return late
-        return (await self._runs.submit(new)).invocation
+        known = await self._permits.known(new)
+        return (await self._runs.submit(replace(new, facts={**new.facts, **known}))).invocation
 
     async def _require_own_search(self, request: RunRequest, *, requester: str) -> None:
         """What somebody else found and chose is no evidence for this run, nor is this run a part of their story."""

@@ -198,6 +198,7 @@ async def test_the_server_reads_no_run_that_it_cannot_name(asked: InvocationStor
         "insert into executor (name, engines) values ('x', '{job}')",
         "update workflow_outcome set succeeded = 100",
         "select * from admission_record",
+        "select * from workflow_author",
     ],
 )
 async def test_the_server_may_not(statement: str, serving_side: Database) -> None:

@@ -95,6 +95,7 @@ async def test_what_runs_as_the_owner_may_be_called_only_by_those_who_need_it(ow
     assert {row["name"]: row["callers"] for row in rows} == {
         "append_sealed": server + writer,
         "append_trace": server + writer,
+        "author_known": server,
         "begin_checkpoint": writer,
         "begin_halt": server + writer,
         "checkpoints_from": writer,
