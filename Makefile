@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page known-problems calibrate soak dist image base-images lock platforms clean
+.PHONY: help setup run demo test test-all unit check control-plane format generate mutants adapter bench bench-install bench-peers bench-quality bench-operator benchmarks benchmark-page known-problems calibrate soak node lab dist image base-images lock platforms clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -100,6 +100,14 @@ bench-operator: setup control-plane ## Measure the operator with 1,000 workflows
 
 soak: setup ## Serve mixed traffic while one thing after another fails, for 30 minutes, or MINUTES=2
 	@bash scripts/measure.sh soak -m soak.soak --minutes $(or $(MINUTES),30)
+
+node: setup control-plane ## Run a real node with kubelet and containerd until Ctrl+C; Linux and root, 10 minutes at first
+	@PYTHONPATH=.:tests $(BIN)/python -m lab.node.programs
+	@PYTHONPATH=.:tests $(BIN)/python -m lab.node
+
+lab: setup control-plane ## Break a real node in many ways, do what Formulary offers, judge the cluster: FAULTS="a b"
+	@PYTHONPATH=.:tests $(BIN)/python -m lab.node.programs
+	@PYTHONPATH=.:tests $(BIN)/python -m lab try $(FAULTS) --output build/lab.md
 
 dist: setup ## Build wheel and source distribution into dist/; the same files give the same bytes
 	@rm -rf dist

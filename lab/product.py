@@ -1,0 +1,248 @@
+"""Formulary on a node, installed by its chart, and an agent and a person who use it as theirs would."""
+
+import json
+import os
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+import yaml
+from helm_python import Config
+
+from lab.fault import Fault
+from lab.node.images import FORMULARY_IMAGE
+from lab.node.node import Node
+from support import charts
+
+NAMESPACE, AGENTS, AGENT = "formulary", "agents", "holmes"
+_RELEASE = "formulary"
+_INSTALL_SECONDS = 300
+_CATALOG_SECONDS = 120.0
+_INCIDENT_SECONDS = 30.0
+_ENDED = ("completed", "failed", "timed_out", "cancelled", "halted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """An answer to a search."""
+
+    workflow: str
+    confidence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How a run ended, or why there was none."""
+
+    state: str
+    message: str
+
+
+class Product:
+    """The running release, as an agent with a token of its own sees it, and as the person who approves."""
+
+    def __init__(self, node: Node, http: httpx2.Client) -> None:
+        self._node = node
+        self._http = http
+
+    def report(self, fault: Fault) -> str:
+        """Create the AIAnalysis of a fault, as the incident pipeline does. Returns its remediation id."""
+        analysis = _analysis(fault)
+        self._node.apply(analysis, namespace=fault.namespace)
+        identifier = str(analysis["spec"]["remediationId"])
+        until = time.monotonic() + _INCIDENT_SECONDS
+        while self._http.get(f"/api/v1/incidents/{identifier}").status_code != 200:
+            if time.monotonic() > until:
+                raise RuntimeError(f"the operator has not read {identifier} in time")
+            time.sleep(0.2)
+        return identifier
+
+    def search(self, query: str, *, incident: str) -> list[Hit]:
+        """What the server offers under the constraints of an incident."""
+        answer = self._http.post(
+            "/api/v1/workflows/search", json={"query": query}, headers={"X-Remediation-Id": incident}
+        )
+        answer.raise_for_status()
+        return [Hit(workflow=each["workflow_id"], confidence=each["confidence"]) for each in answer.json()["workflows"]]
+
+    def parameters(self, workflow: str, *, incident: str) -> list[dict[str, Any]]:
+        """What a workflow takes."""
+        answer = self._http.get(f"/api/v1/workflows/{workflow}", headers={"X-Remediation-Id": incident})
+        answer.raise_for_status()
+        found: list[dict[str, Any]] = answer.json()["parameters"]
+        return found
+
+    def run(self, workflow: str, *, incident: str, fault: Fault, values: dict[str, str], seconds: float) -> Run:
+        """Try it dry, ask for it, approve it where a person has to, and wait until it has ended."""
+        dry = self._invoke(workflow, incident=incident, values=values, dry=True)
+        if "error" in dry:
+            return Run(state="refused", message=dry["error"]["message"])
+        asked = self._invoke(workflow, incident=incident, values=values, dry=False)
+        if "error" in asked:
+            return Run(state="refused", message=asked["error"]["message"])
+        run = asked["result"]["invocation_id"]
+        until, approved = time.monotonic() + seconds, False
+        while True:
+            told = self._http.get(f"/api/v1/invocations/{run}", params={"wait_ms": 2000}).json()
+            if told["state"] in _ENDED or time.monotonic() > until:
+                return Run(state=told["state"], message=told.get("message", ""))
+            if told["state"] == "awaiting_approval" and not approved:
+                self._approve(run, namespace=fault.namespace)
+                approved = True
+
+    def _invoke(self, workflow: str, *, incident: str, values: dict[str, str], dry: bool) -> dict[str, Any]:
+        options = {"timeoutMs": 180_000, "idempotencyKey": uuid.uuid4().hex, "dryRun": dry}
+        body = {"workflow_id": workflow, "input": values, "options": options}
+        answer = self._http.post(
+            "/api/v1/invoke",
+            json={"jsonrpc": "2.0", "id": 1, "method": "invoke_workflow", "params": body},
+            headers={"X-Remediation-Id": incident},
+        )
+        told: dict[str, Any] = answer.json()
+        return told
+
+    def _approve(self, run: str, *, namespace: str) -> None:
+        approval = {
+            "apiVersion": "formulary.dev/v1alpha1",
+            "kind": "InvocationApproval",
+            "metadata": {"name": run},
+            "spec": {"invocationId": run, "decision": "Approve", "reason": "the lab approves what is offered"},
+        }
+        self._node.kubectl("create", f"--namespace={namespace}", "--filename=-", input=json.dumps(approval))
+
+
+@contextmanager
+def install_product(node: Node, *, namespaces: Sequence[str]) -> Iterator[Product]:
+    """`helm install` for runs in these namespaces, and an agent that may ask for them."""
+    for namespace in (NAMESPACE, AGENTS, *namespaces):
+        node.create_namespace(namespace)
+        if namespace in namespaces:
+            node.apply(*_remedy_account(namespace), namespace=namespace)
+    node.apply(_volume(node))
+    helm = Config(kubeconfig_path=node.kubeconfig, namespace=NAMESPACE)
+    helm.install(
+        charts.chart(), _RELEASE, _values(namespaces), namespace=NAMESPACE, timeout=_INSTALL_SECONDS, wait="watcher"
+    )
+    _await_catalog(node)
+    token = node.service_account(AGENTS, AGENT, ttl=24 * 3600)
+    for namespace in (NAMESPACE, *namespaces):
+        account = f"--serviceaccount={AGENTS}:{AGENT}"
+        role = f"--clusterrole={NAMESPACE}-{_RELEASE}-agent"
+        node.kubectl("create", "rolebinding", AGENT, role, account, f"--namespace={namespace}")
+    with (
+        _forwarded(node) as url,
+        httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
+    ):
+        yield Product(node, http)
+
+
+def _values(namespaces: Sequence[str]) -> dict[str, Any]:
+    repository, _, tag = FORMULARY_IMAGE.rpartition(":")
+    agents = [{"name": AGENT, "namespace": AGENTS, "in": list(namespaces)}]
+    return {
+        "image": {"repository": repository, "tag": tag},
+        "database": {"mode": "bundled"},
+        "starterCatalog": {"enabled": True},
+        "execution": {"namespaces": list(namespaces), "agents": agents},
+    }
+
+
+def _await_catalog(node: Node) -> None:
+    """Wait until the operator has taken all that the starter Job applied."""
+    wanted = len(list((charts.CHART.parents[1] / "catalog" / "workflows").glob("*.yaml")))
+    until = time.monotonic() + _CATALOG_SECONDS
+    while True:
+        found = node.get("remediationworkflows.kubernaut.ai", f"--namespace={NAMESPACE}")["items"]
+        if sum(each.get("status", {}).get("catalogStatus") == "Active" for each in found) >= wanted:
+            return
+        if time.monotonic() > until:
+            raise RuntimeError(f"{len(found)} of {wanted} starter workflows are there, not all are Active")
+        time.sleep(1)
+
+
+@contextmanager
+def _forwarded(node: Node) -> Iterator[str]:
+    """The address of the server on loopback of this machine."""
+    command = [str(node.kubectl_program), f"--kubeconfig={node.kubeconfig}", f"--namespace={NAMESPACE}"]
+    process = subprocess.Popen(
+        [*command, "port-forward", f"service/{_RELEASE}", ":8080"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PATH": os.defpath, "HOME": str(node.home)},
+    )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"127\.0\.0\.1:(\d+)", process.stdout.readline())
+        if found is None:
+            raise RuntimeError("kubectl port-forward did not begin")
+        yield f"http://127.0.0.1:{found.group(1)}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _analysis(fault: Fault) -> dict[str, Any]:
+    kind, _, name = fault.target.partition("/")
+    at = {} if kind == "Node" else {"namespace": fault.namespace}
+    return {
+        "apiVersion": "kubernaut.ai/v1alpha1",
+        "kind": "AIAnalysis",
+        "metadata": {"name": fault.name},
+        "spec": {
+            "remediationId": f"rr-{fault.name}",
+            "remediationRequestRef": {"name": fault.name},
+            "analysisTypes": ["Investigation", "RootCause", "WorkflowSelection"],
+            "analysisRequest": {
+                "signalContext": {
+                    "fingerprint": uuid.uuid4().hex[:16],
+                    "severity": fault.severity,
+                    "signalName": fault.signal,
+                    "environment": fault.environment,
+                    "businessPriority": "P1",
+                    "targetResource": {"kind": kind, "name": name, **at},
+                    "enrichmentResults": {"kubernetesContext": {"detectedLabels": {"gitOpsManaged": False}}},
+                }
+            },
+        },
+    }
+
+
+def _remedy_account(namespace: str) -> list[dict[str, Any]]:
+    """The account of runs: its owner gives it whatever starter workflows may need there."""
+    meta = {"name": "formulary-remediation", "namespace": namespace}
+    text = f"""
+- apiVersion: v1
+  kind: ServiceAccount
+  metadata: {{name: formulary-remediation, namespace: {namespace}, labels: {{formulary.dev/runs: allowed}}}}
+- apiVersion: rbac.authorization.k8s.io/v1
+  kind: ClusterRoleBinding
+  metadata: {{name: remediation-{namespace}}}
+  roleRef: {{apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}}
+  subjects: [{{kind: ServiceAccount, name: {meta["name"]}, namespace: {namespace}}}]
+"""
+    found: list[dict[str, Any]] = yaml.safe_load(text)
+    return found
+
+
+def _volume(node: Node) -> dict[str, Any]:
+    """Where the bundled database lies: a node has no provisioner."""
+    path = node.home / "database"
+    path.mkdir(exist_ok=True)
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node1"]}]}]
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "database"},
+        "spec": {
+            "capacity": {"storage": "20Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "local": {"path": str(path)},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": terms}},
+        },
+    }
