@@ -74,7 +74,7 @@ async def test_a_search_names_workflows_reasons_and_the_next_command(url: str) -
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0].endswith(f"workflows for '{query}', the best first")
-    assert " 1  oom-raise-memory-limit@1.0.0" in lines
+    assert " 1  oom-raise-memory-limit@1.0.1" in lines
     assert "    next            formulary show oom-raise-memory-limit" in lines
 
 

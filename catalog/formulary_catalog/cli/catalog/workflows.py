@@ -108,7 +108,7 @@ def show_command(
     \b
     Examples:
       formulary show oom-raise-memory-limit
-      formulary show oom-raise-memory-limit@1.0.0 --json
+      formulary show oom-raise-memory-limit@1.0.1 --json
       formulary show oom-raise-memory-limit --section steps
       formulary show oom-raise-memory-limit --against 1.0.0
     """

@@ -99,7 +99,7 @@ def get(*, doc_id: str, target: CatalogTarget, as_json: bool) -> None:
     \b
     Examples:
       formulary docs get wf_ver_0123456789abcdef0123#steps
-      formulary docs get "workflow://formulary/oom-raise-memory-limit@1.0.0#steps"
+      formulary docs get "workflow://formulary/oom-raise-memory-limit@1.0.1#steps"
     """
     from formulary_catalog.cli.knowledge.document_pages import show_document
     from formulary_catalog.runtime.terminal import Page
