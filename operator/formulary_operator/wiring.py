@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from formulary_catalog.domain.runs.authors import UnknownAuthors
+from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.runs.submission import RunRules
 from formulary_catalog.errors import FormularyError, StartupError
 from formulary_catalog.store.database.connection import Database

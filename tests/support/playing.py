@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from formulary_catalog.domain.runs.authors import UnknownAuthors
+from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.runs.run import Invocation, Phase, Reason
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.runs.executors import ExecutorWriter

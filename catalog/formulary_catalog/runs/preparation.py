@@ -11,8 +11,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from formulary_catalog.domain.access import INVOKE, Caller
-from formulary_catalog.domain.runs.authors import UnknownAuthors, why_author_refused
-from formulary_catalog.domain.runs.facts import target_of
+from formulary_catalog.domain.runs.facts import UnknownAuthors, target_of, why_author_refused
 from formulary_catalog.domain.runs.run import NewInvocation, Source, id_of_request, idempotency_digest
 from formulary_catalog.domain.runs.submission import RequestedRun, RunRules, new_run, why_no_run_here
 from formulary_catalog.domain.search.request import ContextReference

@@ -5,8 +5,7 @@ are in `runs/permitting`.
 """
 
 from formulary_catalog.domain.access import Right
-from formulary_catalog.domain.runs.authors import UnknownAuthors, why_author_refused
-from formulary_catalog.domain.runs.facts import unseen_pods
+from formulary_catalog.domain.runs.facts import UnknownAuthors, unseen_pods, why_author_refused
 from formulary_catalog.domain.runs.run import Invocation, NewInvocation, Reason
 from formulary_catalog.domain.runs.submission import why_no_run_here
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from formulary_catalog.domain.runs.authors import UnknownAuthors
+from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 from formulary_operator.api.names import CONFIG_MAPS, SECRETS, SERVICE_ACCOUNTS, Resource
 

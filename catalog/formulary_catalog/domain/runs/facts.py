@@ -4,6 +4,8 @@
 a request of an agent and an object of a person by the same facts. Pure.
 """
 
+from enum import StrEnum
+
 from formulary_catalog.domain.governance.commands import destructive_steps
 from formulary_catalog.domain.governance.gate import RunFacts
 from formulary_catalog.domain.incidents import RequestContext
@@ -82,3 +84,27 @@ def unseen_pods(engine: object, *, tekton_bundles: bool, argo_templates: bool) -
         "bundled": engine == _TEKTON and not tekton_bundles,
         "templated": engine == _ARGO and not argo_templates,
     }
+
+
+class UnknownAuthors(StrEnum):
+    """What an operator does with workflows whose author the admission webhook did not see, the mildest first.
+
+    It announces that, so that `runs/preparation` answers a request as the operator will judge the run.
+    """
+
+    RUN = "run"
+    APPROVE = "approve"
+    REFUSE = "refuse"
+
+    @property
+    def strength(self) -> int:
+        """Greater is stricter."""
+        return list(UnknownAuthors).index(self)
+
+
+def why_author_refused(workflow: str) -> str:
+    """Why a workflow of an unknown author is not run where such are refused; `workflow` is namespace and name."""
+    return (
+        f"nobody knows who wrote workflow {workflow}; delete it and apply it again, while the admission webhook runs "
+        "(FORMULARY_PROVEN_AUTHORS)"
+    )

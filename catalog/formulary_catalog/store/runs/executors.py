@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from formulary_catalog.domain.runs.authors import UnknownAuthors
+from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.store.database.connection import Connection, Database
 
 SILENT_SECONDS = 60.0

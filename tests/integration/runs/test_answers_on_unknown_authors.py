@@ -6,7 +6,7 @@ import asyncpg
 import httpx2
 import pytest
 
-from formulary_catalog.domain.runs.authors import UnknownAuthors
+from formulary_catalog.domain.runs.facts import UnknownAuthors
 from formulary_catalog.errors import NotInvocable
 from formulary_catalog.runs.service import InvocationService
 from formulary_catalog.search.parts import CatalogParts
