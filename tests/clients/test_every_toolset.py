@@ -1,7 +1,5 @@
 """Real clients call tools of every toolset, under an incident whose custom labels exclude a workflow."""
 
-import asyncio
-
 import pytest
 
 from formulary_catalog.server.mcp.tools.tool_list import TOOLSETS
@@ -36,9 +34,9 @@ ALL = ",".join(toolset.value for toolset in TOOLSETS)
 
 async def test_the_sdks_client_calls_tools_of_every_toolset(formulary_url: str) -> None:
     async with agent(f"{formulary_url}", headers={"X-Remediation-Id": "rr-search"}) as client:
-        answers = await asyncio.gather(*(client.call_tool(name, {**arguments}) for name, arguments in READING.items()))
+        # One after another: of several statements of SQL at a time, a busy machine refuses some.
+        read = {name: answer_of(await client.call_tool(name, {**arguments})) for name, arguments in READING.items()}
 
-    read = dict(zip(READING, map(answer_of, answers), strict=True))
     assert all(read.values())
     assert not [name for name, answer in read.items() if OF_OTHERS in str(answer)]
 
