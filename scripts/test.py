@@ -9,12 +9,16 @@ start at the very end (`tests/faults`).
 """
 
 import hashlib
+import json
 import os
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,7 +44,7 @@ def main() -> int:
         print("tests/cluster runs in full: what it tests has not passed on this machine", flush=True)
     # Before the tests, which are a load themselves. The whole of tests/cluster makes all others take longer.
     busy = with_cluster or os.getloadavg()[0] > _BUSY_LOAD
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, _yardstick() as yardsticks:
         report = Path(scratch, "report.xml")
         code = _run_pytest(f"--junit-xml={report}", *selected)
         if code == 0 and with_cluster:
@@ -48,7 +52,39 @@ def main() -> int:
             stamp.touch()
         if code != 0 or everything:
             return code
-        return _check_budget(report, with_cluster=with_cluster, busy=busy)
+        return _check_budget(report, yardstick=statistics.median(yardsticks), with_cluster=with_cluster, busy=busy)
+
+
+@contextmanager
+def _yardstick() -> Iterator[list[float]]:
+    """Seconds of processor time that the same small work takes, measured now and each 20 s until the block ends.
+
+    The same tests take half as much again on a slower machine, or beside the neighbours of a virtual one.
+    """
+    data, text = bytes(1 << 20), json.dumps([list(range(20))] * 300)
+
+    def measure() -> float:
+        begun = time.thread_time()
+        for _ in range(10):
+            hashlib.sha256(data).digest()
+            json.loads(text)
+        sum(number for number in range(200_000))
+        return time.thread_time() - begun
+
+    measured = [measure()]
+    ended = threading.Event()
+
+    def keep_measuring() -> None:
+        while not ended.wait(20):
+            measured.append(measure())
+
+    thread = threading.Thread(target=keep_measuring)
+    thread.start()
+    try:
+        yield measured
+    finally:
+        ended.set()
+        thread.join()
 
 
 def _run_pytest(*options: str) -> int:
@@ -82,12 +118,13 @@ def _faults() -> Iterator[dict[str, str]]:
         sys.stdout.write(faults.read())
 
 
-def _check_budget(report: Path, *, with_cluster: bool, busy: bool) -> int:
+def _check_budget(report: Path, *, yardstick: float, with_cluster: bool, busy: bool) -> int:
     """The exit code of the comparison of a run with the budget."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     excesses = budget.excesses_of_run(
         budget.load_budget(),
         processor_seconds=used.ru_utime + used.ru_stime,
+        yardstick_milliseconds=1000 * yardstick,
         durations={
             f"{case.get('classname')}.{case.get('name')}": float(case.get("time", 0))
             for case in ElementTree.parse(report).iter("testcase")

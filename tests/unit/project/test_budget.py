@@ -7,7 +7,14 @@ import pytest
 
 from support.scripts import script
 
-TESTS = {"tests": {"processor_minutes": 30, "processor_minutes_with_cluster": 50, "longest_seconds": 20}}
+TESTS = {
+    "tests": {
+        "processor_minutes": 30,
+        "processor_minutes_with_cluster": 50,
+        "longest_seconds": 20,
+        "yardstick_milliseconds": 24,
+    }
+}
 
 
 @pytest.fixture
@@ -51,12 +58,20 @@ def test_what_is_larger_than_its_budget_is_named(small_product: Any, budget: dic
     assert excess in found
 
 
-def excesses(*, minutes: float = 1, with_cluster: bool = False, busy: bool = False, longest: float = 20) -> list[str]:
+def excesses(
+    *,
+    minutes: float = 1,
+    yardstick: float = 24,
+    with_cluster: bool = False,
+    busy: bool = False,
+    longest: float = 20,
+) -> list[str]:
     """What a run with two tests exceeds."""
     return list(
         script("budget").excesses_of_run(
             TESTS,
             processor_seconds=60 * minutes,
+            yardstick_milliseconds=yardstick,
             durations={"test_quick": 20.0, "test_slow": longest},
             with_cluster=with_cluster,
             busy=busy,
@@ -70,6 +85,13 @@ def test_a_run_of_the_first_tier_is_held_to_its_processor_time() -> None:
     assert excesses(minutes=31, with_cluster=True) == []
     (found,) = excesses(minutes=51, with_cluster=True)
     assert "budget 50" in found
+
+
+def test_a_slower_machine_may_take_longer_and_a_faster_one_may_not(capsys: pytest.CaptureFixture[str]) -> None:
+    assert excesses(minutes=44, yardstick=36) == []
+    assert "44.0 minutes here, where all takes 1.50 times as long" in capsys.readouterr().out
+    (found,) = excesses(minutes=20, yardstick=12)
+    assert "40.0 minutes of processor time, budget 30" in found
 
 
 def test_a_long_test_exceeds_the_budget_where_nothing_else_keeps_the_machine_busy(
