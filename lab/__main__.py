@@ -100,7 +100,20 @@ def _keep(fault: Fault, evidence: dict[str, str]) -> None:
         "severity": fault.severity,
         "texts": evidence,
     }
-    (folder / f"{fault.name}.yaml").write_text(yaml.safe_dump(kept, sort_keys=False, width=120, allow_unicode=True))
+    text = yaml.dump(kept, Dumper=_Readable, sort_keys=False, width=120, allow_unicode=True)
+    (folder / f"{fault.name}.yaml").write_text(text, encoding="utf-8")
+
+
+class _Readable(yaml.SafeDumper):
+    """Writes texts of several lines as they are, for people who judge them."""
+
+
+def _as_block(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    lines = "\n".join(line.rstrip() for line in text.expandtabs().split("\n"))
+    return dumper.represent_scalar("tag:yaml.org,2002:str", lines, style="|" if "\n" in lines else None)
+
+
+_Readable.add_representer(str, _as_block)
 
 
 if __name__ == "__main__":
