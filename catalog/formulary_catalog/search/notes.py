@@ -13,7 +13,6 @@ from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.search.pasted import is_resolved
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
-from formulary_catalog.domain.search.scoring import Scored
 from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
 from formulary_catalog.search.planning import SearchPlan
@@ -32,17 +31,16 @@ def search_notes(
     request: SearchRequest,
     mode: SearchMode,
     unfamiliar: Sequence[str],
-    order: Sequence[Scored],
     hits: Sequence[WorkflowHit],
 ) -> list[str]:
     """Notes on the request, on the ranking, and on what is missing.
 
     `unfamiliar`: the given dimensions whose values no workflow declares that the caller may see under its incident.
-    `order`: all candidates; `hits`: the page, with what is below `min_confidence`.
+    `hits`: the page, with what is below `min_confidence`.
     """
     on_hits = [
         *_on_confidence(request, hits=hits),
-        *_on_the_rest(candidates, plan=plan, order=order, request=request, hits=hits),
+        *_on_the_rest(candidates, plan=plan, request=request, hits=hits),
     ]
     return [
         *_on_query(request.query),
@@ -94,22 +92,19 @@ def _on_the_rest(
     candidates: Candidates,
     *,
     plan: SearchPlan,
-    order: Sequence[Scored],
     request: SearchRequest,
     hits: Sequence[WorkflowHit],
 ) -> Iterator[str]:
-    """What a default page leaves out because it fits nothing; not counted where not all allowed ones were ranked."""
-    unfit = sum(scored.fits_nothing for scored in order)
-    if request.top_k is not None or not unfit:
+    """What a default page leaves out because it hardly fits."""
+    if request.top_k is not None:
         return
     if not hits:
         yield _on_nothing(candidates.total, plan=plan)
-        return
-    if len(order) < candidates.total:
-        unfit = candidates.total - len(hits) if len(hits) < DEFAULT_TOP_K else 0
-    if unfit:
-        shows = "shows them" if candidates.total <= MAX_TOP_K else f"shows up to {MAX_TOP_K} workflows"
-        yield f"{unfit} allowed workflows fit nothing in the query and are left out; top_k {shows}"
+    elif len(hits) < min(DEFAULT_TOP_K, candidates.total):
+        rest = candidates.total - len(hits)
+        others = "1 other allowed workflow hardly fits and is" if rest == 1 else f"{rest} others hardly fit and are"
+        shows = "top_k shows more" if candidates.total > MAX_TOP_K else "top_k shows them"
+        yield f"{others} left out; {shows}"
 
 
 def _on_nothing(allowed: int, *, plan: SearchPlan) -> str:

@@ -20,13 +20,13 @@ from formulary_catalog.domain.answers.answer_size import within
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, WorkflowHit
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
+from formulary_catalog.domain.search.caution import QueryWords, caution
 from formulary_catalog.domain.search.checks import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
-from formulary_catalog.domain.search.scoring import Scored, rank
+from formulary_catalog.domain.search.scoring import Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import rare_words
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
@@ -43,8 +43,6 @@ from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.names import Declared
 
-_LOOKED_AT = 20
-"""So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
 _LONGEST = 9999
 """Milliseconds that a search takes at most, with as many digits."""
 _READS = 2
@@ -76,7 +74,7 @@ class Ranked:
     nearest_known: float | None
     """The cosine of the query and the nearest known problem, where the model has vectors of these."""
     first: Sequence[Scored]
-    """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
+    """Those of the page."""
 
 
 class Searcher:
@@ -127,7 +125,7 @@ class Searcher:
             plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
             with phases.of("embed"):
                 vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-            ranked, found = await self._find(
+            ranked, hits = await self._find(
                 request, plan=plan, vectors=vectors, namespaces=scope.namespaces, phases=phases
             )
             with phases.of("sql"):
@@ -141,12 +139,11 @@ class Searcher:
                     narrowed = plan.narrowing
                     given = {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}
                     unknown = await self._finder.unknown_values(given, scope=scope)
-        hits = found[: _limit(request)]
         shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
         answer = SearchAnswer(
             workflows=[each for each, _ in kept],
-            total_results=ranked.candidates.total - (len(ranked.first) - len(found)),
+            total_results=ranked.candidates.total - (len(ranked.first) - len(hits)),
             search_mode=ranked.mode,
             notes=[
                 *halted_notes(await self._halted.of(scope.context)),
@@ -158,7 +155,6 @@ class Searcher:
                     request=request,
                     mode=ranked.mode,
                     unfamiliar=unfamiliar,
-                    order=ranked.order,
                     hits=[each for each, _ in shown],
                 ),
                 *what_to_check([(each, hit.parsed.workflow) for each, hit in kept], query=plan.parsed.text),
@@ -239,10 +235,13 @@ class Searcher:
         with phases.of("rank"):
             workflows = self._workflows(ranked.first, rows=rows, known=known)
             said = QueryWords.of(request.query, wanted=ranked.wanted, terms=plan.terms)
-            hits = [_hit(*each, said=said) for each in workflows]
+            hits = [
+                Hit(scored=scored, parsed=parsed, row=row, caution=caution(parsed.indicated, said))
+                for scored, parsed, row in workflows
+            ]
         declared = (each for hit in hits for each in hit.parsed.workflow.spec.labels.signal_type)
         ranked = replace(ranked, inferred=as_declared(ranked.inferred, declared=declared))
-        return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
+        return ranked, hits
 
     def _workflows(
         self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
@@ -299,7 +298,7 @@ def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
 
 
 def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> Ranked:
-    """The candidates in order. Without `top_k` only those that fit the query are first."""
+    """The candidates in order. Without `top_k` the page ends where hits stop being worth reading."""
     inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
     wanted = Wanted.of(plan.terms, usable=candidates.usable)
     mode = _mode(candidates)
@@ -311,8 +310,7 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         severity_inferred=severity_inferred,
         nearest_known=nearest,
     )
-    fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
-    first = fitting[: max(_LOOKED_AT, _limit(request) + DEFAULT_TOP_K)]
+    first = worth_reading(order)[:DEFAULT_TOP_K] if request.top_k is None else order[: request.top_k]
     return Ranked(
         candidates=candidates,
         wanted=wanted,
@@ -323,17 +321,6 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         nearest_known=nearest,
         first=first,
     )
-
-
-def _limit(request: SearchRequest) -> int:
-    return DEFAULT_TOP_K if request.top_k is None else request.top_k
-
-
-def _hit(scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, said: QueryWords) -> Hit:
-    warning = caution(parsed.indicated, said)
-    if warning:
-        scored = scored._replace(confidence=cautioned(scored.confidence))
-    return Hit(scored=scored, parsed=parsed, row=row, caution=warning)
 
 
 def _mode(candidates: Candidates) -> SearchMode:

@@ -1,4 +1,4 @@
-"""Search answers that fit into what a model can read (DESIGN section 7): texts get shorter before hits get fewer.
+"""Search answers that fit into what a model can read (DESIGN section 7): weak hits go before a text gets shorter.
 
 The MCP tool applies this before the answer is recorded, so that the audit trail knows which hits were returned.
 """
@@ -21,8 +21,8 @@ MAX_ANSWER_BYTES = 25_000
 SHORTENED = "shortened to fit; get_workflow_details has the rest"
 _SHORT_TOKEN, _LONG_TOKEN = 3, 4
 """Bytes."""
-_LONG_NOTE, _MIDDLE_NOTE, _SHORT_NOTE = 300, 250, 100
-"""Characters. What to check before a run is the longest note, and says more than the texts of unlikely hits."""
+_LONG_NOTE, _SHORT_NOTE = 300, 100
+"""Characters. What to check before a run is the longest note."""
 Members = dict[str, Any]
 
 
@@ -45,36 +45,23 @@ class Cut:
 
 _UNLISTED = (Cut(member="median_duration_seconds"),)
 """What no contract lists."""
-_TEXTS = (
-    Cut(member="description", characters=60),
-    Cut(member="labels"),
+_LABELS = (Cut(member="labels"),)
+"""They have filtered already."""
+_BRIEF = (
     Cut(member="description"),
-    Cut(member="match_reasons", values=2),
     Cut(member="match_reasons", values=1),
-    Cut(member="title", characters=60),
-)
-_REST = (
     Cut(member="signal_types"),
     Cut(member="estimated_duration"),
     Cut(member="success_rate"),
-    Cut(member="title", characters=40),
-    Cut(member="match_reasons", values=1, characters=40),
-    Cut(member="title", characters=30),
+    Cut(member="namespace"),
 )
-_OF_LOWER = (*_REST, Cut(member="namespace"))
-_OF_UNLIKELY = (*_OF_LOWER, Cut(member="match_reasons", values=1, characters=25), Cut(member="title", characters=24))
-"""What to check before a run, and what the first hit does, tell more than a second half of these."""
-_OF_FIRST = (
-    Cut(member="labels"),
-    Cut(member="match_reasons", values=2),
-    Cut(member="signal_types"),
-    *_UNLISTED,
-    *_TEXTS,
-    *_REST,
+"""What a hit can do without, where many are likely: `uri` names the namespace, the details have the rest."""
+_LAST_RESORT = (
+    Cut(member="match_reasons", values=1, characters=60),
+    Cut(member="title", characters=60),
+    Cut(member="caution", characters=60),
 )
-"""What the first hit does helps more to choose than its labels, which already filtered."""
-_CAUTIONS = (Cut(member="caution", characters=60),)
-"""A caution is a warning: it gets shorter last, and a hit is dropped rather than shown without it."""
+"""Of a hit that alone is too long."""
 _OPTIONAL = frozenset(name for name, field in WorkflowHit.model_fields.items() if not field.is_required())
 
 
@@ -104,50 +91,48 @@ def size_of(answer: SearchAnswer) -> AnswerSize:
 def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     """The answer in at most `limit` bytes of compact JSON, as `SearchAnswer.as_json` writes it.
 
-    Lower ranks get shorter before the first hit, and those that are unlikely to be right before the others: first their
-    texts, then small members, at last the namespace, which `uri` names; each from the last rank up. What identifies,
-    ranks and explains a hit always stays. Hits are dropped from the end at last, with a note of how many. The first hit
-    always stays.
+    Weak hits go from the end, before a text of the others gets shorter: what a reader gets is worth reading. Then the
+    lower of the likely ones become brief from the last rank up, and are dropped at last. The first hit always stays,
+    and no title is cut but that of a first hit that is too long alone. Notes say what is missing.
     """
     excess = _size(answer) - limit
     if excess <= 0:
         return answer
     if not answer.workflows:
         return answer.model_copy(update={"notes": _fitting_notes(answer.notes, excess=excess)})
-    hits, notes, left = _shrunk(answer, excess=excess)
-    kept = len(hits)
-    while left > 0 and kept > 1:
-        kept -= 1
-        dropped = len(hits) - kept
-        left -= len(to_json(hits[kept])) + 1
-        left += _notes_bytes(_on_dropped(dropped)) - _notes_bytes(_on_dropped(dropped - 1))
-    if kept < len(hits):  # again: those that stay need not be as short as all would have to be
-        fewer = answer.model_copy(update={"workflows": answer.workflows[:kept]})
-        hits, notes, left = _shrunk(fewer, excess=_size(fewer) - limit, dropped=len(hits) - kept)
+    weak = sum(hit.confidence < WEAK_CONFIDENCE for hit in answer.workflows[1:])
+    hits, notes, left = _fitted(answer, limit=limit, least=len(answer.workflows) - weak, cuts=())
+    if left > 0:
+        hits, notes, left = _fitted(answer, limit=limit, least=1, cuts=_BRIEF)
+    if left > 0:
+        left = cut_lines((*_LABELS, *_BRIEF, *_LAST_RESORT), lines=hits, excess=left)
     return answer.model_copy(
-        update={
-            "workflows": [WorkflowHit(**members) for members in hits],
-            "notes": _fitting_notes(notes, excess=left),
-        }
+        update={"workflows": [WorkflowHit(**each) for each in hits], "notes": _fitting_notes(notes, excess=left)}
     )
 
 
-def _shrunk(answer: SearchAnswer, *, excess: int, dropped: int = 0) -> tuple[list[Members], list[str], int]:
-    """The hits and notes of an answer, shorter until nothing is in excess or nothing is left to cut; what is left."""
-    hits = [hit.model_dump(exclude_unset=True) for hit in answer.workflows]
-    first, lower = hits[:1], hits[1:]
-    ours = [SHORTENED, *_on_dropped(dropped)]
-    notes = [*answer.notes, *ours]
-    excess = _cut_notes(notes, limit=_LONG_NOTE, excess=excess + _notes_bytes(ours))
-    excess = cut_lines(_UNLISTED, lines=lower, excess=excess)
-    excess = _leave_out_unknown(lower, excess=excess)
-    for likely, cuts in ((False, _OF_UNLIKELY), (True, _OF_LOWER)):
-        lines = [hit for hit in lower if (hit["confidence"] >= WEAK_CONFIDENCE) is likely]
-        excess = cut_lines((*_TEXTS, *cuts), lines=lines, excess=excess)
-    excess = _cut_notes(notes, limit=_MIDDLE_NOTE, excess=excess)
-    excess = _leave_out_unknown(first, excess=excess)
-    excess = cut_lines(_OF_FIRST, lines=first, excess=excess)
-    return hits, notes, cut_lines(_CAUTIONS, lines=hits, excess=excess)
+def _fitted(
+    answer: SearchAnswer, *, limit: int, least: int, cuts: Sequence[Cut]
+) -> tuple[list[Members], list[str], int]:
+    """As many of the first hits as fit, at least `least`, with these cuts in lower ones; notes, and what is in excess.
+
+    Weak ones are dropped before any of the cuts is made.
+    """
+    likely = sum(hit.confidence >= WEAK_CONFIDENCE for hit in answer.workflows)
+    for kept in range(len(answer.workflows), least - 1, -1):
+        hits = [hit.model_dump(exclude_unset=True) for hit in answer.workflows[:kept]]
+        ours = [SHORTENED, *_on_dropped(len(answer.workflows) - kept)]
+        notes = [*answer.notes, *ours]
+        excess = _size(answer.model_copy(update={"workflows": answer.workflows[:kept], "notes": notes})) - limit
+        excess = _cut_notes(notes, limit=_LONG_NOTE, excess=excess)
+        excess = cut_lines(_UNLISTED, lines=hits, excess=excess)
+        excess = _leave_out_unknown(hits, excess=excess)
+        excess = cut_lines(_LABELS, lines=hits[1:], excess=excess)
+        if kept <= max(likely, 1):
+            excess = cut_lines(cuts, lines=hits[1:], excess=excess)
+        if excess <= 0:
+            break
+    return hits, notes, excess
 
 
 def cut_lines(cuts: Iterable[Cut], *, lines: Sequence[Members], excess: int) -> int:

@@ -37,7 +37,7 @@ class ContextReference:
 class SearchRequest:
     """A search. `labels` maps a dimension to the values as given, any of which satisfies.
 
-    Without `top_k` the answer holds at most `DEFAULT_TOP_K` workflows, and none that fits nothing in the query.
+    Without `top_k` the answer holds at most `DEFAULT_TOP_K` workflows, and none that hardly fits the query.
     `max_bytes`: how long the answer may be as compact JSON; None for any length. `detected_labels` are those of a case
     that somebody makes up to try a search; those of an incident win.
     """

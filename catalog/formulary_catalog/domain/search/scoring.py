@@ -16,6 +16,10 @@ from formulary_catalog.domain.search.fit import Wanted, fits
 
 NOISE = 0.25
 """The cosine that texts without anything in common may have."""
+LEAST_CONFIDENCE, _GAP = 0.1, 10.0
+"""A hit of less confidence is not worth reading, nor one whose odds are so many times lower than those of the one
+before: of the right answers to judged queries that the first bound leaves, the second loses none."""
+_LEAST_ODDS = 1e-9
 SCORE_DIGITS = 6
 """Scores are rounded before they are compared, so that the order does not hang on the last bits of a float."""
 
@@ -56,3 +60,16 @@ def rank(
         unfit = ~fitting.significant & ~near
     scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())
     return sorted(scored, key=lambda each: (-each.score, each.evidence.name, each.evidence.namespace))
+
+
+def worth_reading(order: Sequence[Scored]) -> list[Scored]:
+    """The candidates up to where an answer stops being worth reading (DESIGN section 5); none that fits nothing.
+
+    The first that fits something stays in any case, so that a vague query is answered.
+    """
+    fitting = [each for each in order if not each.fits_nothing]
+    odds = [each.confidence / max(1 - each.confidence, _LEAST_ODDS) for each in fitting]
+    for place in range(1, len(fitting)):
+        if fitting[place].confidence < LEAST_CONFIDENCE or odds[place] * _GAP < odds[place - 1]:
+            return fitting[:place]
+    return fitting

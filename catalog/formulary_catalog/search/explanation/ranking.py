@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
 from formulary_catalog.domain.search.confidence import QueryPart
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
@@ -20,7 +19,7 @@ from formulary_catalog.domain.search.explanation.answers import (
 )
 from formulary_catalog.domain.search.explanation.evidence import RankingBasis, changes_to_be_first, evidence_of
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
-from formulary_catalog.domain.search.scoring import SCORE_DIGITS, Scored
+from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
 from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.search.explanation.recorded import RecordedSearch
@@ -50,27 +49,16 @@ class Ranking:
     plan: SearchPlan
     ranked: Ranked
     hits: Sequence[Hit]
-    order: Sequence[Scored]
-    """All in their places; a caution may have moved some of the first."""
     reveal: bool
-
-    @classmethod
-    def of(
-        cls, ranked: Ranked, hits: Sequence[Hit], *, request: SearchRequest, plan: SearchPlan, reveal: bool
-    ) -> "Ranking":
-        looked_at = {scored.evidence.version_id for scored in ranked.first}
-        rest = [scored for scored in ranked.order if scored.evidence.version_id not in looked_at]
-        order = [*(hit.scored for hit in hits), *rest]
-        return cls(request=request, plan=plan, ranked=ranked, hits=hits, order=order, reveal=reveal)
 
     def place_of(self, version_id: str) -> int | None:
         """Its place from 1; None where it is not ranked."""
-        return next((at for at, each in enumerate(self.order, 1) if each.evidence.version_id == version_id), None)
+        order = enumerate(self.ranked.order, 1)
+        return next((place for place, scored in order if scored.evidence.version_id == version_id), None)
 
     def page(self) -> list[Hit]:
         """What the answer holds, unless it is too long."""
-        shown = self.hits[: _limit(self.request)]
-        return [hit for hit in shown if hit.scored.confidence >= self.request.min_confidence]
+        return [hit for hit in self.hits if hit.scored.confidence >= self.request.min_confidence]
 
 
 def explanation(
@@ -87,7 +75,7 @@ def explanation(
     `evidence` speaks for it, if it is allowed and was found; `excluded` are the rules that exclude it, in the order in
     which they are checked. Of a `recorded` search `asker` is who wants to know.
     """
-    ranked, order = ranking.ranked, ranking.order
+    ranked, order = ranking.ranked, ranking.ranked.order
     place = ranking.place_of(subject.version_id) if not excluded else None
     scored = order[place - 1] if place is not None else None
     hit = next((hit for hit in ranking.hits if hit.scored.evidence.version_id == subject.version_id), None)
@@ -139,14 +127,14 @@ def explanation(
         search_mode=ranked.mode,
         notes=[
             *ranking.plan.notes,
-            *_derivation(ranked, scored, caution=caution),
+            *_derivation(ranked, scored),
             *_doubts(ranked, found),
             *_replay_notes(recorded, asker=asker),
         ],
     )
 
 
-def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Iterator[str]:
+def _derivation(ranked: Ranked, scored: Scored | None) -> Iterator[str]:
     """How the confidence of a workflow follows from its score."""
     if scored is None or ranked.mode is SearchMode.LABELS_ONLY:
         return
@@ -164,9 +152,6 @@ def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Itera
         parts.append(
             f"{query.known:+.2f} for the nearest known problem of Kubernetes ({nearest}), which it may be about"
         )
-    if caution:
-        parts.append(f"{-CAUTION_WEIGHT:+.2f} for the caution")
-        total -= CAUTION_WEIGHT
     yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
 
 
@@ -195,19 +180,20 @@ def _basis(ranking: Ranking) -> RankingBasis:
     )
 
 
-def _limit(request: SearchRequest) -> int:
-    return DEFAULT_TOP_K if request.top_k is None else request.top_k
-
-
 def _why_not_returned(ranking: Ranking, *, scored: Scored | None, place: int | None) -> str:
     """Why an allowed workflow is not on the page; empty if it is."""
-    request = ranking.request
+    request, first = ranking.request, ranking.ranked.first
     if scored is None or place is None:
         return f"it is allowed, and further from the query than the {len(ranking.ranked.order)} that were ranked"
     if request.top_k is None and scored.fits_nothing:
         return "nothing in the query fits it: it holds no significant word, and its meaning is far away"
-    if place > (limit := _limit(request)):
+    if place > (limit := request.top_k or DEFAULT_TOP_K):
         return f"it is number {place}, and the answer holds {limit}"
+    if scored not in first:
+        return (
+            f"an answer without top_k ends before it, at a confidence below {LEAST_CONFIDENCE:g} or far below that of "
+            f"the hit before; its own is {scored.confidence:.4f}"
+        )
     if scored.confidence < request.min_confidence:
         return f"its confidence {scored.confidence:.4f} is below min_confidence {request.min_confidence:g}"
     return ""

@@ -27,7 +27,7 @@ from formulary_catalog.domain.search.fit import (
     words_held,
 )
 from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
-from formulary_catalog.domain.search.scoring import NOISE, Scored, rank
+from formulary_catalog.domain.search.scoring import NOISE, Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace
 
@@ -245,6 +245,26 @@ def test_the_only_word_of_a_vague_query_is_significant() -> None:
     vague = Wanted.of([Term(word="pod", origin="pod")], usable=(True,))
     (only,) = rank([found("a", places=bytes([WordPlace.WHAT]))], wanted=vague, mode=SearchMode.LEXICAL)
     assert not only.fits_nothing
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), max_size=12))
+def test_an_answer_is_the_beginning_of_what_fits_and_ends_at_a_low_confidence_or_a_gap(
+    candidates: list[tuple[float, bool]],
+) -> None:
+    order = [
+        Scored(evidence=found(str(number)), score=0.0, confidence=confidence, fits_nothing=unfit)
+        for number, (confidence, unfit) in enumerate(sorted(candidates, reverse=True))
+    ]
+    fitting = [each for each in order if not each.fits_nothing]
+
+    kept = worth_reading(order)
+
+    assert kept == fitting[: len(kept)]
+    assert bool(kept) == bool(fitting)
+    assert all(each.confidence >= 0.1 for each in kept[1:])
+    if len(kept) < len(fitting):
+        last, following = kept[-1].confidence, fitting[len(kept)].confidence
+        assert following < 0.1 or following / (1 - following) < last / max(1 - last, 1e-9)
 
 
 @given(log_odds=st.lists(st.floats(-50, 50), min_size=1), nearest_known=st.none() | st.floats(0, 1))
