@@ -23,7 +23,7 @@ PROBLEMS = Path(__file__).parent / "problems"
 JUDGEMENTS = ROOT / "benchmarks" / "judgements"
 WORKFLOWS = ROOT / "catalog" / "workflows"
 _READ_BY_RULES = "pasted"
-"""What programs print: `domain/search/pasted` finds its problem, so the adapter need not learn its columns."""
+"""What programs print: `domain/pasted` finds its problem, so the adapter need not learn its columns."""
 
 _Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Kind = Literal["symptom", "paraphrase", "root-cause", "pager", "alert", "structured", "misspelt"]

@@ -11,7 +11,7 @@ from cachetools import TTLCache
 from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode, WorkflowHit
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
-from formulary_catalog.domain.search.pasted import is_resolved
+from formulary_catalog.domain.pasted.reading import read_pasted
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
 from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
@@ -54,7 +54,7 @@ def _on_query(query: str) -> Iterator[str]:
     """A query is copied from anywhere: what nobody sees in it may part words, and is no reason to refuse it."""
     if (hidden := first_hidden(query, field="query")) is not None:
         yield f"query {hidden.problem}"
-    if is_resolved(query):
+    if read_pasted(query).is_over:
         yield "the query says that its alert is resolved; check that something is still wrong before a run"
 
 

@@ -7,7 +7,7 @@ guesses a severity must not hide the right workflow.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from formulary_catalog.domain.search.pasted import problem_first
+from formulary_catalog.domain.pasted.reading import read_pasted
 from formulary_catalog.domain.search.synonyms import with_names
 from formulary_catalog.domain.text import split_camel_case, with_split_words
 from formulary_catalog.domain.visible import visible
@@ -15,6 +15,7 @@ from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERIT
 
 _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
+_MAX_PROBLEMS = 4
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
 
@@ -41,12 +42,21 @@ class ParsedQuery:
 
 
 def parse_query(query: str) -> ParsedQuery:
-    """Take a query apart, also one that was pasted as an alert or an event.
+    """Take a query apart, also one that was pasted: of several problems the first.
 
     A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
     compound name of an alert, only those are that cannot be adjectives.
     """
-    parts = problem_first(query).split()
+    return _parsed(read_pasted(query).problems[0].text)
+
+
+def parse_problems(query: str) -> tuple[ParsedQuery, ...]:
+    """Take each problem of a query apart, the first ones of a long notification. At least one."""
+    return tuple(_parsed(problem.text) for problem in read_pasted(query).problems[:_MAX_PROBLEMS])
+
+
+def _parsed(text: str) -> ParsedQuery:
+    parts = text.split()
     signal = _signal(parts)
     second = fold(_bare(parts[1])) if signal and len(parts) > 1 else ""
     severity = second if second in SEVERITIES else ""

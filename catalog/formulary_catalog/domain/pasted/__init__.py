@@ -1,0 +1,1 @@
+"""Reads what a program printed and somebody pasted as a query."""
