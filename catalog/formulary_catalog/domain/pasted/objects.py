@@ -115,7 +115,7 @@ _TELLS = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[A-Za-z']+(?:[ ,]+[\w'%.,()-]+){3,}[.!?]?")
-_MAX_LOGGED, _MAX_LOG_LINE = 3, 200
+_MAX_LOGGED, _MAX_LOG_LINE, _REMARK = 3, 200, 4
 
 
 @dataclass(slots=True)
@@ -215,7 +215,7 @@ class _Reader:
                     values = {title.replace("_", "-"): value for title, value in each.groupdict().items()}
                     self._add(*_of_row(values, kind))
                 left = row.sub(" ", line).strip()
-                if not re.match(r"[\d.]+\s|<", left):
+                if left and not re.match(r"[\d.]+\s|<", left):
                     self.seen.prose.append(left)
                 return True
         return False
@@ -251,7 +251,9 @@ class _Reader:
         if name in _KEYS and (name == "message" or len(value.split()) == 1):
             self._record[name] = value
             return True
-        return bool(front) or value == "" or pair["value"].startswith("  ") or key == key.casefold()
+        if front or not value or pair["value"].startswith("  "):
+            return True
+        return " " not in key and key[0].islower() and len(value.split()) < _REMARK
 
     def _end_record(self) -> None:
         record, self._record, self._indent = self._record, {}, -1

@@ -38,7 +38,8 @@ def read_pasted(query: str) -> Pasted:
     if not alerts:
         if typed is None or not (seen.printed or seen.hosted):
             problem = _of_objects(seen) if typed is None else None
-            plain = Problem(words="\n".join(lines))
+            said = seen.prose if seen.printed and len(lines) > 1 else []
+            plain = Problem(words="\n".join(said or lines))
             return Pasted(problems=(problem or plain,), machine=seen.printed or bool(problem))
         return Pasted(problems=(_with_evidence(typed, seen, keeps_name=True),), machine=True)
     firing = [each for each in alerts if each.state != "resolved"]

@@ -12,13 +12,36 @@ from support.notifications import Alert
 
 LENGTH = 4000
 PIECES = st.sampled_from(
-    """[FIRING:1]|[RESOLVED]|alertname=stuck|alertname: stuck|{"alertname":"full",|severity=critical|Labels:
-Annotations:|5m|Warning|Evicted|  |\t|\n|\n    |kubelet|pod/zqx-1|{|}|[|]|"|(x3 over 9m)|$ kubectl get pods|$ kubectl describe pod
-NAME   READY   STATUS   RESTARTS   AGE|NAME   STATUS   AGE|zqx-1   0/1   Pending   0   5m|Reason:  Evicted|Name:   zqx
-Events:|Conditions:|Ready   False|status:|phase: Pending|kind: Job|<tr><td>|</td></tr>|<none>|full|error: gone
-2026-03-03T10:00:00Z|systemd[1]: x.service: failed|- type: Ready|status: "False"|\\n|\\"a\\":""".replace(
-        "\n", "|"
-    ).split("|")
+    [
+        *'{}[]"\t\n|',
+        *(
+            "[FIRING:1]",
+            "[RESOLVED]",
+            "alertname=stuck",
+            "alertname: stuck",
+            '{"alertname":"full",',
+            "severity=critical",
+        ),
+        *("Labels:", "Annotations:", "5m", "Warning", "Evicted", "  ", "\n    ", "kubelet", "pod/x-1", "(x3 over 9m)"),
+        *(
+            "$ kubectl get pods",
+            "$ kubectl describe pod",
+            "NAME   READY   STATUS   RESTARTS   AGE",
+            "NAME   STATUS   AGE",
+        ),
+        *("x-1   0/1   Pending   0   5m", "Reason:  Evicted", "Name:   x", "Events:", "Conditions:", "Ready   False"),
+        *(
+            "status:",
+            "phase: Pending",
+            "kind: Job",
+            "- type: Ready",
+            'status: "False"',
+            "<tr><td>",
+            "</td></tr>",
+            "<none>",
+        ),
+        *("full", "error: gone", "2026-03-03T10:00:00Z", "systemd[1]: x.service: failed", "\\n", '\\"a\\":'),
+    ]
 )
 HOSTILE = [
     *"[]{}()<>|\"'`*_-=:;,.\\/~#$&%@! \t\na1A",

@@ -198,6 +198,12 @@ def test_what_is_not_said_of_an_alert_ends_none(query: str) -> None:
     assert not read_pasted(query).is_over
 
 
+def test_where_all_is_well_what_a_person_wrote_is_what_is_asked() -> None:
+    query = "$ kubectl get pods\nNAME    READY   STATUS    RESTARTS   AGE\nweb-1   1/1     Running   0          5m\n\n"
+    (problem,) = read_pasted(f"{query}users get 502 from the ingress though").problems
+    assert problem.text == "users get 502 from the ingress though"
+
+
 @pytest.mark.parametrize(
     "healthy",
     [

@@ -42,9 +42,9 @@ Tolerations:     node.kubernetes.io/not-ready:NoExecute op=Exists for 300s
 Events:
   Type     Reason     Age                From               Message
   ----     ------     ----               ----               -------
-  Normal   Scheduled  2m12s              default-scheduler  Successfully assigned shop/cart-7d9c8f6b5-abcde to node1
+  Normal   Scheduled  2m12s              default-scheduler  Successfully assigned shop/cart to node1
   {event}
-  Warning  BackOff    3s (x8 over 100s)  kubelet            Back-off restarting failed container app in pod cart_shop(0f)
+  Warning  BackOff    3s (x8 over 100s)  kubelet            Back-off restarting failed container app in pod c_s(0f)
 """
 
 
