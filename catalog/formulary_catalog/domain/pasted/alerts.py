@@ -16,8 +16,8 @@ _HEADING = re.compile(r"\W*(?:\[?\d+\]?\s+)?(?:alerts?\s+)?(?P<state>firing|reso
 _SECTION = re.compile(r"\W*(?:common\s+)?(?P<section>labels|annotations)\W*", re.I)
 _PAIR = re.compile(r'(?P<front>[\s>*•-]*)"?(?P<key>[A-Za-z_]\w*)"?[ ]*(?:[:=]|\t)\s*(?P<value>.*?)[\s,]*')
 _LABEL = re.compile(r'"?\b(\w+)"?[ ]*[:=][ ]*(?:"((?:[^"\\]|\\.)*)"|([^\s,}"]+))[ ,}]*')
-_INLINE = re.compile(r'\balertname"?[ ]*[:=]')
-_ALERT_LINE = re.compile(r"[\s•*-]*alert:\s*(?P<name>\S+)(?:\s+severity:\s*(?P<severity>\S+))?\s*", re.I)
+_INLINE = re.compile(r'\balertname"?[ ]*[:=]', re.I)
+_ALERT_LINE = re.compile(r"[\s•*-]*alert:\s*(?P<name>\S+)(?:\s+severity:\s*(?P<severity>\w+))?(?P<said>.*)", re.I)
 _ENDS = re.compile(r"\s*(?:\$ |(?:NAMESPACE|NAME|LAST SEEN)\s|Name:\s{2,}|apiVersion:|Events:|Conditions:)")
 """Where something else begins."""
 _FRAME = re.compile(
@@ -64,7 +64,8 @@ class Alert:
 
 
 class _Reader:
-    """Goes through the lines. `state` holds for the alerts that follow, `alert` is the one that labels belong to."""
+    """Goes through the lines. `_state` holds for the alerts that follow, `_before` what was said before a name, and
+    `_open` says whether the last alert goes on."""
 
     def __init__(self) -> None:
         self.labelled: list[Alert] = []
@@ -128,7 +129,7 @@ class _Reader:
         if len(labels) < 2:
             return False
         values = [(label[1], label[2] if label[2] is not None else label[3]) for label in labels]
-        alert = self._begin(next((value for key, value in values if key == "alertname"), ""))
+        alert = self._begin(next((value for key, value in values if fold(key) == "alertname"), ""))
         for key, value in values:
             alert.add(key, value)
         left = re.sub(r"\bALERTS\b|\S*://\S+|\bactive\b|(?<!\w)[\d:-]+\b|\bUTC\b|[{}]", " ", _LABEL.sub(" ", line))
@@ -140,6 +141,7 @@ class _Reader:
         """A label of its own line. Labels before the name wait for it."""
         if (named := _ALERT_LINE.fullmatch(line)) and _is_name(named["name"]):
             alert = self._begin(named["name"])
+            self.rest.append(named["said"])
             return alert.add("severity", named["severity"] or "") or True
         pair = _PAIR.fullmatch(line)
         if pair is None:

@@ -74,6 +74,8 @@ def test_one_alert_of_several_objects_is_one_problem(form: notifications.Form) -
         ("[FIRING:7] ContainerOOMKilled 7 of 9 pods within 6m", "ContainerOOMKilled", "", "7 of 9 pods within 6m"),
         ("[FIRING:1] CertExpiry (web/shop-tls warning) it ends soon", "CertExpiry", "warning", "it ends soon"),
         ("severity: high, alertname: NodeDown", "NodeDown", "high", ""),
+        ("Alertname: NodeDown, Severity: high, Instance: w1", "NodeDown", "high", ""),
+        ("Alert: NodeDown since the upgrade", "NodeDown", "", "since the upgrade"),
         ("alertname=NodeDown severity=critical node=w1 since noon", "NodeDown", "critical", "since noon"),
         ('{"alertname":"kube-api-down","severity":"critical"}', "kube-api-down", "critical", ""),
         (
