@@ -76,14 +76,15 @@ _EVENT = re.compile(
 )
 """An event. What reported it says nothing of what is wrong: the kubelet reports the crash of every container."""
 _BY_MESSAGE = {
-    "CrashLoopBackOff": re.compile("Back-off restarting failed container"),
+    "CrashLoopBackOff": re.compile(r"[Bb]ack-off (?:\S+ )?restarting failed container"),
     "ImagePullBackOff": re.compile(
         "Back-off pulling image|Failed to pull image|Error: (?:ErrImagePull|ImagePullBackOff)"
     ),
     "CreateContainerConfigError": re.compile('couldn\'t find key|(?:secret|configmap) "[^"]*" not found'),
     "": re.compile("Error: (?P<name>[A-Z][a-z]+[A-Z][A-Za-z]+)"),
 }
-"""What events report whose reason is that of many, `BackOff` and `Failed`."""
+"""What events report whose reason is that of many, `BackOff` and `Failed`. The first says no more than its name, and
+"restarting" would speak for remedies that restart something."""
 _CAUSING_PROBE = re.compile(r"(?:Liveness|Startup) probe")
 _CONDITION = re.compile(rf"\s*(?P<type>[A-Z]\w+){_GAP}\s*(?P<status>True|False|Unknown)(?:{_GAP}\s*(?P<rest>.*))?")
 _ADVERSE = re.compile(
@@ -273,7 +274,8 @@ class _Reader:
             if record.get("exitcode", "0") != "0":
                 found.append(finding("", kind, f"exit code {record['exitcode']}"))
             if found or reason or self.seen.printed:
-                self._add(*found, *([finding("", kind, message)] if message else []))
+                tells = message and not _BY_MESSAGE["CrashLoopBackOff"].match(message)
+                self._add(*found, *([finding("", kind, message)] if tells else []))
 
     def _unstructured(self, line: str) -> None:
         """A line of a host, a log, or a person. Of the output of a command only what tells of an error is kept."""
@@ -321,8 +323,8 @@ def _of_row(cells: Mapping[str, str], kind: str) -> Iterator[Finding]:
         wrong["ready"] = f"{cells.get('READY')}/{cells['DESIRED']}"
     if cells.get("REPLICAS") and cells.get("REPLICAS") == cells.get("MAXPODS"):
         wrong["replicas, the maximum"] = cells["MAXPODS"]
-    if kind == "Pod" and state:
-        wrong.pop("READY", None)
+    if kind == "Pod" and state:  # which says why
+        wrong = {}
     yield from _of_state(state, kind)
     for title, value in wrong.items():
         of = cells.get("TYPE", "") if title == "EXTERNAL-IP" else ""
@@ -351,7 +353,7 @@ def _of_event(reason: str, message: str, kind: str) -> Finding:
     if reason in {"BackOff", "Failed"}:
         for name, pattern in _BY_MESSAGE.items():
             if found := pattern.search(message):
-                return finding(name or found["name"], kind, message)
+                return finding(name or found["name"], kind, "" if name == "CrashLoopBackOff" else message)
     return finding(reason, kind, message, is_cause=reason == "Unhealthy" and _CAUSING_PROBE.match(message) is not None)
 
 

@@ -125,11 +125,10 @@ def test_what_programs_print_names_the_signal_of_its_problem(pasted: str, signal
             "Normal  Killing  2m  kubelet  Container cart failed liveness probe, will be restarted",
             "Killing Container cart failed liveness probe, will be restarted",
         ),
-        (DESCRIBED_POD, "OOMKilled CrashLoopBackOff Back-off restarting failed container cart exit code 137"),
+        (DESCRIBED_POD, "OOMKilled CrashLoopBackOff exit code 137"),
         (
             f"since the password was rotated\n{DESCRIBED_POD}\nand the database is full",
-            "OOMKilled since the password was rotated and the database is full CrashLoopBackOff Back-off restarting "
-            "failed container cart exit code 137",
+            "OOMKilled since the password was rotated and the database is full CrashLoopBackOff exit code 137",
         ),
     ],
 )
