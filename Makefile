@@ -76,6 +76,7 @@ bench-install: setup ## Measure the way from nothing to the first answer, with a
 bench-quality: setup ## Measure what searches find of the judged queries; PART=held, tune or all
 	@bash scripts/measure.sh quality benchmarks/bench_quality.py $(if $(PART),--part $(PART))
 	@bash scripts/measure.sh problems benchmarks/bench_problems.py
+	@bash scripts/measure.sh evidence benchmarks/bench_evidence.py
 	@bash scripts/measure.sh warned benchmarks/bench_warned.py
 	@bash scripts/measure.sh knowledge benchmarks/bench_knowledge.py
 
@@ -89,7 +90,7 @@ known-problems: setup ## Embed what the adapter was trained on, which the confid
 
 calibrate: setup ## Fit the weights and the confidence of searches to the judged queries and write them into the code
 	PYTHONPATH=tests:benchmarks $(BIN)/python scripts/word_frequencies.py
-	PYTHONPATH=tests:benchmarks $(BIN)/python scripts/calibrate.py
+	PYTHONPATH=.:tests:benchmarks $(BIN)/python scripts/calibrate.py
 
 adapter: setup ## Train the adapter of the bundled embedding model and write it into the package: 5 minutes
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --only-binary :all: -r requirements/training.txt

@@ -22,7 +22,7 @@ from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.confidence import Calibration
 from formulary_catalog.domain.search.fit import Wanted, places_found, words_held
 from formulary_catalog.domain.search.label_weights import label_evidence
-from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, fold
+from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels
 from formulary_catalog.domain.workflows.matching import allowed
 from formulary_catalog.embedding import Embedder, load_embedder
 from formulary_catalog.embedding.known_problems import nearest_known
@@ -30,7 +30,17 @@ from formulary_catalog.search.planning import SearchPlan, plan_search
 from formulary_catalog.store.database.connection import Database, Role
 from formulary_catalog.store.embedded.server import EmbeddedPostgres
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader
-from quality_judgements import BEST, CATALOGS, NAMESPACE, JudgedCatalog, Judgement, read_entries, read_judgements
+from quality_evidence import EVIDENCE, read_evidence
+from quality_judgements import (
+    BEST,
+    NAMESPACE,
+    RUNBOOKS,
+    STARTER,
+    JudgedCatalog,
+    Judgement,
+    read_entries,
+    read_judgements,
+)
 from quality_variants import Variant, asks, with_owners
 from support.databases import migrated_database
 from support.serving import load
@@ -42,6 +52,9 @@ EXCLUDED_WEIGHT = 0.6
 searches under constraints, fewer ask for what is excluded than for what is there. A remedy that does not fit does more
 harm than a right one that is doubted: with 1.0 a fifth of the queries that nothing answers would get 0.5 or more. The
 second belongs to how many other `Variant`s a query is asked under: each that is added takes from its share."""
+EVIDENCE_WEIGHT = 0.5
+"""The same for evidence of the lab: each fault is asked three times, as pasted, by its alert and by its cause."""
+USED = tuple(Calibration._fields)
 RIDGE = 3e-4
 _Floats = npt.NDArray[np.float64]
 
@@ -57,17 +70,20 @@ class Asked:
     variant: Variant
     wanted: Wanted
     nearest_known: float
+    pasted: bool
     features: _Floats
     further: _Floats
     grades: npt.NDArray[np.int_]
 
 
-async def ask(catalog: JudgedCatalog, *, embedder: Embedder, postgres: EmbeddedPostgres) -> list[Asked]:
-    """Every query of a catalog to tune on, under all constraints."""
+async def ask(
+    catalog: JudgedCatalog, further: Sequence[Judgement], *, embedder: Embedder, postgres: EmbeddedPostgres
+) -> list[Asked]:
+    """Every query of a catalog to tune on, and `further` ones, under all constraints."""
     owned = with_owners(read_entries(catalog.workflows))
     entries = [catalog_entry(each, source="judged", default_namespace=NAMESPACE) for each in owned]
     labels = {entry.name: entry.labels for entry in entries}
-    judgements = [each for each in read_judgements(catalog.judgements) if each.part == "tune"]
+    judgements = [*further, *(each for each in read_judgements(catalog.judgements) if each.part == "tune")]
     async with migrated_database(postgres) as dsn:
         await load([catalog.workflows], dsn=dsn, embedder=embedder)
         async with Database.opened(dsn, role=Role.SERVER, deadline=30) as database:
@@ -113,6 +129,7 @@ async def _under_all_constraints(
                 variant=variant,
                 wanted=wanted,
                 nearest_known=nearest or 0.0,
+                pasted=plain.parsed.pasted,
                 features=features(evidence, declared=declared, plan=plan, wanted=wanted),
                 further=np.array([label_evidence(one, plan.constraints) for one in declared]),
                 grades=np.array([each.judgement.grade(one.name) for one in evidence]),
@@ -125,7 +142,7 @@ def features(
     evidence: Sequence[CandidateEvidence], *, declared: Sequence[WorkflowLabels], plan: SearchPlan, wanted: Wanted
 ) -> _Floats:
     """What the fitted weights are multiplied by."""
-    signal, severity = fold(plan.parsed.signal), plan.parsed.severity
+    signal, severity = plan.parsed.ranking_signal, plan.parsed.severity
     return np.stack(
         [
             np.array([one.cosine or 0.0 for one in evidence]),
@@ -142,7 +159,7 @@ def fitted_weights(asked: Sequence[Asked]) -> _Floats:
     ranked = [
         (each.features[kept := each.grades != 1], each.further[kept], each.grades[kept] == BEST)
         for each in asked
-        if each.variant is Variant.FILTERED and BEST in each.grades
+        if each.variant is Variant.FILTERED and BEST in each.grades and not each.judgement.id.startswith(EVIDENCE)
     ]
 
     def loss(weights: _Floats) -> float:
@@ -177,8 +194,17 @@ def _first_answers(asked: Sequence[Asked], *, weights: _Floats) -> Iterator[tupl
     for each in asked:
         scores = each.features @ weights + each.further
         first = int(scores.argmax())
-        values = Calibration(1.0, float(scores[first]), float(np.log1p(each.wanted.rarity)), each.nearest_known)
+        score = float(scores[first])
+        values = Calibration(
+            constant=1.0,
+            score=score,
+            length=float(np.log1p(each.wanted.rarity)),
+            known=each.nearest_known,
+            pasted=float(each.pasted),
+            pasted_score=each.pasted * score,
+        )
         count = EXCLUDED_WEIGHT if each.variant is Variant.EXCLUDED else 1.0
+        count *= EVIDENCE_WEIGHT if each.judgement.id.startswith(EVIDENCE) else 1.0
         yield values, bool(each.grades[first] > 0), count if each.judgement.has_answer else count * NOTHING_WEIGHT
 
 
@@ -202,15 +228,18 @@ def main() -> None:
         Path(directory).chmod(0o711)
         with EmbeddedPostgres(data_dir=Path(directory) / "data") as postgres:
             asked = [
-                each for catalog in CATALOGS for each in asyncio.run(ask(catalog, embedder=embedder, postgres=postgres))
+                each
+                for catalog, further in ((STARTER, read_evidence("fit")), (RUNBOOKS, []))
+                for each in asyncio.run(ask(catalog, further, embedder=embedder, postgres=postgres))
             ]
     weights = np.round(fitted_weights(asked), 2)
     by_name = dict(zip(WEIGHTS, map(float, weights), strict=True))
     by_words = np.where(np.array(WEIGHTS) == "meaning", 0.0, weights)
+    without_known = [name for name in USED if name != "known"]
     calibrations = {
-        "BY_MEANING": fitted_calibration(asked, weights=weights, used=("constant", "score", "length", "known")),
-        "BY_MEANING_ALONE": fitted_calibration(asked, weights=weights, used=("constant", "score", "length")),
-        "BY_WORDS": fitted_calibration(asked, weights=by_words, used=("constant", "score", "length")),
+        "BY_MEANING": fitted_calibration(asked, weights=weights, used=USED),
+        "BY_MEANING_ALONE": fitted_calibration(asked, weights=weights, used=without_known),
+        "BY_WORDS": fitted_calibration(asked, weights=by_words, used=without_known),
     }
     words = {"MEANING_WEIGHT": by_name["meaning"], "WORDS_WEIGHT": by_name["words"]}
     labels = {f"{name.upper()}_WEIGHT": by_name[name] for name in ("signal", "severity")}

@@ -12,6 +12,7 @@ from formulary_catalog.domain.answers.catalog import WEAK_CONFIDENCE, SearchMode
 from formulary_catalog.domain.governance.halting import Halt
 from formulary_catalog.domain.incidents import RequestContext
 from formulary_catalog.domain.pasted.reading import read_pasted
+from formulary_catalog.domain.search.query import ParsedQuery
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_TOP_K, SearchRequest
 from formulary_catalog.domain.visible import first_hidden
 from formulary_catalog.domain.workflows.labels import Constraints, nearest_usual, wire_name
@@ -56,6 +57,21 @@ def _on_query(query: str) -> Iterator[str]:
         yield f"query {hidden.problem}"
     if read_pasted(query).is_over:
         yield "the query says that its alert is resolved; check that something is still wrong before a run"
+
+
+def on_problems(found: Sequence[tuple[ParsedQuery, float]]) -> list[str]:
+    """What a query reports if it is several problems, each with the confidence of the first hit on it."""
+    if len(found) < 2:
+        return []
+    names = ", ".join(_named(problem) for problem, _ in found)
+    weak = ", ".join(problem.problem for problem, sure in found if problem.problem and sure < WEAK_CONFIDENCE)
+    without = f"; nothing here is likely for {weak}" if weak else ""
+    return [f"{len(found)} problems fire: {names}; hits say which one they answer{without}"]
+
+
+def _named(problem: ParsedQuery) -> str:
+    name = problem.problem or "one without a name"
+    return f"{name} ({problem.severity})" if problem.severity else name
 
 
 def _unfamiliar(dimension: str, *, request: SearchRequest) -> str:

@@ -5,22 +5,19 @@ caller may see and what the incident allows is decided in the first statement, s
 """
 
 import time
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
 import structlog
-from opentelemetry import trace
 
 from formulary_catalog.domain.access import Caller
 from formulary_catalog.domain.answers.answer_size import within
 from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, WorkflowHit
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.caution import QueryWords, caution
+from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
 from formulary_catalog.domain.search.checks import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
@@ -28,13 +25,13 @@ from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
 from formulary_catalog.domain.search.scoring import Scored, rank, worth_reading
 from formulary_catalog.domain.search.terms import rare_words
-from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
 from formulary_catalog.search.audit import Record
 from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
-from formulary_catalog.search.notes import Halted, halted_notes, search_notes
+from formulary_catalog.search.notes import Halted, halted_notes, on_problems, search_notes
+from formulary_catalog.search.phases import Phases, measured
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 from formulary_catalog.search.vectors import QueryVectors
 from formulary_catalog.search.visibility import Visibility
@@ -43,11 +40,12 @@ from formulary_catalog.store.search.page import PageReader, PageRow
 from formulary_catalog.store.search.statement import CandidateQuery, CandidateReader, Candidates
 from formulary_catalog.store.workflows.names import Declared
 
+_LOOKED_AT = 20
+"""So many are looked at for cautions, if the page holds no more: which hit is first does not depend on `top_k`."""
 _LONGEST = 9999
 """Milliseconds that a search takes at most, with as many digits."""
 _READS = 2
 """Once more if the catalog changed between two statements."""
-_tracer = trace.get_tracer("formulary")
 _log = structlog.get_logger(__name__)
 
 
@@ -55,6 +53,7 @@ _log = structlog.get_logger(__name__)
 class Hit:
     """A candidate of the page with its workflow and its row."""
 
+    ranked: "Ranked"
     scored: Scored
     parsed: ParsedWorkflow
     row: PageRow
@@ -65,6 +64,7 @@ class Hit:
 class Ranked:
     """The candidates of a search in order, and how they were ranked."""
 
+    plan: SearchPlan
     candidates: Candidates
     wanted: Wanted
     mode: SearchMode
@@ -74,7 +74,16 @@ class Ranked:
     nearest_known: float | None
     """The cosine of the query and the nearest known problem, where the model has vectors of these."""
     first: Sequence[Scored]
-    """Those of the page."""
+    """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
+    models: Sequence[str] = ()
+    """Of the vectors that the query was compared by."""
+    unreadable: int = 0
+    """How many of the first this release cannot read."""
+
+    @property
+    def surest(self) -> float:
+        """The confidence of the first one; 0 where nothing is allowed."""
+        return self.order[0].confidence if self.order else 0.0
 
 
 class Searcher:
@@ -119,15 +128,15 @@ class Searcher:
             ContextError, NotAllowed, InvalidInput, Unavailable: nothing may be returned.
         """
         started = time.perf_counter()
-        with self._phases() as phases:
+        with measured(self._metrics) as phases:
             with phases.of("context"):
                 scope = await self._visibility.of(request.context, caller=caller, record=record, browsing=browsing)
             plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
-            with phases.of("embed"):
-                vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-            ranked, hits = await self._find(
-                request, plan=plan, vectors=vectors, namespaces=scope.namespaces, phases=phases
-            )
+            found = [
+                await self._find(request, plan=each, namespaces=scope.namespaces, phases=phases)
+                for each in plan.by_problem()
+            ]
+            ranked, hits = found[0][0], _best_of(found, limit=request.top_k or DEFAULT_TOP_K)
             with phases.of("sql"):
                 unfamiliar = await self._candidates.unfamiliar(
                     {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
@@ -139,16 +148,17 @@ class Searcher:
                     narrowed = plan.narrowing
                     given = {Declared.ACTION_TYPE: narrowed.action_type, Declared.NAMESPACE: narrowed.namespace}
                     unknown = await self._finder.unknown_values(given, scope=scope)
-        shown = [(_shown(hit, plan=plan, ranked=ranked), hit) for hit in hits]
+        shown = [(_shown(hit, several=len(found) > 1), hit) for hit in hits]
         kept = [(each, hit) for each, hit in shown if each.confidence >= request.min_confidence]
         answer = SearchAnswer(
             workflows=[each for each, _ in kept],
-            total_results=ranked.candidates.total - (len(ranked.first) - len(hits)),
+            total_results=ranked.candidates.total - ranked.unreadable,
             search_mode=ranked.mode,
             notes=[
                 *halted_notes(await self._halted.of(scope.context)),
                 *plan.notes,
                 *unknown,
+                *on_problems([(each.plan.parsed, each.surest) for each, _ in found]),
                 *search_notes(
                     ranked.candidates,
                     plan=plan,
@@ -178,7 +188,7 @@ class Searcher:
             digest=digest,
         )
         record.result = _audited(
-            shown, plan=plan, models=sorted(vectors), returned={each.version_id for each in answer.workflows}, of=answer
+            shown, plan=plan, models=ranked.models, returned={each.version_id for each in answer.workflows}, of=answer
         )
         return answer
 
@@ -190,8 +200,7 @@ class Searcher:
         Raises:
             Unavailable: the database does not answer.
         """
-        vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
-        return await self._find(request, plan=plan, vectors=vectors, namespaces=namespaces, phases=_Phases())
+        return await self._find(request, plan=plan, namespaces=namespaces, phases=Phases())
 
     async def evidence_of(
         self, version_id: str, *, request: SearchRequest, plan: SearchPlan, namespaces: frozenset[str] | None
@@ -211,11 +220,12 @@ class Searcher:
         request: SearchRequest,
         *,
         plan: SearchPlan,
-        vectors: VectorsByModel,
         namespaces: frozenset[str] | None,
-        phases: "_Phases",
+        phases: Phases,
     ) -> tuple[Ranked, list[Hit]]:
         """The candidates in order, and the first with their workflows; again if the catalog changed in between."""
+        with phases.of("embed"):
+            vectors = await self._vectors.of(plan.parsed.text, given=request.embedding)
         question = _question(plan, vectors=vectors)
         serving = self._vectors.embedder.model_id if self._vectors.embedder is not None else ""
         nearest = nearest_known(vectors.get(serving), model_id=serving)
@@ -233,15 +243,20 @@ class Searcher:
             if candidates.whole and rows.keys() >= set(ids):
                 break
         with phases.of("rank"):
-            workflows = self._workflows(ranked.first, rows=rows, known=known)
+            workflows = [*self._workflows(ranked.first, rows=rows, known=known)]
+            declared = (each for _, parsed, _ in workflows for each in parsed.workflow.spec.labels.signal_type)
+            ranked = replace(
+                ranked,
+                inferred=as_declared(ranked.inferred, declared=declared),
+                models=sorted(vectors),
+                unreadable=len(ranked.first) - len(workflows),
+            )
             said = QueryWords.of(request.query, wanted=ranked.wanted, terms=plan.terms)
-            hits = [
-                Hit(scored=scored, parsed=parsed, row=row, caution=caution(parsed.indicated, said))
-                for scored, parsed, row in workflows
-            ]
-        declared = (each for hit in hits for each in hit.parsed.workflow.spec.labels.signal_type)
-        ranked = replace(ranked, inferred=as_declared(ranked.inferred, declared=declared))
-        return ranked, hits
+            hits = [_hit(*each, ranked=ranked, said=said) for each in workflows]
+        hits.sort(key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
+        if request.top_k is not None:
+            return ranked, hits[: request.top_k]
+        return ranked, hits[: min(DEFAULT_TOP_K, worth_reading([hit.scored.confidence for hit in hits]))]
 
     def _workflows(
         self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
@@ -256,32 +271,6 @@ class Searcher:
             if parsed is not None:
                 yield scored, parsed, row
 
-    @contextmanager
-    def _phases(self) -> Iterator["_Phases"]:
-        phases = _Phases()
-        try:
-            yield phases
-        finally:
-            for name, seconds in phases.seconds.items():
-                self._metrics.observe_phase(name, seconds)
-
-
-class _Phases:
-    """How long each phase of one search takes. Reading and ranking take turns, so their times add up."""
-
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def of(self, name: str) -> Iterator[None]:
-        """A part of a phase, and a span."""
-        started = time.perf_counter()
-        try:
-            with _tracer.start_as_current_span(f"formulary.search.{name}"):
-                yield
-        finally:
-            self.seconds[name] += time.perf_counter() - started
-
 
 def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
     return CandidateQuery(
@@ -291,14 +280,14 @@ def _question(plan: SearchPlan, *, vectors: VectorsByModel) -> CandidateQuery:
         words=[term.word for term in plan.terms],
         rare=rare_words(plan.terms),
         vectors=vectors,
-        signal=fold(plan.parsed.signal),
+        signal=plan.parsed.ranking_signal,
         severity=plan.parsed.severity,
         asked=plan.asked,
     )
 
 
 def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest, nearest: float | None) -> Ranked:
-    """The candidates in order. Without `top_k` the page ends where hits stop being worth reading."""
+    """The candidates in order. Without `top_k` only those that fit the query are first."""
     inferred = plan.parsed.inferred(signal_declared=candidates.signal_declared)
     wanted = Wanted.of(plan.terms, usable=candidates.usable)
     mode = _mode(candidates)
@@ -309,9 +298,13 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
         mode=mode,
         severity_inferred=severity_inferred,
         nearest_known=nearest,
+        pasted=plan.parsed.pasted,
+        names_no_cause=plan.parsed.names_no_cause,
     )
-    first = worth_reading(order)[:DEFAULT_TOP_K] if request.top_k is None else order[: request.top_k]
+    fitting = order if request.top_k is not None else [each for each in order if not each.fits_nothing]
+    first = fitting[: max(_LOOKED_AT, (request.top_k or DEFAULT_TOP_K) + DEFAULT_TOP_K)]
     return Ranked(
+        plan=plan,
         candidates=candidates,
         wanted=wanted,
         mode=mode,
@@ -323,15 +316,44 @@ def _ranked(candidates: Candidates, *, plan: SearchPlan, request: SearchRequest,
     )
 
 
+def _hit(scored: Scored, parsed: ParsedWorkflow, row: PageRow, *, ranked: Ranked, said: QueryWords) -> Hit:
+    warning = caution(parsed.indicated, said)
+    if warning:
+        scored = scored._replace(confidence=cautioned(scored.confidence))
+    return Hit(ranked=ranked, scored=scored, parsed=parsed, row=row, caution=warning)
+
+
 def _mode(candidates: Candidates) -> SearchMode:
     if not any(candidates.usable):
         return SearchMode.LABELS_ONLY
     return SearchMode.LEXICAL if candidates.compared is None else SearchMode.HYBRID
 
 
-def _shown(hit: Hit, *, plan: SearchPlan, ranked: Ranked) -> WorkflowHit:
+def _best_of(found: Sequence[tuple[Ranked, Sequence[Hit]]], *, limit: int) -> list[Hit]:
+    """The hits on all problems of a query, the surest first: each workflow once, for the problem that it fits best."""
+    best: dict[str, Hit] = {}
+    for hit in (hit for _, hits in found for hit in hits):
+        known = best.setdefault(hit.scored.evidence.version_id, hit)
+        if hit.scored.confidence > known.scored.confidence:
+            best[hit.scored.evidence.version_id] = hit
+    return sorted(best.values(), key=lambda hit: -hit.scored.confidence)[:limit]
+
+
+def _shown(hit: Hit, *, several: bool) -> WorkflowHit:
+    """`several`: whether the query reports several problems, so that it has to be said which one this answers."""
+    ranked, plan = hit.ranked, hit.ranked.plan
     evidence, workflow = hit.scored.evidence, hit.parsed.workflow
     cosine = evidence.cosine if ranked.mode is SearchMode.HYBRID else None
+    reasons = match_reasons(
+        workflow,
+        constraints=plan.constraints,
+        inferred=ranked.inferred,
+        terms=plan.terms,
+        places=evidence.places,
+        cosine=cosine,
+    )
+    if several and plan.parsed.problem:
+        reasons.insert(0, f"answers {plan.parsed.problem}")
     return workflow_hit(
         workflow,
         namespace=evidence.namespace,
@@ -341,14 +363,7 @@ def _shown(hit: Hit, *, plan: SearchPlan, ranked: Ranked) -> WorkflowHit:
         confidence=hit.scored.confidence,
         outcome=hit.row.outcome,
         caution=hit.caution,
-        reasons=match_reasons(
-            workflow,
-            constraints=plan.constraints,
-            inferred=ranked.inferred,
-            terms=plan.terms,
-            places=evidence.places,
-            cosine=cosine,
-        ),
+        reasons=reasons,
     )
 
 

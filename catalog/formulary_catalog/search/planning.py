@@ -10,7 +10,7 @@ from typing import Any
 
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.incidents import RequestContext, constraints_of
-from formulary_catalog.domain.search.query import ParsedQuery, parse_query
+from formulary_catalog.domain.search.query import ParsedQuery, parse_problems
 from formulary_catalog.domain.search.request import SearchRequest
 from formulary_catalog.domain.search.terms import Term, query_terms
 from formulary_catalog.domain.text import exclusion_phrase
@@ -33,7 +33,7 @@ class SearchPlan:
 
     `constraints` are all that restricts the search, `imposed` those among them that are not labels or words of the
     call; `narrowing` has its keywords as phrases. `asked` are the folded label values of the caller; `notes` are for
-    the answer.
+    the answer. `further` are other problems that a pasted query reports.
     """
 
     parsed: ParsedQuery
@@ -43,6 +43,12 @@ class SearchPlan:
     narrowing: Narrowing = NOT_NARROWED
     asked: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    further: tuple[ParsedQuery, ...] = ()
+
+    def by_problem(self) -> list["SearchPlan"]:
+        """A plan for each problem of the query, under the same constraints; nearly always this one alone."""
+        others = [replace(self, parsed=each, terms=query_terms(each.text), further=()) for each in self.further]
+        return [self, *others]
 
 
 def plan_search(request: SearchRequest, *, context: RequestContext | None, strict_keys: frozenset[str]) -> SearchPlan:
@@ -74,7 +80,7 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
     ]
     wanted = {keyword: exclusion_phrase(keyword) for keyword in request.narrowing.keywords}
     notes += [f"keywords entry {keyword!r} holds no word" for keyword, phrase in wanted.items() if not phrase]
-    parsed = parse_query(request.query)
+    parsed, *further = parse_problems(request.query)
     imposed = replace(appended, custom={**given_custom, **appended.custom})
     return SearchPlan(
         parsed=parsed,
@@ -93,6 +99,7 @@ def plan_search(request: SearchRequest, *, context: RequestContext | None, stric
             if dimension not in appended.values and values != {WILDCARD}
         },
         notes=tuple(notes),
+        further=tuple(further),
     )
 
 

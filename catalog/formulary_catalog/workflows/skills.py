@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from formulary_catalog.domain.access import Caller
-from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextReference, search_request
+from formulary_catalog.domain.search.request import DEFAULT_TOP_K, MAX_QUERY_LENGTH, ContextReference, search_request
 from formulary_catalog.domain.workflows.skill import GUIDE, Skill, workflow_of_skill, workflow_skill
 from formulary_catalog.errors import NotFound
 from formulary_catalog.search.lookup import details_of
@@ -40,7 +40,8 @@ class SkillService:
         if incident is None or not incident.signal_name:
             return [GUIDE]
         query = f"{incident.signal_name} {incident.severity}".strip()[:MAX_QUERY_LENGTH]
-        found = await self._catalog.search(search_request(query=query, context=context), caller=caller)
+        request = search_request(query=query, context=context, top_k=DEFAULT_TOP_K)  # weak ones may be read, too
+        found = await self._catalog.search(request, caller=caller)
         version_ids = [hit.version_id for hit in found.workflows]
         return [GUIDE, *(await self._skills(version_ids, context=context, caller=caller) if version_ids else [])]
 

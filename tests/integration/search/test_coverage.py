@@ -33,7 +33,7 @@ NO_CONTEXT = ContextReference()
 LABELS: dict[str, Any] = workflow("x")["spec"]["labels"]
 TABLE = {
     "KubePodCrashLooping": ("covered", "crashloop-debug-hold"),
-    "KubePodNotReady": ("covered", "rollout-stuck-surge-capacity"),  # judged: a weak one
+    "KubePodNotReady": ("weak", "rollout-stuck-surge-capacity"),
     "KubeDeploymentReplicasMismatch": ("covered", "rollout-stuck-undo"),
     "KubeDeploymentRolloutStuck": ("covered", "rollout-stuck-undo"),
     "KubeStatefulSetReplicasMismatch": ("covered", "statefulset-stuck-force-rollout"),

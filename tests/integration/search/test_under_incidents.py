@@ -1,5 +1,6 @@
 """Under an incident, constraints narrow what is allowed and never bury what fits (DESIGN sections 4 and 5)."""
 
+import json
 import math
 import re
 from collections.abc import AsyncIterator
@@ -392,3 +393,50 @@ async def test_it_is_not_said_of_a_clear_first_and_not_where_nothing_fits(
     served: Served, query: str, incident: str
 ) -> None:
     assert not noted((await served.ask(query, incident=incident)).notes, "fit about equally")
+
+
+# Pasted texts and bare symptoms
+
+
+async def test_a_notification_of_several_alerts_is_answered_for_each_that_fires(served: Served) -> None:
+    alerts = [
+        {"status": "firing", "labels": {"alertname": "KubePodCrashLooping", "severity": "warning"}},
+        {"status": "firing", "labels": {"alertname": "KubePersistentVolumeFillingUp", "severity": "critical"}},
+        {"status": "firing", "labels": {"alertname": "Watchdog", "severity": "none"}},
+        {"status": "resolved", "labels": {"alertname": "KubeJobFailed", "severity": "warning"}},
+    ]
+    answer = await served.ask(json.dumps({"alerts": alerts}))
+    answers = {hit.workflow_id: hit.match_reasons[0] for hit in answer.workflows}
+    assert answers["pvc-full-expand"] == "answers KubePersistentVolumeFillingUp"
+    assert answers["crashloop-debug-hold"] == "answers KubePodCrashLooping"
+    assert "answers KubeJobFailed" not in answers.values()
+    (note,) = noted(answer.notes, "2 problems fire")
+    assert "KubePodCrashLooping (warning), KubePersistentVolumeFillingUp (critical)" in note
+    confidences = [hit.confidence for hit in answer.workflows]
+    assert confidences == sorted(confidences, reverse=True)
+
+
+async def test_an_alert_that_nothing_answers_is_named_among_others(served: Served) -> None:
+    alerts = [
+        {"status": "firing", "labels": {"alertname": "KubePersistentVolumeFillingUp", "severity": "critical"}},
+        {"status": "firing", "labels": {"alertname": "VendorInvoiceUnpaid", "severity": "info"}},
+    ]
+    answer = await served.ask(json.dumps({"alerts": alerts}))
+    (note,) = noted(answer.notes, "2 problems fire")
+    assert note.endswith("nothing here is likely for VendorInvoiceUnpaid")
+
+
+@pytest.mark.parametrize("incident", ["", PAYMENTS])
+@pytest.mark.parametrize("query", ["CrashLoopBackOff high", "KubePodCrashLooping warning", "KubePodNotReady"])
+async def test_a_symptom_without_a_cause_makes_nobody_sure_of_one_of_its_remedies(
+    served: Served, query: str, incident: str
+) -> None:
+    answer = await served.ask(query, incident=incident)
+    assert answer.workflows[0].confidence <= 0.6
+
+
+async def test_a_cause_beside_the_symptom_that_follows_from_it_is_what_counts(served: Served) -> None:
+    answer = await served.ask("CrashLoopBackOff high OOMKilled exit code 137")
+    assert "oom" in answer.workflows[0].workflow_id
+    assert answer.workflows[0].confidence > 0.6
+    assert answer.inferred == {"signal_type": "CrashLoopBackOff", "severity": "high"}

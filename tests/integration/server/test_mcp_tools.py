@@ -145,8 +145,9 @@ async def test_a_listing_with_a_limit_is_whole(url: str) -> None:
 
 
 async def test_labels_constrain_in_both_spellings(url: str) -> None:
-    dotted = await call(url, SEARCH, {"query": "memory", "label.signal-type": "oomkilled", "label.severity": "WARNING"})
-    snake = await call(url, SEARCH, {"query": "memory", "label_signal_type": "OOMKilled", "label_severity": "warning"})
+    query = {"query": "memory", "top_k": 10}
+    dotted = await call(url, SEARCH, {**query, "label.signal-type": "oomkilled", "label.severity": "WARNING"})
+    snake = await call(url, SEARCH, {**query, "label_signal_type": "OOMKilled", "label_severity": "warning"})
 
     assert found(dotted) == found(snake)
     assert "oom-scale-out" in found(dotted)

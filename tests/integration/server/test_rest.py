@@ -73,7 +73,7 @@ async def test_a_search_answers_whole(http: httpx2.AsyncClient) -> None:
 
     answer = response.json()
     assert answer["workflows"][0]["workflow_id"].startswith("oom-")
-    assert answer["total_results"] > len(answer["workflows"]) == 10
+    assert answer["total_results"] > len(answer["workflows"]) > 1
     assert answer["search_mode"] == "hybrid"
     assert answer["inferred"] == {"signal_type": "OOMKilled", "severity": "critical"}
 

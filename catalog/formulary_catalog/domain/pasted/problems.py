@@ -104,6 +104,11 @@ def rank(name: str) -> int:
     return _CONSEQUENCES.get(folded, int(fold(name) not in CANONICAL_BY_FOLD)) if name else _NAMELESS
 
 
+def is_consequence(name: str) -> bool:
+    """Whether a name says no more than that something else is wrong: pods crash, wait or are missing."""
+    return name != "" and rank(name) > 1
+
+
 def kind_of_alert(name: str) -> str:
     """The kind of object that the name of an alert speaks of."""
     parts = {*split_camel_case(name)}

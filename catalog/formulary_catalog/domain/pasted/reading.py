@@ -7,6 +7,7 @@ explains: a cause then takes its name.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from formulary_catalog.domain.pasted.alerts import Alert, read_alerts
 from formulary_catalog.domain.pasted.markup import plain_lines
@@ -29,6 +30,7 @@ class Pasted:
     machine: bool = False
 
 
+@lru_cache(maxsize=256)
 def read_pasted(query: str) -> Pasted:
     """The problems of a query."""
     lines = plain_lines(query)

@@ -2,21 +2,26 @@
 
 `search.pipeline` asks for the workflows of a page. A model does not understand the negation in `whenNotToUse`. That
 words of the query are in one of its clauses, and fewer in the texts that speak for the workflow, can be counted, and a
-clause that the query repeats can be seen. Most of what authors warn of is missed (`docs/search.md`), so a caution
-changes neither order nor confidence, and `checks` quotes the author for who reads the answer.
+clause that the query repeats can be seen. Most of what authors warn of is missed (`docs/search.md`), so `checks` quotes
+them for who reads the answer.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from formulary_catalog.domain.search.confidence import CONFIDENCE_DIGITS
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.synonyms import folded, stems
 from formulary_catalog.domain.search.terms import Term
 from formulary_catalog.domain.text import sentences, words
 from formulary_catalog.domain.workflows.manifest import RemediationWorkflow
 
+CAUTION_WEIGHT = 2.0
+"""What a caution takes from the confidence, in log odds: of the first answers to judged queries that carry one, hardly
+any is right (`docs/search.md`)."""
 _LEAST_SHARE, _LEAST_WORDS, _LEAST_OF_MANY = 0.3, 2, 3
 """The share of what is significant in the query that a clause of `whenNotToUse` has to hold, by rarity, and in how many
 words, of a query that has more than six."""
@@ -38,6 +43,7 @@ _NAME = re.compile(r"(?<![a-z0-9])[a-z0-9]+(?:-[a-z0-9]+){2,}")
 """What workflows are called: other ones that the author refers to."""
 _NEGATED = re.compile(r"\b(?:no|not|without|never)\s+[\w.-]+", re.IGNORECASE)
 """What a text says is not so: "its log has no OutOfMemoryError", "not healthy"."""
+_LEAST_CONFIDENCE = 10.0**-CONFIDENCE_DIGITS
 
 
 class Indications(NamedTuple):
@@ -123,6 +129,13 @@ def _repeated(indicated: Indications, query: QueryWords) -> Sequence[str]:
     if indicated.phrases.isdisjoint(query.phrases):
         return ()
     return next(said for phrase, said in query.phrases.items() if phrase in indicated.phrases)
+
+
+def cautioned(confidence: float) -> float:
+    """The confidence of a workflow that carries a caution, 0..1."""
+    likely = min(max(confidence, _LEAST_CONFIDENCE), 1 - _LEAST_CONFIDENCE)
+    log_odds = math.log(likely / (1 - likely)) - CAUTION_WEIGHT
+    return round(1 / (1 + math.exp(-log_odds)), CONFIDENCE_DIGITS)
 
 
 def _denied(text: str) -> frozenset[str]:

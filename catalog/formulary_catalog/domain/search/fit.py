@@ -14,17 +14,14 @@ import numpy.typing as npt
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.label_weights import SEVERITY_WEIGHT
-from formulary_catalog.domain.search.terms import RARE, Term, rarity
+from formulary_catalog.domain.search.terms import RARE, USUAL_RARITY, Term, rarity
 from formulary_catalog.domain.text import PLACE_WEIGHTS
 
-MEANING_WEIGHT = 14.61
+MEANING_WEIGHT = 14.57
 """What a cosine of 1 counts. Written by scripts/calibrate.py."""
-WORDS_WEIGHT = 9.44
+WORDS_WEIGHT = 9.45
 """What it counts to hold all words of the query, as a share of them: many words do not outvote the meaning. Written by
 scripts/calibrate.py."""
-USUAL_RARITY = 4.0
-"""How rare two usual words are together. The share is taken of so much more than the query has: to hold the one word of
-a short query is little evidence."""
 _PLACE_WEIGHTS = np.array(PLACE_WEIGHTS)
 _SIGNIFICANT_SHARE, _SIGNIFICANT_RARITY = 0.6, 2.4
 """A part is significant if it is at least this share as rare as the rarest part that texts about Kubernetes hold, or

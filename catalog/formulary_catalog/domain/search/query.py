@@ -5,10 +5,12 @@ guesses a severity must not hide the right workflow.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from formulary_catalog.domain.pasted.problems import is_consequence
 from formulary_catalog.domain.pasted.reading import read_pasted
 from formulary_catalog.domain.search.synonyms import with_names
+from formulary_catalog.domain.search.terms import USUAL_RARITY, query_terms, rarity
 from formulary_catalog.domain.text import split_camel_case, with_split_words
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERITIES, WILDCARD, fold
@@ -26,12 +28,30 @@ class ParsedQuery:
 
     `signal` is the first word, which may name a signal type: it does if it is canonical or if an allowed workflow
     declares it. `severity` is the second word if it is one, folded. Both are empty where there is none. `text` is what
-    ranks.
+    ranks. `cause` is a canonical signal that the query names beside one that only follows from others. `problem`: the
+    name of what a pasted query reports, if it has one; `pasted`: whether a program printed it.
     """
 
     signal: str
     severity: str
     text: str
+    cause: str = ""
+    problem: str = ""
+    pasted: bool = False
+
+    @property
+    def ranking_signal(self) -> str:
+        """The signal type, folded, that speaks for a workflow which declares it."""
+        return fold(self.cause or self.signal)
+
+    @property
+    def names_no_cause(self) -> bool:
+        """Whether it says only that pods crash, wait or are missing, which has many causes."""
+        if self.cause or not is_consequence(self.signal):
+            return False
+        of_signal = {word for term in query_terms(self.signal) for word in (term.word, term.origin)}
+        rest = {term.origin: rarity(term.word) for term in query_terms(self.text) if term.word not in of_signal}
+        return sum(rare for origin, rare in rest.items() if origin not in of_signal) < USUAL_RARITY
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
@@ -47,12 +67,16 @@ def parse_query(query: str) -> ParsedQuery:
     A severity in second place is left out of the text after a canonical signal type: it harms the embedding. After the
     compound name of an alert, only those are that cannot be adjectives.
     """
-    return _parsed(read_pasted(query).problems[0].text)
+    return parse_problems(query)[0]
 
 
 def parse_problems(query: str) -> tuple[ParsedQuery, ...]:
     """Take each problem of a query apart, the first ones of a long notification. At least one."""
-    return tuple(_parsed(problem.text) for problem in read_pasted(query).problems[:_MAX_PROBLEMS])
+    read = read_pasted(query)
+    return tuple(
+        replace(_parsed(each.text), problem=visible(each.name), pasted=read.machine)
+        for each in read.problems[:_MAX_PROBLEMS]
+    )
 
 
 def _parsed(text: str) -> ParsedQuery:
@@ -63,7 +87,8 @@ def _parsed(text: str) -> ParsedQuery:
     compound = len(split_camel_case(with_names(signal))) > 1
     left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
     text = _readable(parts[:1] + parts[2:] if left_out else parts)
-    return ParsedQuery(signal=signal, severity=severity, text=text)
+    cause = next(filter(None, map(_cause, parts[1:])), "") if is_consequence(signal) else ""
+    return ParsedQuery(signal=signal, severity=severity, text=text, cause=cause)
 
 
 def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapping[str, str]:
@@ -76,6 +101,11 @@ def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapp
         return inferred
     spelled = next((each for each in declared if fold(each) == signal), None)
     return inferred if spelled is None else {**inferred, "signal_type": visible(spelled)}
+
+
+def _cause(word: str) -> str:
+    name = CANONICAL_BY_FOLD.get(fold(_bare(word)), "")
+    return "" if is_consequence(name) else name
 
 
 def _signal(parts: Sequence[str]) -> str:

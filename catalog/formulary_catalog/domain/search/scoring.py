@@ -43,10 +43,13 @@ def rank(
     mode: SearchMode,
     severity_inferred: bool = False,
     nearest_known: float | None = None,
+    pasted: bool = False,
+    names_no_cause: bool = False,
 ) -> list[Scored]:
     """The candidates in order: highest score, name, namespace. Confidence never rises along the list.
 
-    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model.
+    `nearest_known`: the cosine of the query and the nearest known problem, if that is known for the model. `pasted`:
+    whether a program printed the query; `names_no_cause`: whether it names a symptom alone that many causes share.
     """
     by_meaning = mode is SearchMode.HYBRID
     fitting = fits(evidence, wanted=wanted, by_meaning=by_meaning, severity_inferred=severity_inferred)
@@ -55,21 +58,27 @@ def rank(
         confident = np.full(len(evidence), OF_LABELS_ONLY)
         unfit = np.zeros(len(evidence), bool)
     else:
-        confident = confidences(scores, wanted=wanted, by_meaning=by_meaning, nearest_known=nearest_known)
+        confident = confidences(
+            scores,
+            wanted=wanted,
+            by_meaning=by_meaning,
+            nearest_known=nearest_known,
+            pasted=pasted,
+            names_no_cause=names_no_cause,
+        )
         near = np.array([by_meaning and (one.cosine or 0.0) >= NOISE for one in evidence], bool)
         unfit = ~fitting.significant & ~near
     scored = map(Scored, evidence, scores.tolist(), confident.tolist(), unfit.tolist())
     return sorted(scored, key=lambda each: (-each.score, each.evidence.name, each.evidence.namespace))
 
 
-def worth_reading(order: Sequence[Scored]) -> list[Scored]:
-    """The candidates up to where an answer stops being worth reading (DESIGN section 5); none that fits nothing.
+def worth_reading(confidences: Sequence[float]) -> int:
+    """How many of the first hits an answer holds that ends where they stop being worth reading (DESIGN section 5).
 
-    The first that fits something stays in any case, so that a vague query is answered.
+    The first is one in any case, so that a vague query is answered.
     """
-    fitting = [each for each in order if not each.fits_nothing]
-    odds = [each.confidence / max(1 - each.confidence, _LEAST_ODDS) for each in fitting]
-    for place in range(1, len(fitting)):
-        if fitting[place].confidence < LEAST_CONFIDENCE or odds[place] * _GAP < odds[place - 1]:
-            return fitting[:place]
-    return fitting
+    odds = [each / max(1 - each, _LEAST_ODDS) for each in confidences]
+    for place in range(1, len(odds)):
+        if confidences[place] < LEAST_CONFIDENCE or odds[place] * _GAP < odds[place - 1]:
+            return place
+    return len(odds)

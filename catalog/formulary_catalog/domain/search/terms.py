@@ -19,6 +19,9 @@ from formulary_catalog.domain.text import searchable_words, words
 MAX_TERMS = 128
 RARE = 5.0
 """So rare are words that at most two of the counted texts hold."""
+USUAL_RARITY = 4.0
+"""How rare two usual words are together. The share is taken of so much more than the query has: to hold the one word of
+a short query is little evidence."""
 _VAGUE = frozenset(
     "broken broke problem problems problematic issue issues trouble troubles wrong wrongly weird weirdly strange "
     "strangely odd oddly crazy funny misbehaves misbehaving something anything somehow suddenly apparently help please "

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from formulary_catalog.domain.answers.catalog import SearchMode
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.confidence import QueryPart
+from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
+from formulary_catalog.domain.search.confidence import MOST_OF_A_SYMPTOM, QueryPart
 from formulary_catalog.domain.search.explanation.answers import (
     EvidencePart,
     ExcludedBy,
@@ -21,7 +22,6 @@ from formulary_catalog.domain.search.explanation.evidence import RankingBasis, c
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGITS, Scored
 from formulary_catalog.domain.workflows.exclusion import Exclusion
-from formulary_catalog.domain.workflows.labels import fold
 from formulary_catalog.search.explanation.recorded import RecordedSearch
 from formulary_catalog.search.manifests import ParsedWorkflow
 from formulary_catalog.search.pipeline import Hit, Ranked
@@ -49,11 +49,22 @@ class Ranking:
     plan: SearchPlan
     ranked: Ranked
     hits: Sequence[Hit]
+    order: Sequence[Scored]
+    """All in their places; a caution may have moved some of the first."""
     reveal: bool
+
+    @classmethod
+    def of(
+        cls, ranked: Ranked, hits: Sequence[Hit], *, request: SearchRequest, plan: SearchPlan, reveal: bool
+    ) -> "Ranking":
+        shown = {hit.scored.evidence.version_id for hit in hits}
+        rest = [scored for scored in ranked.order if scored.evidence.version_id not in shown]
+        order = [*(hit.scored for hit in hits), *rest]
+        return cls(request=request, plan=plan, ranked=ranked, hits=hits, order=order, reveal=reveal)
 
     def place_of(self, version_id: str) -> int | None:
         """Its place from 1; None where it is not ranked."""
-        order = enumerate(self.ranked.order, 1)
+        order = enumerate(self.order, 1)
         return next((place for place, scored in order if scored.evidence.version_id == version_id), None)
 
     def page(self) -> list[Hit]:
@@ -75,7 +86,7 @@ def explanation(
     `evidence` speaks for it, if it is allowed and was found; `excluded` are the rules that exclude it, in the order in
     which they are checked. Of a `recorded` search `asker` is who wants to know.
     """
-    ranked, order = ranking.ranked, ranking.ranked.order
+    ranked, order = ranking.ranked, ranking.order
     place = ranking.place_of(subject.version_id) if not excluded else None
     scored = order[place - 1] if place is not None else None
     hit = next((hit for hit in ranking.hits if hit.scored.evidence.version_id == subject.version_id), None)
@@ -127,19 +138,24 @@ def explanation(
         search_mode=ranked.mode,
         notes=[
             *ranking.plan.notes,
-            *_derivation(ranked, scored),
+            *_derivation(ranked, scored, caution=caution),
             *_doubts(ranked, found),
             *_replay_notes(recorded, asker=asker),
         ],
     )
 
 
-def _derivation(ranked: Ranked, scored: Scored | None) -> Iterator[str]:
+def _derivation(ranked: Ranked, scored: Scored | None, *, caution: str) -> Iterator[str]:
     """How the confidence of a workflow follows from its score."""
     if scored is None or ranked.mode is SearchMode.LABELS_ONLY:
         return
     by_meaning = ranked.mode is SearchMode.HYBRID
-    query = QueryPart.of(wanted=ranked.wanted, by_meaning=by_meaning, nearest_known=ranked.nearest_known)
+    query = QueryPart.of(
+        wanted=ranked.wanted,
+        by_meaning=by_meaning,
+        nearest_known=ranked.nearest_known,
+        pasted=ranked.plan.parsed.pasted,
+    )
     of_score = query.of_score * scored.score
     total = of_score + query.total
     parts = [
@@ -152,7 +168,15 @@ def _derivation(ranked: Ranked, scored: Scored | None) -> Iterator[str]:
         parts.append(
             f"{query.known:+.2f} for the nearest known problem of Kubernetes ({nearest}), which it may be about"
         )
-    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds: {', '.join(parts)}"
+    if query.pasted:
+        parts.append(f"{query.pasted:+.2f} for a text that a program printed, which several causes may share")
+    if caution:
+        parts.append(f"{-CAUTION_WEIGHT:+.2f} for the caution")
+        total -= CAUTION_WEIGHT
+    shared = (
+        f", times {MOST_OF_A_SYMPTOM:g}, since the query names no cause" if ranked.plan.parsed.names_no_cause else ""
+    )
+    yield f"confidence {scored.confidence:.4f} is {total:.2f} in log odds{shared}: {', '.join(parts)}"
 
 
 def _doubts(ranked: Ranked, found: CandidateEvidence | None) -> Iterator[str]:
@@ -173,7 +197,7 @@ def _basis(ranking: Ranking) -> RankingBasis:
         constraints=plan.constraints,
         terms=plan.terms,
         wanted=ranked.wanted,
-        signal=fold(ranked.inferred.get("signal_type", "")),
+        signal=plan.parsed.ranking_signal if "signal_type" in ranked.inferred else "",
         severity=plan.parsed.severity if ranked.severity_inferred else "",
         by_meaning=ranked.mode is SearchMode.HYBRID,
         reveal_custom=ranking.reveal,
@@ -182,14 +206,14 @@ def _basis(ranking: Ranking) -> RankingBasis:
 
 def _why_not_returned(ranking: Ranking, *, scored: Scored | None, place: int | None) -> str:
     """Why an allowed workflow is not on the page; empty if it is."""
-    request, first = ranking.request, ranking.ranked.first
+    request = ranking.request
     if scored is None or place is None:
         return f"it is allowed, and further from the query than the {len(ranking.ranked.order)} that were ranked"
     if request.top_k is None and scored.fits_nothing:
         return "nothing in the query fits it: it holds no significant word, and its meaning is far away"
     if place > (limit := request.top_k or DEFAULT_TOP_K):
         return f"it is number {place}, and the answer holds {limit}"
-    if scored not in first:
+    if scored not in [hit.scored for hit in ranking.hits]:
         return (
             f"an answer without top_k ends before it, at a confidence below {LEAST_CONFIDENCE:g} or far below that of "
             f"the hit before; its own is {scored.confidence:.4f}"

@@ -130,7 +130,7 @@ class Explaining:
         ranking = await self._ranking(request, scope=scope, caller=caller)
         excluded = _excluded(found, ranking=ranking)
         place = ranking.place_of(subject.version_id)
-        evidence = ranking.ranked.order[place - 1].evidence if place is not None else None
+        evidence = ranking.order[place - 1].evidence if place is not None else None
         if not excluded and place is None:
             evidence = await self._parts.searcher.evidence_of(
                 subject.version_id, request=request, plan=ranking.plan, namespaces=scope.namespaces
@@ -173,7 +173,7 @@ class Explaining:
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
         reveal = await _may_read(scope.context, caller=caller)
         ranked, hits = await self._parts.searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
-        return Ranking(ranked=ranked, hits=hits, request=request, plan=plan, reveal=reveal)
+        return Ranking.of(ranked, hits, request=request, plan=plan, reveal=reveal)
 
 
 def _arguments(request: SearchRequest) -> dict[str, Any]:

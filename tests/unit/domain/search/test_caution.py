@@ -1,13 +1,16 @@
 """When a workflow is warned of because its author says that it is not for what the query describes."""
 
+import math
 from typing import Any
 
 import pytest
 
 from formulary_catalog.domain.search.caution import (
+    CAUTION_WEIGHT,
     Indications,
     QueryWords,
     caution,
+    cautioned,
     indications,
 )
 from formulary_catalog.domain.search.fit import Part, Wanted
@@ -137,3 +140,14 @@ def test_at_most_six_words_are_named() -> None:
     assert (
         warning(MANY, f"Not for {MANY}.") == "its when_not_to_use speaks of: quorum lost etcd defragment webhook istio"
     )
+
+
+@pytest.mark.parametrize("confidence", [0.999, 0.9, 0.5, 0.1, 0.01])
+def test_a_warning_takes_its_weight_from_the_log_odds(confidence: float) -> None:
+    left = cautioned(confidence)
+    lost = math.log(confidence / (1 - confidence)) - math.log(left / (1 - left))
+    assert lost == pytest.approx(CAUTION_WEIGHT, abs=0.05)
+
+
+def test_the_surest_and_the_least_sure_stay_a_share() -> None:
+    assert (cautioned(1.0), cautioned(0.0)) == (0.9993, 0.0)

@@ -23,7 +23,7 @@ class EvidencePart(Answer):
     detail: str
     log_odds: float
     at_most: float = Field(description="What a workflow could get for it.")
-    in_score: bool = Field(description="False for a caution, which changes neither order nor confidence.")
+    in_score: bool = Field(description="False for a caution: it lowers the confidence alone.")
 
 
 class NeededChange(Answer):

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from formulary_catalog.domain.search.candidates import CandidateEvidence
-from formulary_catalog.domain.search.fit import MEANING_WEIGHT, USUAL_RARITY, WORDS_WEIGHT, Part, Wanted
+from formulary_catalog.domain.search.caution import CAUTION_WEIGHT
+from formulary_catalog.domain.search.fit import MEANING_WEIGHT, WORDS_WEIGHT, Part, Wanted
 from formulary_catalog.domain.search.label_weights import (
     CUSTOM_WEIGHT,
     DETECTED_WEIGHT,
@@ -19,7 +20,7 @@ from formulary_catalog.domain.search.label_weights import (
     halving,
     share,
 )
-from formulary_catalog.domain.search.terms import Term
+from formulary_catalog.domain.search.terms import USUAL_RARITY, Term
 from formulary_catalog.domain.text import PLACE_WEIGHTS, WordPlace, one_line
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.labels import Constraints, WorkflowLabels, wire_name
@@ -41,7 +42,7 @@ _NONE: frozenset[str] = frozenset()
 class Evidence:
     """A part of what speaks for a workflow, or against it.
 
-    `log_odds` is what it counts, `at_most` what a workflow could get for it. A caution counts nothing.
+    `log_odds` is what it counts, `at_most` what a workflow could get for it. A caution counts in the confidence alone.
     """
 
     part: str
@@ -85,7 +86,7 @@ def evidence_of(
     parts = [_meaning(found)] if basis.by_meaning else []
     parts += [*_words(found, basis=basis), *_labels(workflow, basis=basis)]
     if caution:
-        parts.append(Evidence(part="caution", detail=caution, log_odds=0.0, at_most=0.0, in_score=False))
+        parts.append(Evidence(part="caution", detail=caution, log_odds=-CAUTION_WEIGHT, at_most=0.0, in_score=False))
     return parts
 
 
@@ -96,7 +97,7 @@ def changes_to_be_first(
 
     Everything else stays as it is. None for the first one.
     """
-    if behind <= 0:
+    if behind <= 0 and not any(part.part == "caution" for part in evidence):
         return []
     found_changes = _changes(evidence, found, basis=basis, behind=behind)
     changes = sorted(found_changes, key=lambda change: (not change.enough, -change.gain, change.change))
@@ -172,7 +173,9 @@ def _changes(
 ) -> Iterator[Change]:
     for part in evidence:
         gain = part.at_most - part.log_odds
-        if part.part == "meaning":
+        if part.part == "caution":
+            yield Change(change="without its caution it would be surer", gain=0.0, enough=behind <= 0)
+        elif part.part == "meaning":
             cosine = (found.cosine or 0.0) + behind / MEANING_WEIGHT
             if 0 < behind and cosine < 1:
                 yield Change(
