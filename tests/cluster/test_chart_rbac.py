@@ -59,7 +59,7 @@ NAMESPACED = {
     "operator": {"resyncSeconds": 2},
 }
 WEBHOOKS = f"{HOME}-formulary"
-QUERY = {"query": "OOMKilled critical"}
+QUERY = {"query": "OOMKilled critical", "top_k": 20}
 STARTER_CATALOG = Path(__file__).parents[2] / "catalog" / "workflows"
 EXAMPLE = Path(__file__).parents[2] / "examples" / "incident.yaml"
 _JOB_SECONDS = 300

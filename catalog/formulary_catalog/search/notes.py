@@ -59,14 +59,18 @@ def _on_query(query: str) -> Iterator[str]:
         yield "the query says that its alert is resolved; check that something is still wrong before a run"
 
 
-def on_problems(found: Sequence[tuple[ParsedQuery, float]]) -> list[str]:
+def on_problems(found: Sequence[tuple[ParsedQuery, float]], *, query: str) -> list[str]:
     """What a query reports if it is several problems, each with the confidence of the first hit on it."""
     if len(found) < 2:
         return []
+    pasted = read_pasted(query)
     names = ", ".join(_named(problem) for problem, _ in found)
     weak = ", ".join(problem.problem for problem, sure in found if problem.problem and sure < WEAK_CONFIDENCE)
     without = f"; nothing here is likely for {weak}" if weak else ""
-    return [f"{len(found)} problems fire: {names}; hits say which one they answer{without}"]
+    state = "are resolved" if pasted.is_over else "fire"
+    more = len(pasted.problems) - len(found)
+    unasked = f"; {more} more of them, less severe or later, were not searched: ask again" if more else ""
+    return [f"{len(pasted.problems)} problems {state}: {names}; hits say which one they answer{without}{unasked}"]
 
 
 def _named(problem: ParsedQuery) -> str:

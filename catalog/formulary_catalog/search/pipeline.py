@@ -6,7 +6,7 @@ caller may see and what the incident allows is decided in the first statement, s
 
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -18,12 +18,11 @@ from formulary_catalog.domain.answers.catalog import SearchAnswer, SearchMode, W
 from formulary_catalog.domain.audit.sealing import KeyedDigest
 from formulary_catalog.domain.search.candidates import CandidateEvidence
 from formulary_catalog.domain.search.caution import QueryWords, caution, cautioned
-from formulary_catalog.domain.search.checks import what_to_check
 from formulary_catalog.domain.search.fit import Wanted
 from formulary_catalog.domain.search.query import as_declared
 from formulary_catalog.domain.search.request import DEFAULT_TOP_K, SearchRequest
 from formulary_catalog.domain.search.results import match_reasons, not_invocable_notes, workflow_hit
-from formulary_catalog.domain.search.scoring import Scored, rank, worth_reading
+from formulary_catalog.domain.search.scoring import Scored, rank
 from formulary_catalog.domain.search.terms import rare_words
 from formulary_catalog.embedding.known_problems import nearest_known
 from formulary_catalog.metrics import Metrics
@@ -31,6 +30,7 @@ from formulary_catalog.search.audit import Record
 from formulary_catalog.search.lookup import WorkflowFinder
 from formulary_catalog.search.manifests import ParsedWorkflow, ParsedWorkflows
 from formulary_catalog.search.notes import Halted, halted_notes, on_problems, search_notes
+from formulary_catalog.search.page import Hit, Ranked, best_of, page_of, surest, to_check
 from formulary_catalog.search.phases import Phases, measured
 from formulary_catalog.search.planning import SearchPlan, applied_constraints, plan_search
 from formulary_catalog.search.vectors import QueryVectors
@@ -47,43 +47,6 @@ _LONGEST = 9999
 _READS = 2
 """Once more if the catalog changed between two statements."""
 _log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """A candidate of the page with its workflow and its row."""
-
-    ranked: "Ranked"
-    scored: Scored
-    parsed: ParsedWorkflow
-    row: PageRow
-    caution: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ranked:
-    """The candidates of a search in order, and how they were ranked."""
-
-    plan: SearchPlan
-    candidates: Candidates
-    wanted: Wanted
-    mode: SearchMode
-    inferred: Mapping[str, str]
-    order: Sequence[Scored]
-    severity_inferred: bool
-    nearest_known: float | None
-    """The cosine of the query and the nearest known problem, where the model has vectors of these."""
-    first: Sequence[Scored]
-    """Those that may be on the page: a few more than it holds, since cautions are not counted yet."""
-    models: Sequence[str] = ()
-    """Of the vectors that the query was compared by."""
-    unreadable: int = 0
-    """How many of the first this release cannot read."""
-
-    @property
-    def surest(self) -> float:
-        """The confidence of the first one; 0 where nothing is allowed."""
-        return self.order[0].confidence if self.order else 0.0
 
 
 class Searcher:
@@ -132,11 +95,14 @@ class Searcher:
             with phases.of("context"):
                 scope = await self._visibility.of(request.context, caller=caller, record=record, browsing=browsing)
             plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
+            problems = plan.by_problem() if request.embedding is None else [plan]
             found = [
-                await self._find(request, plan=each, namespaces=scope.namespaces, phases=phases)
-                for each in plan.by_problem()
+                await self._find(request, plan=each, namespaces=scope.namespaces, phases=phases) for each in problems
             ]
-            ranked, hits = found[0][0], _best_of(found, limit=request.top_k or DEFAULT_TOP_K)
+            ranked = found[0][0]
+            hits = best_of([page_of(each, request=request) for _, each in found], limit=request.top_k or DEFAULT_TOP_K)
+            modes = {each.mode for each, _ in found}
+            mode = SearchMode.LEXICAL if SearchMode.LEXICAL in modes else ranked.mode
             with phases.of("sql"):
                 unfamiliar = await self._candidates.unfamiliar(
                     {dimension: plan.asked[dimension] for dimension in ranked.candidates.undeclared},
@@ -153,21 +119,21 @@ class Searcher:
         answer = SearchAnswer(
             workflows=[each for each, _ in kept],
             total_results=ranked.candidates.total - ranked.unreadable,
-            search_mode=ranked.mode,
+            search_mode=mode,
             notes=[
                 *halted_notes(await self._halted.of(scope.context)),
                 *plan.notes,
                 *unknown,
-                *on_problems([(each.plan.parsed, each.surest) for each, _ in found]),
+                *on_problems([(each.plan.parsed, surest(of_it)) for each, of_it in found], query=request.query),
                 *search_notes(
                     ranked.candidates,
                     plan=plan,
                     request=request,
-                    mode=ranked.mode,
+                    mode=mode,
                     unfamiliar=unfamiliar,
                     hits=[each for each, _ in shown],
                 ),
-                *what_to_check([(each, hit.parsed.workflow) for each, hit in kept], query=plan.parsed.text),
+                *to_check(kept),
                 *not_invocable_notes([each.workflow_id for each, hit in kept if hit.parsed.not_invocable_because]),
             ],
             search_id=str(search_id),
@@ -178,7 +144,7 @@ class Searcher:
             answer = within(answer, limit=request.max_bytes)
         # Put in last: what fits into an answer must not depend on how long it took.
         answer = answer.model_copy(update={"time_ms": round((time.perf_counter() - started) * 1000)})
-        record.mode = ranked.mode
+        record.mode = mode
         record.constraints = applied_constraints(
             request,
             context=scope.context,
@@ -251,12 +217,10 @@ class Searcher:
                 models=sorted(vectors),
                 unreadable=len(ranked.first) - len(workflows),
             )
-            said = QueryWords.of(request.query, wanted=ranked.wanted, terms=plan.terms)
+            asked = plan.parsed.text if plan.parsed.pasted else request.query
+            said = QueryWords.of(asked, wanted=ranked.wanted, terms=plan.terms)
             hits = [_hit(*each, ranked=ranked, said=said) for each in workflows]
-        hits.sort(key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
-        if request.top_k is not None:
-            return ranked, hits[: request.top_k]
-        return ranked, hits[: min(DEFAULT_TOP_K, worth_reading([hit.scored.confidence for hit in hits]))]
+        return ranked, sorted(hits, key=lambda hit: -hit.scored.confidence)  # only a caution changes the order
 
     def _workflows(
         self, first: Sequence[Scored], *, rows: Mapping[str, PageRow], known: Mapping[str, ParsedWorkflow]
@@ -327,16 +291,6 @@ def _mode(candidates: Candidates) -> SearchMode:
     if not any(candidates.usable):
         return SearchMode.LABELS_ONLY
     return SearchMode.LEXICAL if candidates.compared is None else SearchMode.HYBRID
-
-
-def _best_of(found: Sequence[tuple[Ranked, Sequence[Hit]]], *, limit: int) -> list[Hit]:
-    """The hits on all problems of a query, the surest first: each workflow once, for the problem that it fits best."""
-    best: dict[str, Hit] = {}
-    for hit in (hit for _, hits in found for hit in hits):
-        known = best.setdefault(hit.scored.evidence.version_id, hit)
-        if hit.scored.confidence > known.scored.confidence:
-            best[hit.scored.evidence.version_id] = hit
-    return sorted(best.values(), key=lambda hit: -hit.scored.confidence)[:limit]
 
 
 def _shown(hit: Hit, *, several: bool) -> WorkflowHit:

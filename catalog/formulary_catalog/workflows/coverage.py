@@ -26,8 +26,8 @@ from formulary_catalog.domain.search.request import MAX_QUERY_LENGTH, ContextRef
 from formulary_catalog.domain.visible import visible
 from formulary_catalog.domain.workflows.identity import workflow_id
 from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, fold
+from formulary_catalog.search.page import Hit
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.readable import ReadableNamespaces
 from formulary_catalog.store.alert_rules import AlertRuleReader

@@ -427,7 +427,15 @@ async def test_an_alert_that_nothing_answers_is_named_among_others(served: Serve
 
 
 @pytest.mark.parametrize("incident", ["", PAYMENTS])
-@pytest.mark.parametrize("query", ["CrashLoopBackOff high", "KubePodCrashLooping warning", "KubePodNotReady"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "CrashLoopBackOff high",
+        "CrashLoopBackOff high payments-api-7f9c8d-abcde in namespace shop",
+        "KubePodNotReady",
+        'KubePodCrashLooping warning Pod shop/web-7f9c8d (web) is in waiting state (reason: "CrashLoopBackOff").',
+    ],
+)
 async def test_a_symptom_without_a_cause_makes_nobody_sure_of_one_of_its_remedies(
     served: Served, query: str, incident: str
 ) -> None:
@@ -440,3 +448,25 @@ async def test_a_cause_beside_the_symptom_that_follows_from_it_is_what_counts(se
     assert "oom" in answer.workflows[0].workflow_id
     assert answer.workflows[0].confidence > 0.6
     assert answer.inferred == {"signal_type": "CrashLoopBackOff", "severity": "high"}
+
+
+async def test_a_cause_that_is_denied_is_none(served: Served) -> None:
+    answer = await served.ask("CrashLoopBackOff high not OOMKilled")
+    assert answer.workflows[0].workflow_id.startswith("crashloop-")
+
+
+async def test_the_most_severe_of_many_alerts_are_searched_and_the_number_of_others_is_said(served: Served) -> None:
+    names = [
+        "KubeJobFailed",
+        "KubePodCrashLooping",
+        "KubeHpaMaxedOut",
+        "KubeQuotaExceeded",
+        "KubePdbNotEnoughHealthyPods",
+    ]
+    alerts = [{"status": "firing", "labels": {"alertname": name, "severity": "warning"}} for name in names]
+    alerts.append({"status": "firing", "labels": {"alertname": "KubeNodeNotReady", "severity": "critical"}})
+    answer = await served.ask(json.dumps({"alerts": alerts}), top_k=4)
+    (note,) = noted(answer.notes, "6 problems fire")
+    assert "KubeNodeNotReady (critical)" in note
+    assert "2 more of them" in note
+    assert "answers KubeNodeNotReady" in {hit.match_reasons[0] for hit in answer.workflows}

@@ -92,8 +92,8 @@ def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     """The answer in at most `limit` bytes of compact JSON, as `SearchAnswer.as_json` writes it.
 
     Weak hits go from the end, before a text of the others gets shorter: what a reader gets is worth reading. Then the
-    lower of the likely ones become brief from the last rank up, and are dropped at last. The first hit always stays,
-    and no title is cut but that of a first hit that is too long alone. Notes say what is missing.
+    likely ones become brief from the last rank up, the first one at last, before any is dropped. The first hit always
+    stays, and no title is cut but its own, where it is too long alone. Notes say what is missing.
     """
     excess = _size(answer) - limit
     if excess <= 0:
@@ -105,7 +105,7 @@ def within(answer: SearchAnswer, *, limit: int) -> SearchAnswer:
     if left > 0:
         hits, notes, left = _fitted(answer, limit=limit, least=1, cuts=_BRIEF)
     if left > 0:
-        left = cut_lines((*_LABELS, *_BRIEF, *_LAST_RESORT), lines=hits, excess=left)
+        left = cut_lines(_LAST_RESORT, lines=hits, excess=left)
     return answer.model_copy(
         update={"workflows": [WorkflowHit(**each) for each in hits], "notes": _fitting_notes(notes, excess=left)}
     )
@@ -128,8 +128,9 @@ def _fitted(
         excess = cut_lines(_UNLISTED, lines=hits, excess=excess)
         excess = _leave_out_unknown(hits, excess=excess)
         excess = cut_lines(_LABELS, lines=hits[1:], excess=excess)
-        if kept <= max(likely, 1):
+        if kept <= max(likely, 1) and cuts:
             excess = cut_lines(cuts, lines=hits[1:], excess=excess)
+            excess = cut_lines((*_LABELS, *cuts), lines=hits[:1], excess=excess)
         if excess <= 0:
             break
     return hits, notes, excess

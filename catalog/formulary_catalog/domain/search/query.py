@@ -4,6 +4,7 @@
 guesses a severity must not hide the right workflow.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,15 @@ from formulary_catalog.domain.workflows.labels import CANONICAL_BY_FOLD, SEVERIT
 
 _NEVER_ADJECTIVES = frozenset({"critical", "warning", "info"})
 """Severities that say nothing else after the name of an alert; "low" may: "PostgreSQL low on disk"."""
-_MAX_PROBLEMS = 4
+_MAX_PROBLEMS, _GRAVE = 4, ("critical", "high", "medium", "warning", "low", "info")
+_SAYS_WHERE = re.compile(r"[\d/()-]|^[\w.]+@")
+"""Names of objects: they have digits, hyphens or slashes, or stand in brackets."""
+_EMPTY = frozenset(
+    "pod pods container deployment namespace cluster is in on of for has been the a waiting state reason longer than "
+    "minutes non ready restarting restart times high low warning critical kube crash loop looping back off".split()
+)
+"""Words of alerts and statuses that say nothing of a cause."""
+_DENIES = frozenset(("no", "not", "without", "never"))
 _OPENING, _CLOSING = "([{<\"'`", ":,;.!?)]}>\"'`"
 """What may stand around a word in a sentence."""
 
@@ -50,12 +59,13 @@ class ParsedQuery:
         if self.cause or not is_consequence(self.signal):
             return False
         of_signal = {word for term in query_terms(self.signal) for word in (term.word, term.origin)}
-        rest = {term.origin: rarity(term.word) for term in query_terms(self.text) if term.word not in of_signal}
+        telling = " ".join(word for word in self.text.split() if not _SAYS_WHERE.search(word))
+        rest = {term.origin: rarity(term.word) for term in query_terms(telling) if term.word not in _EMPTY | of_signal}
         return sum(rare for origin, rare in rest.items() if origin not in of_signal) < USUAL_RARITY
 
     def inferred(self, *, signal_declared: bool) -> dict[str, str]:
         """What the query mentions, by dimension; `signal_declared`: an allowed workflow declares the signal type."""
-        if not signal_declared and fold(self.signal) not in CANONICAL_BY_FOLD:
+        if (self.cause or not signal_declared) and fold(self.signal) not in CANONICAL_BY_FOLD:
             return {}
         read = {"signal_type": self.signal, "severity": self.severity}
         return {dimension: visible(value) for dimension, value in read.items() if value}
@@ -73,9 +83,13 @@ def parse_query(query: str) -> ParsedQuery:
 def parse_problems(query: str) -> tuple[ParsedQuery, ...]:
     """Take each problem of a query apart, the first ones of a long notification. At least one."""
     read = read_pasted(query)
+    severe = sorted(
+        read.problems, key=lambda each: _GRAVE.index(each.severity) if each.severity in _GRAVE else len(_GRAVE)
+    )
     return tuple(
         replace(_parsed(each.text), problem=visible(each.name), pasted=read.machine)
-        for each in read.problems[:_MAX_PROBLEMS]
+        for each in read.problems
+        if each in severe[:_MAX_PROBLEMS]
     )
 
 
@@ -87,7 +101,7 @@ def _parsed(text: str) -> ParsedQuery:
     compound = len(split_camel_case(with_names(signal))) > 1
     left_out = severity and (fold(signal) in CANONICAL_BY_FOLD or (compound and severity in _NEVER_ADJECTIVES))
     text = _readable(parts[:1] + parts[2:] if left_out else parts)
-    cause = next(filter(None, map(_cause, parts[1:])), "") if is_consequence(signal) else ""
+    cause = _cause(parts) if is_consequence(signal) else ""
     return ParsedQuery(signal=signal, severity=severity, text=text, cause=cause)
 
 
@@ -103,9 +117,14 @@ def as_declared(inferred: Mapping[str, str], *, declared: Iterable[str]) -> Mapp
     return inferred if spelled is None else {**inferred, "signal_type": visible(spelled)}
 
 
-def _cause(word: str) -> str:
-    name = CANONICAL_BY_FOLD.get(fold(_bare(word)), "")
-    return "" if is_consequence(name) else name
+def _cause(parts: Sequence[str]) -> str:
+    """The first canonical signal behind the first word that is no consequence itself, and is not denied."""
+    for place, word in enumerate(parts[1:], start=1):
+        name = CANONICAL_BY_FOLD.get(fold(_bare(word)), "")
+        denied = not _DENIES.isdisjoint(each.casefold() for each in parts[max(place - 2, 0) : place])
+        if name and not is_consequence(name) and not denied:
+            return name
+    return ""
 
 
 def _signal(parts: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from formulary_catalog.domain.search.scoring import LEAST_CONFIDENCE, SCORE_DIGI
 from formulary_catalog.domain.workflows.exclusion import Exclusion
 from formulary_catalog.search.explanation.recorded import RecordedSearch
 from formulary_catalog.search.manifests import ParsedWorkflow
-from formulary_catalog.search.pipeline import Hit, Ranked
+from formulary_catalog.search.page import Hit, Ranked, page_of
 from formulary_catalog.search.planning import SearchPlan
 
 _NEARER = 0.01
@@ -57,8 +57,8 @@ class Ranking:
     def of(
         cls, ranked: Ranked, hits: Sequence[Hit], *, request: SearchRequest, plan: SearchPlan, reveal: bool
     ) -> "Ranking":
-        shown = {hit.scored.evidence.version_id for hit in hits}
-        rest = [scored for scored in ranked.order if scored.evidence.version_id not in shown]
+        looked_at = {scored.evidence.version_id for scored in ranked.first}
+        rest = [scored for scored in ranked.order if scored.evidence.version_id not in looked_at]
         order = [*(hit.scored for hit in hits), *rest]
         return cls(request=request, plan=plan, ranked=ranked, hits=hits, order=order, reveal=reveal)
 
@@ -67,9 +67,14 @@ class Ranking:
         order = enumerate(self.order, 1)
         return next((place for place, scored in order if scored.evidence.version_id == version_id), None)
 
+    def shows(self, version_id: str) -> bool:
+        """Whether the answer holds it."""
+        return any(hit.scored.evidence.version_id == version_id for hit in self.page())
+
     def page(self) -> list[Hit]:
         """What the answer holds, unless it is too long."""
-        return [hit for hit in self.hits if hit.scored.confidence >= self.request.min_confidence]
+        shown = page_of(self.hits, request=self.request)
+        return [hit for hit in shown if hit.scored.confidence >= self.request.min_confidence]
 
 
 def explanation(
@@ -197,7 +202,7 @@ def _basis(ranking: Ranking) -> RankingBasis:
         constraints=plan.constraints,
         terms=plan.terms,
         wanted=ranked.wanted,
-        signal=plan.parsed.ranking_signal if "signal_type" in ranked.inferred else "",
+        signal=plan.parsed.ranking_signal if "signal_type" in ranked.inferred or plan.parsed.cause else "",
         severity=plan.parsed.severity if ranked.severity_inferred else "",
         by_meaning=ranked.mode is SearchMode.HYBRID,
         reveal_custom=ranking.reveal,
@@ -213,7 +218,7 @@ def _why_not_returned(ranking: Ranking, *, scored: Scored | None, place: int | N
         return "nothing in the query fits it: it holds no significant word, and its meaning is far away"
     if place > (limit := request.top_k or DEFAULT_TOP_K):
         return f"it is number {place}, and the answer holds {limit}"
-    if scored not in [hit.scored for hit in ranking.hits]:
+    if scored not in [hit.scored for hit in page_of(ranking.hits, request=request)]:
         return (
             f"an answer without top_k ends before it, at a confidence below {LEAST_CONFIDENCE:g} or far below that of "
             f"the hit before; its own is {scored.confidence:.4f}"

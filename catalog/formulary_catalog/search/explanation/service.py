@@ -22,8 +22,8 @@ from formulary_catalog.search.audit import Record
 from formulary_catalog.search.explanation.ranking import Ranking, Subject, explanation
 from formulary_catalog.search.explanation.recorded import RecordedSearch, RecordedSearches, recorded_answer
 from formulary_catalog.search.manifests import ParsedWorkflow
+from formulary_catalog.search.page import Hit
 from formulary_catalog.search.parts import CatalogParts
-from formulary_catalog.search.pipeline import Hit
 from formulary_catalog.search.planning import plan_search
 from formulary_catalog.search.visibility import CallScope
 
@@ -75,11 +75,11 @@ class Explaining:
             EXPLANATION, caller=caller, reference=reference, arguments=_arguments(request)
         ) as record:
             scope = await self._parts.visibility.of(reference, caller=caller, record=record, browsing=True)
-            ranking = await self._ranking(request, scope=scope, caller=caller)
-            record.mode = ranking.ranked.mode
-            page = ranking.page()
+            rankings = await self._rankings(request, scope=scope, caller=caller)
+            record.mode = rankings[0].ranked.mode
+            page = [(hit, ranking) for ranking in rankings for hit in ranking.page()]
             record.result = {"total": len(page)}
-            return [explanation(_subject_of(hit), hit.scored.evidence, ranking=ranking) for hit in page]
+            return [explanation(_subject_of(hit), hit.scored.evidence, ranking=ranking) for hit, ranking in page]
 
     async def of_recorded(self, workflow_id: str, search_id: str, *, caller: Caller) -> Explanation:
         """Why a workflow was in the answer to a recorded search, and why not, as the catalog is now.
@@ -127,7 +127,8 @@ class Explaining:
     ) -> Explanation:
         found = await self._find(wanted, scope=scope, caller=caller)
         subject = found.subject
-        ranking = await self._ranking(request, scope=scope, caller=caller)
+        rankings = await self._rankings(request, scope=scope, caller=caller)
+        ranking = next((each for each in rankings if each.shows(subject.version_id)), rankings[0])
         excluded = _excluded(found, ranking=ranking)
         place = ranking.place_of(subject.version_id)
         evidence = ranking.order[place - 1].evidence if place is not None else None
@@ -169,11 +170,15 @@ class Explaining:
             )
         return found[0]
 
-    async def _ranking(self, request: SearchRequest, *, scope: CallScope, caller: Caller) -> Ranking:
+    async def _rankings(self, request: SearchRequest, *, scope: CallScope, caller: Caller) -> list[Ranking]:
+        """How the workflows rank for each problem that the query reports."""
         plan = plan_search(request, context=scope.context, strict_keys=self._strict_keys)
         reveal = await _may_read(scope.context, caller=caller)
-        ranked, hits = await self._parts.searcher.ranking(request, plan=plan, namespaces=scope.namespaces)
-        return Ranking.of(ranked, hits, request=request, plan=plan, reveal=reveal)
+        rankings = []
+        for each in plan.by_problem():
+            ranked, hits = await self._parts.searcher.ranking(request, plan=each, namespaces=scope.namespaces)
+            rankings.append(Ranking.of(ranked, hits, request=request, plan=each, reveal=reveal))
+        return rankings
 
 
 def _arguments(request: SearchRequest) -> dict[str, Any]:
