@@ -40,6 +40,7 @@ def _asked(calibrate: ModuleType, count: int, *, variant: Variant, chance: float
                 variant=variant,
                 wanted=Wanted((), 0.0),
                 nearest_known=0.0,
+                pasted=False,
                 features=features,
                 further=np.zeros(6),
                 grades=grades,
