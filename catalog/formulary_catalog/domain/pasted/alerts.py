@@ -14,21 +14,22 @@ from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 _TITLE = re.compile(r"\[(?P<first>firing|resolved)(?::\d+)?(?P<more>(?:,[ ]*(?:firing|resolved)(?::\d+)?)*)\]", re.I)
 _HEADING = re.compile(r"\W*(?:\[?\d+\]?\s+)?(?:alerts?\s+)?(?P<state>firing|resolved)(?:\s+alerts?)?\W*", re.I)
 _SECTION = re.compile(r"\W*(?:common\s+)?(?P<section>labels|annotations)\W*", re.I)
-_PAIR = re.compile(r'(?P<front>[\s>*•-]*)"?(?P<key>[A-Za-z_]\w*)"?[ ]*(?:[:=]|\t)\s*(?P<value>.*?)[\s,]*')
+_PAIR = re.compile(r'(?P<front>[\s>*•-]*)"?(?P<key>[A-Za-z_]\w*)"?[ ]*(?:[:=]|\t)(?P<value>.*)')
 _LABEL = re.compile(r'"?\b(\w+)"?[ ]*[:=][ ]*(?:"((?:[^"\\]|\\.)*)"|([^\s,}"]+))[ ,}]*')
+_NO_WORDS = re.compile(r"\bALERTS\b|(?<!\S)\S*://\S+|\bactive\b|(?<![\w:-])[\d:-]+\b|\bUTC\b|[{}]")
 _INLINE = re.compile(r'\balertname"?[ ]*[:=]', re.I)
 _ALERT_LINE = re.compile(r"[\s•*-]*alert:\s*(?P<name>\S+)(?:\s+severity:\s*(?P<severity>\w+))?(?P<said>.*)", re.I)
 _ENDS = re.compile(r"\s*(?:\$ |(?:NAMESPACE|NAME|LAST SEEN)\s|Name:\s{2,}|apiVersion:|Events:|Conditions:)")
 """Where something else begins."""
 _FRAME = re.compile(
-    r"[\W\d]*(?:alerts? for .*|view in \w+|sent by \w+|source|graph|alerts:?|updated at .*|label\s+value"
-    r"|labels\s+annotations\s.*|value: (?:\w+=\S+ ?)+)[\W\d]*",
+    r"[\W\d]*(?:alerts? for .*|view in \w+\b|sent by \w+\b|source|graph|alerts:?|updated at .*|label\s+value"
+    r"|labels\s+annotations\s.*)[\W\d]*|[\W\d]*value: \w+=\S+(?: \w+=\S+)*\s*",
     re.I,
 )
 _STATES = {"firing": "firing", "active": "firing", "suppressed": "firing", "alerting": "firing", "resolved": "resolved"}
 _TELLING = frozenset({"reason", "condition", "phase", "summary", "description", "message", "error", "details", "title"})
 """Labels and annotations that say what is wrong. Others do so only below the word "Annotations"."""
-_LINKS = re.compile(r"\w*(?:url|uri|dashboard|runbook|image|link|panel|silence)\w*", re.I)
+_LINKS = re.compile("url|uri|dashboard|runbook|image|link|panel|silence", re.I)
 _CELLS = re.compile(r"\s*\t\s*|\s{2,}")
 _MOST_VALUES = 7
 _ALWAYS_FIRING = frozenset({"Watchdog", "InfoInhibitor", "DeadMansSwitch"})
@@ -56,7 +57,7 @@ class Alert:
             self.reason = value
         elif known == "condition" and fold(value) in {"ready", "true"}:
             return True
-        elif (known in _TELLING or annotates) and not _LINKS.fullmatch(key) and not value.startswith("http"):
+        elif (known in _TELLING or annotates) and not _LINKS.search(key) and not value.startswith("http"):
             self.words.append(value)
         else:
             return False
@@ -132,7 +133,7 @@ class _Reader:
         alert = self._begin(next((value for key, value in values if fold(key) == "alertname"), ""))
         for key, value in values:
             alert.add(key, value)
-        left = re.sub(r"\bALERTS\b|\S*://\S+|\bactive\b|(?<!\w)[\d:-]+\b|\bUTC\b|[{}]", " ", _LABEL.sub(" ", line))
+        left = _NO_WORDS.sub(" ", _LABEL.sub(" ", line))
         if re.search(r"[^\W\d_]{2}", left):
             self.rest.append(left)
         return True
@@ -146,7 +147,7 @@ class _Reader:
         pair = _PAIR.fullmatch(line)
         if pair is None:
             return self._open and (not line.strip() or "\t" in line)
-        key, value = pair["key"], pair["value"].strip("\"'")
+        key, value = pair["key"], pair["value"].strip().rstrip(", \t").strip("\"'")
         if fold(key) == "alertname" and value:
             self._begin(value)
             return True

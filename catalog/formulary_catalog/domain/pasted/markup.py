@@ -8,17 +8,21 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from typing import Any
 
 SIGNAL = r"(?:[A-Z]\w*[a-z][A-Z]\w*|OOMKilled\b|Evicted\b)"
 """What the name of an alert or a canonical signal looks like."""
 _COLOUR = re.compile(r"\x1b\[[\d;]*[mK]")
 _TAGS = re.compile(r"</?(?:table|tr|t[dh]|br|p|div|html|b|strong|i|em|code|pre|ul|li)\b[^<>]*>", re.IGNORECASE)
+_TAG = re.compile(
+    r"<(?P<closes>/?)(?P<tag>a|abbr|article|b|blockquote|body|br|button|caption|center|code|col|colgroup|dd|details|div"
+    r"|dl|dt|em|font|footer|h[1-6]|head|header|hr|html|i|img|kbd|li|link|main|meta|nav|ol|p|pre|s|samp|script|section"
+    r"|small|span|strong|style|sub|summary|sup|table|tbody|td|tfoot|th|thead|title|tr|tt|u|ul)(?![\w.-])[^<>]*>"
+    r"|<!doctype\b[^<>]*>",
+    re.IGNORECASE,
+)
 _ENDS_LINE = frozenset({"tr", "br", "p", "div", "li", "h1", "h2", "h3", "table", "pre"})
-_NO_TAGS = frozenset({"none", "pending", "unknown", "nil", "invalid", "unset"})
-"""What kubectl prints."""
-_TABLES = frozenset({"table", "tr"})
+_TABLES, _CELLS = frozenset({"table", "tr"}), frozenset({"td", "th"})
 _SILENT = frozenset({"style", "script", "title", "head"})
 _ESCAPED_KEY = re.compile(r'\\"\w+\\"\s*:')
 _ESCAPED_BREAK = re.compile(r"(?<!\\)\\n")
@@ -58,40 +62,37 @@ def _entity(found: re.Match[str]) -> str:
     return html.unescape(found[0])
 
 
-class _Text(HTMLParser):
-    """The text of HTML. What is no tag of it, such as `<none>`, is text."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[str] = []
-        self._tables = self._silent = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._tables += tag in _TABLES
-        self._silent += tag in _SILENT
-        if tag in _ENDS_LINE:
-            self.parts.append("\n")
-        elif tag in _NO_TAGS:
-            self.parts.append(f"<{tag}>")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._tables = max(0, self._tables - (tag in _TABLES))
-        self._silent = max(0, self._silent - (tag in _SILENT))
-        self.parts.append("\t" if tag in {"td", "th"} else "\n" if tag in _ENDS_LINE else "")
-
-    def handle_data(self, data: str) -> None:
-        if not self._silent:
-            self.parts.append(re.sub(r"\s+", " ", data) if self._tables else data)
-
-
 def _without_tags(text: str) -> str:
-    parser = _Text()
-    parser.feed(text)
-    parser.close()
-    lines = "".join(parser.parts).split("\n")
+    """The text of HTML. What is no tag of it, such as `<none>`, is text. A parser of HTML takes time that grows with
+    the square of what is left open, and fails on what is none."""
+    text = _without_comments(text)
+    tags = [*_TAG.finditer(text)]
+    closed = {(found["tag"] or "").casefold(): found.start() for found in tags if found["closes"]}
+    parts: list[str] = []
+    tables = silent = end = 0
+    for found in tags:
+        data, end = text[end : found.start()], found.end()
+        tag, closes = (found["tag"] or "").casefold(), bool(found["closes"])
+        if not silent:
+            parts.append(html.unescape(re.sub(r"\s+", " ", data) if tables else data))
+        if tag in _TABLES:
+            tables = max(0, tables + (-1 if closes else 1))
+        elif tag in _SILENT and (closes or found.start() < closed.get(tag, -1)):
+            silent = max(0, silent + (-1 if closes else 1))
+        parts.append("\n" if tag in _ENDS_LINE else "\t" if closes and tag in _CELLS else "")
+    parts.append(html.unescape(text[end:]))
+    lines = "".join(parts).split("\n")
     return "\n".join(
         "\t".join(filter(None, map(str.strip, line.split("\t")))) if "\t" in line else line for line in lines
     )
+
+
+def _without_comments(text: str) -> str:
+    parts, end = [], 0
+    while (start := text.find("<!--", end)) >= 0 and (last := text.find("-->", start)) >= 0:
+        parts.append(text[end:start])
+        end = last + len("-->")
+    return "".join([*parts, text[end:]])
 
 
 def _with_json_as_lines(text: str) -> str:

@@ -56,7 +56,7 @@ _ROWS = {
 }
 """Rows that are recognised without the head of their table."""
 _HEAD_WORDS = frozenset("NAMESPACE NAME READY STATUS RESTARTS AGE ROLES VERSION TYPE REASON OBJECT MESSAGE".split())
-_FRAME = re.compile(r"[\s-]*-{3,}[\s-]*|\s*Type\s+(?:Reason|Status)\b.*")
+_FRAME = re.compile(r"(?=.*---)[\s-]+|\s*Type\s+(?:Reason|Status)\b.*")
 _GAP = r"(?:[ ]{2,}|[ ]*\t[ \t]*)"
 _CELLS = re.compile(r"\s*\t\s*|\s{2,}")
 _SINCE = r"(?:\d+[smhdy]\S*|<unknown>|<invalid>)[ \t]+(?:\(x\d+\ over\ [^)\n]*\)[ \t]+)?"
@@ -86,7 +86,7 @@ _BY_MESSAGE = {
 """What events report whose reason is that of many, `BackOff` and `Failed`. The first says no more than its name, and
 "restarting" would speak for remedies that restart something."""
 _CAUSING_PROBE = re.compile(r"(?:Liveness|Startup) probe")
-_CONDITION = re.compile(rf"\s*(?P<type>[A-Z]\w+){_GAP}\s*(?P<status>True|False|Unknown)(?:{_GAP}\s*(?P<rest>.*))?")
+_CONDITION = re.compile(rf"\s*(?P<type>[A-Z]\w+){_GAP}(?P<status>True|False|Unknown)(?:{_GAP}(?P<rest>.*))?")
 _ADVERSE = re.compile(
     "Pressure|Unavailable|Fail|Degraded|Stalled|Limited|Deadlock|Not[A-Z]|Stuck|Terminating|Error|Full"
 )
@@ -115,8 +115,8 @@ _TELLS = re.compile(
     r"|\b(?:9\d|100)%",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"[A-Za-z']+(?:[ ,]+[\w'%.,()-]+){3,}[.!?]?")
-_MAX_LOGGED, _MAX_LOG_LINE, _REMARK = 3, 200, 4
+_SENTENCE = re.compile(r"[A-Za-z']+(?:[ ,]+[\w'%.()-]+){3,}[.!?]?")
+_MAX_LOGGED, _MAX_LOG_LINE, _MAX_COLUMNS, _REMARK = 3, 200, 40, 4
 
 
 @dataclass(slots=True)
@@ -186,7 +186,7 @@ class _Reader:
             return _FRAME.fullmatch(line) is not None
         if len(titles) > 1 and all(title[:1].isalpha() and title == title.upper() for title in titles):
             starts = [found.start() for found in re.finditer(r"(?:(?<=\t)|(?<=\s\s)|^)(?=\S)", line)]
-            self._columns = [*zip(titles, starts or [0] * len(titles), strict=False)]
+            self._columns = [*zip(titles[:_MAX_COLUMNS], starts or [0] * len(titles), strict=False)]
             kinds = (kind for column, kind in _KIND_BY_COLUMN.items() if column in titles)
             self._kind = next(kinds, self._commanded or ("StatefulSet" if titles == ["NAME", "READY", "AGE"] else ""))
             return self._add()
@@ -280,15 +280,20 @@ class _Reader:
     def _unstructured(self, line: str) -> None:
         """A line of a host, a log, or a person. Of the output of a command only what tells of an error is kept."""
         if _HOST.search(line):
-            self.seen.hosted.append(_LOGGED.sub("", line, count=1)[:_MAX_LOG_LINE])
+            self.seen.hosted.append(_without_time(line)[:_MAX_LOG_LINE])
         elif self._in_output and self._after_blank and _SENTENCE.fullmatch(line.strip()):
             self._in_output = False
             self.seen.prose.append(line)
         elif self._in_output or _LOGGED.match(line):
             if _TELLS.search(line):
-                self.seen.logged.append(_LOGGED.sub("", line, count=1).split(", client:")[0][:_MAX_LOG_LINE])
+                self.seen.logged.append(_without_time(line).split(", client:")[0][:_MAX_LOG_LINE])
         elif not (self._described and line[:1].isspace()):
             self.seen.prose.append(line)
+
+
+def _without_time(line: str) -> str:
+    logged = _LOGGED.match(line)
+    return line[logged.end() :] if logged else line
 
 
 def _kind(resource: str) -> str:

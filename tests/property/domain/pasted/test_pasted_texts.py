@@ -3,7 +3,7 @@
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from formulary_catalog.domain.pasted.reading import read_pasted
@@ -100,6 +100,82 @@ def test_a_text_of_one_delimiter_takes_no_time(piece: str) -> None:
         began = process_time()
         read_pasted(text)
         assert process_time() - began < 0.5
+
+
+PREFIXES = [
+    "",
+    "value: ",
+    "$ kubectl get pods\n",
+    "$ kubectl get pods\n\nWe see",
+    "alertname=a ",
+    "alertname=a b=c ",
+    "[FIRING:1] ",
+    "<p>",
+    "Name:   x\nNamespace:  y\n",
+    "Ab",
+    "a:x",
+]
+UNITS = "-,:=./<>[]{}\"'\\ \taA0|*#$()"
+SUFFIXES = ["x", " x", ":"]
+
+
+def _seconds(text: str) -> float:
+    began = process_time()
+    read_pasted.__wrapped__(text)
+    return process_time() - began
+
+
+def _takes_linear_time(prefix: str, unit: str, suffix: str) -> bool:
+    short, long = (
+        prefix + (unit * length)[: length - len(prefix) - len(suffix)] + suffix for length in (LENGTH // 4, LENGTH)
+    )
+    if _seconds(long) < 0.02:
+        return True
+    return min(_seconds(long) for _ in range(3)) <= 10 * min(_seconds(short) for _ in range(3)) + 0.02
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_time_grows_linearly_with_what_is_repeated_before_the_end_of_a_line(prefix: str) -> None:
+    assert [unit for unit in UNITS if not _takes_linear_time(prefix, unit, "x")] == []
+
+
+@settings(max_examples=150)
+@given(
+    prefix=st.sampled_from(PREFIXES),
+    unit=st.text(alphabet=UNITS + "\n", min_size=2, max_size=3),
+    suffix=st.sampled_from(SUFFIXES),
+)
+def test_time_grows_linearly_with_repeated_pairs_and_triples(prefix: str, unit: str, suffix: str) -> None:
+    assert _takes_linear_time(prefix, unit, suffix)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "unit", "suffix"),
+    [
+        ("", "-", "x"),
+        ("value: ", "a=b", " x"),
+        ("value: ", "1=1 ", "x"),
+        ("view in ", "1", " x"),
+        ("<p>", "<a\n", ""),
+        ("<p>", "<!--", ""),
+        ("error", " ", "x"),
+    ],
+)
+def test_time_grows_linearly_where_patterns_could_overlap(prefix: str, unit: str, suffix: str) -> None:
+    assert _takes_linear_time(prefix, unit, suffix)
+
+
+@given(
+    text=st.lists(
+        st.sampled_from(
+            ["<p>", "<br>", "<b>x</b>", "<![", "<![CDATA[a]]>", "<!--", "-->", "<!doctype", "<?", "</", "<", ">", "]"]
+            + ["<td>", "</td>", "<style>", "</style>", "<none>", "&lt;", "&#", " if [ 1 ", "a", "\n", '<a href="']
+        ),
+        max_size=12,
+    ).map("".join)
+)
+def test_no_piece_of_html_fails(text: str) -> None:
+    assert read_pasted(f"<p>{text}").problems
 
 
 @given(

@@ -27,6 +27,11 @@ from formulary_catalog.domain.text import words
         ("what?\n```Evicted again```", "what?\nEvicted again"),
         ("<tr>\n<th>a</th>\n<td>b c</td>\n</tr>\nout&lt;none&gt;", "\na\tb c\n\nout<none>"),
         ("<p>x <pending></p>", "\nx <pending>\n"),
+        ("<p> if [ 1 <![ 2 ]", "\n if [ 1 <![ 2 ]"),
+        ("<br><![1]>", "\n<![1]>"),
+        ("<b>x</b> <![foo[bar]]>", "x <![foo[bar]]>"),
+        ("<p><![CDATA[a]]>", "\n<![CDATA[a]]>"),
+        ("<p>a<!-- b --> <memory limit> <style>td {}</style><style>c", "\na <memory limit> c"),
         (
             'see {"alerts":[{"labels":{"severity":"low","alertname":"A"},"status":"firing"}]} now',
             "see\nalerts:\n  - status: firing\n    labels:\n      alertname: A\n      severity: low\n now",
