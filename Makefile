@@ -21,7 +21,7 @@ run: ## Install what running needs, start Formulary on loopback with the starter
 demo: setup control-plane ## Show two incidents and one question in a cluster of its own, as docs/demo.md tells
 	@PYTHONPATH=tests $(BIN)/python scripts/demo.py
 
-test: setup check control-plane ## Run the checks and the first tier of tests: at most 15 minutes on two cores
+test: setup check control-plane ## Run the checks and the first tier of tests: half an hour on two cores
 	@bash scripts/system.sh npm
 	@bash scripts/system.sh chromium
 	@$(BIN)/python scripts/test.py
