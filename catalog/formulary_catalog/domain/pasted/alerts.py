@@ -12,6 +12,11 @@ from formulary_catalog.domain.pasted.problems import is_compound
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
 _TITLE = re.compile(r"\[(?P<first>firing|resolved)(?::\d+)?(?P<more>(?:,[ ]*(?:firing|resolved)(?::\d+)?)*)\]", re.I)
+_SUBJECT = frozenset(
+    "subject title summary text message description content fallback pretext re fw fwd aw wg alert alerts alertmanager "
+    "app am pm".split()
+)
+"""What stands before a title and says nothing."""
 _HEADING = re.compile(r"\W*(?:\[?\d+\]?\s+)?(?:alerts?\s+)?(?P<state>firing|resolved)(?:\s+alerts?)?\W*", re.I)
 _SECTION = re.compile(r"\W*(?:common\s+)?(?P<section>labels|annotations)\W*", re.I)
 _PAIR = re.compile(r'(?P<front>[\s>*•-]*)"?(?P<key>[A-Za-z_]\w*)"?[ ]*(?:[:=]|\t)(?P<value>.*)')
@@ -87,13 +92,16 @@ class _Reader:
             self._state = fold(heading["state"])
         elif section := _SECTION.fullmatch(line):
             self._section = fold(section["section"])
-        elif _TITLE.search(line):
+        elif any(_is_of_alert(title, line) for title in _TITLE.finditer(line)):
             self._title(line)
         elif not (self._row(line) or self._inline(line) or self._pair(line)):
             self.rest.append(line)
 
     def _title(self, line: str) -> None:
-        found = [*_TITLE.finditer(line)]
+        found = [title for title in _TITLE.finditer(line) if _is_of_alert(title, line)]
+        before = line[: found[0].start()]
+        if _says(before):
+            self.rest.append(before)
         for title, after in zip(found, [*found[1:], None], strict=True):
             self._state = "" if title["more"] else fold(title["first"])
             text = line[title.end() : after.start() if after else None].strip()
@@ -185,6 +193,17 @@ def _is_name(word: str) -> bool:
     return is_compound(word) or word in _ALWAYS_FIRING
 
 
+def _is_of_alert(title: re.Match[str], line: str) -> bool:
+    """Whether it is the state in front of a title. Without a number it is so only where the line begins."""
+    return ":" in title[0] or not _says(line[: title.start()])
+
+
+def _says(before: str) -> bool:
+    """Whether what stands before a title is more than a subject, a number or an emoji."""
+    found = re.findall(r"[^\W\d_]\w*", re.sub(r":\w+:", " ", before))
+    return any(word.casefold() not in _SUBJECT for word in found)
+
+
 def _titled(text: str, state: str) -> Alert:
     """The alert of a title. By default it is `GROUP (OTHER LABELS)`, all of them values, the name in either part.
     Others name the alert and go on in words."""
@@ -194,6 +213,9 @@ def _titled(text: str, state: str) -> Alert:
     severity = next((fold(token) for token in tokens if fold(token) in SEVERITIES), "")
     named = [token for token in tokens if fold(token) not in SEVERITIES] or [""]
     of_values = len(head.split()) < _MOST_VALUES and (not after.strip("* ") or severity) if tail else len(tokens) < 4
+    if tail and len(head.split()) > 1 and not any(map(is_compound, named)):
+        inner = next((fold(token) for token in inside.split() if fold(token) in SEVERITIES), "")
+        return Alert(" ".join(head.strip("[]*:, ").split()), state=state, severity=inner, words=[after.strip("* ")])
     if of_values:
         name = next(filter(is_compound, named), named[0]) if tail else named[0]
         return Alert(name, state=state, severity=severity, words=[after.strip("* ")])

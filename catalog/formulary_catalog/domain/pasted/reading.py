@@ -13,8 +13,10 @@ from formulary_catalog.domain.pasted.alerts import Alert, read_alerts
 from formulary_catalog.domain.pasted.markup import plain_lines
 from formulary_catalog.domain.pasted.objects import Observed, observe
 from formulary_catalog.domain.pasted.problems import Finding, Problem, finding, is_compound, joined, kind_of_alert, rank
+from formulary_catalog.domain.text import cut_at_word
 from formulary_catalog.domain.workflows.labels import SEVERITIES, fold
 
+_MAX_NAME = 100
 _PUNCTUATION = "([{<>\"'`:,;.!?)]}*-"
 
 
@@ -53,7 +55,8 @@ def read_pasted(query: str) -> Pasted:
 
 
 def _of_alert(alert: Alert) -> Problem:
-    named = Problem(name=alert.name, severity=alert.severity, kind=kind_of_alert(alert.name), words=joined(alert.words))
+    name = cut_at_word(alert.name, limit=_MAX_NAME)
+    named = Problem(name=name, severity=alert.severity, kind=kind_of_alert(name), words=joined(alert.words))
     caused = _caused(named, [finding(alert.reason, named.kind, "")])
     if caused.name != named.name:
         return replace(caused, words=joined([named.name, named.words]))

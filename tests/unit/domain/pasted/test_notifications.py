@@ -115,3 +115,34 @@ def test_the_links_and_the_values_of_a_notification_are_no_words() -> None:
 def test_words_of_alerts_in_a_sentence_name_none(query: str) -> None:
     pasted = read_pasted(query)
     assert (pasted.problems[0].text, pasted.machine) == (query, False)
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "severity", "said"),
+    [
+        ("[FIRING:1] High memory usage on pods (shop critical)", "High memory usage on pods", "critical", ""),
+        (
+            "[FIRING:1] Database connections exhausted (postgres critical)",
+            "Database connections exhausted",
+            "critical",
+            "",
+        ),
+        ("[FIRING:1] Pod OOM killed (warning)", "Pod OOM killed", "warning", ""),
+        ("web is down [FIRING:1] KubePodCrashLooping (warning)", "KubePodCrashLooping", "warning", "web is down"),
+        (":fire: Subject: Fwd: [RESOLVED] NodeDown (critical)", "NodeDown", "critical", ""),
+    ],
+)
+def test_the_words_of_and_before_a_title_stay(query: str, name: str, severity: str, said: str) -> None:
+    (problem,) = read_pasted(query).problems
+    assert (problem.name, problem.severity, problem.words) == (name, severity, said)
+
+
+def test_a_state_inside_a_sentence_is_no_title() -> None:
+    query = "Pods of shop cannot reach the database since noon; the alert was [RESOLVED] an hour ago"
+    pasted = read_pasted(query)
+    assert (pasted.problems[0].text, pasted.machine, pasted.is_over) == (query, False, False)
+
+
+def test_the_name_of_an_alert_is_bounded() -> None:
+    (problem,) = read_pasted(f"alertname: {'very ' * 400}slow\nseverity: high").problems
+    assert len(problem.name) <= 100
