@@ -34,6 +34,12 @@ _FRAME = re.compile(
 _STATES = {"firing": "firing", "active": "firing", "suppressed": "firing", "alerting": "firing", "resolved": "resolved"}
 _TELLING = frozenset({"reason", "condition", "phase", "summary", "description", "message", "error", "details", "title"})
 """Labels and annotations that say what is wrong. Others do so only below the word "Annotations"."""
+_KNOWN = _TELLING - {"error", "message"} | frozenset(
+    "alertname alert severity priority status state alertstate labels annotations source silence value instance job "
+    "namespace pod container node service cluster endpoint prometheus uid startsat endsat generatorurl "
+    "fingerprint".split()
+)
+"""Labels and sections with which an alert goes on below a blank line."""
 _LINKS = re.compile("url|uri|dashboard|runbook|image|link|panel|silence", re.I)
 _CELLS = re.compile(r"\s*\t\s*|\s{2,}")
 _MOST_VALUES = 7
@@ -80,7 +86,7 @@ class _Reader:
         self._before: dict[str, str] = {}
         self._state = self._section = ""
         self._columns: list[str] = []
-        self._open = False
+        self._open = self._after_blank = False
 
     def read(self, line: str) -> None:
         if _FRAME.fullmatch(line):
@@ -96,6 +102,7 @@ class _Reader:
             self._title(line)
         elif not (self._row(line) or self._inline(line) or self._pair(line)):
             self.rest.append(line)
+        self._after_blank = not line.strip()
 
     def _title(self, line: str) -> None:
         found = [title for title in _TITLE.finditer(line) if _is_of_alert(title, line)]
@@ -155,6 +162,8 @@ class _Reader:
         pair = _PAIR.fullmatch(line)
         if pair is None:
             return self._open and (not line.strip() or "\t" in line)
+        if self._after_blank and not pair["front"] and "\t" not in line and fold(pair["key"]) not in _KNOWN:
+            self._open = False
         key, value = pair["key"], pair["value"].strip().rstrip(", \t").strip("\"'")
         if fold(key) == "alertname" and value:
             self._begin(value)

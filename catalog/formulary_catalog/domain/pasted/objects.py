@@ -100,15 +100,25 @@ _COLLAPSED = re.compile(r"(?<=\S)\s+(?=(?:Last State|State|Reason|Exit Code|Mess
 """Where lines of a description began that were joined."""
 _KEYS = frozenset({"reason", "phase", "status", "state", "type", "message", "exitcode", "kind", "name"})
 _STATES = frozenset({"failed", "unknown", "lost", "terminating", "pending", "degraded", "notready", "stalled"})
-_COMMAND = re.compile(r"\s*[$#]\s(?:kubectl|k|oc)\s(?P<verb>[a-z-]+)\s*(?P<resource>[\w./,-]*).*")
-_HOST = re.compile(
-    r"\bsystemd\[\d+\]:|\bkernel: |Memory cgroup out of memory|\boom-kill:|Killed process \d|Active: failed|\.service: "
+_COMMAND = re.compile(
+    r"\s*[$#]\s(?:kubectl|k|oc)\s(?P<verb>get|describe|logs?|events?|top|explain|rollout|apply|delete|exec|drain|cordon"
+    r"|uncordon|scale|patch|edit|create|run|config|cluster-info|version|auth|wait|debug|set|adm)(?![\w-])\s*(?P<resource>[\w./,-]*).*"
 )
+_HOST = re.compile(
+    r"^\s*(?:systemd\[\d+\]|kernel): |Memory cgroup out of memory|\boom-kill:|Killed process \d|Active: failed"
+)
+_HOST_LOGGED = re.compile(r"\bsystemd\[\d+\]:|\bkernel: |\.service: ")
+"""What says so only behind the beginning of a line of a log."""
 _LOGGED = re.compile(
     r"\s*(?:\[pod/\S+\]\s*)?(?:\[?\d{4}[-/]\d\d[-/]\d\d[T ]\S*|\[?\d\d:\d\d:\d\d\S*|\[\s*\d+\.\d+\]|[IWEF]\d{4}\s"
     r"[\d:.]+|(?:time|ts|level)=\S+|[A-Z][a-z]{2}\s+\d+\s\d\d:\d\d:\d\d\s\S+)\s*"
 )
 """How lines of a log begin."""
+_LEVELLED = re.compile(
+    r"(?=.*\d\d:\d\d).*?(?:\b(?:ERROR|ERR|FATAL|PANIC|CRITICAL|WARN|WARNING|INFO|DEBUG)\b|\[[a-z]+\]|\blevel=)"
+    r"|\s*[IWEF]\d{4}\s"
+)
+"""A line that is of a log even if it stands alone."""
 _TELLS = re.compile(
     r"error|fatal|exception|denied|refused|panic|fail|time.?out|timed out|unable|cannot|can't|not found|no such"
     r"|invalid|missing|unknown|killed|expired|forbidden|unauthor|x509|no space|exhausted|prematurely|OutOfMemory"
@@ -116,6 +126,10 @@ _TELLS = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[A-Za-z']+(?:[ ,]+[\w'%.()-]+){3,}[.!?]?")
+_REMARKS = re.compile(
+    r"\s*(?:I|we|our|my|the|this|it|why|what|how|users?|but|since|after|please)\b(?=(?:\s+\S+){4})", re.IGNORECASE
+)
+"""How a person's sentence begins right below an output."""
 _MAX_LOGGED, _MAX_LOG_LINE, _MAX_COLUMNS, _REMARK = 3, 200, 40, 4
 
 
@@ -134,7 +148,8 @@ class Observed:
 
 def observe(lines: Sequence[str]) -> Observed:
     """What lines report of objects."""
-    reader = _Reader()
+    logged = [line for line in lines if _LOGGED.match(line)]
+    reader = _Reader(has_log=len(logged) > 1 or any(map(_LEVELLED.match, logged)))
     for line in [*lines, ""]:
         reader.read(line)
     seen = reader.seen
@@ -145,13 +160,15 @@ def observe(lines: Sequence[str]) -> Observed:
 class _Reader:
     """Goes through lines. `_kind` is that of the object that is printed, `_record` the pairs beside each other."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_log: bool) -> None:
         self.seen = Observed()
+        self._has_log = has_log
+        self._pairs = 0
         self._kind = self._commanded = ""
         self._columns: list[tuple[str, int]] = []
         self._record: dict[str, str] = {}
         self._indent = -1
-        self._in_output = self._described = self._after_blank = False
+        self._in_output = self._is_log = self._described = self._after_blank = False
 
     def read(self, line: str) -> None:
         if not line.strip():
@@ -175,6 +192,7 @@ class _Reader:
         if command is None:
             return False
         self._end_record()
+        self._is_log = command["verb"].startswith("log")
         self._kind = self._commanded = _kind(command["resource"]) if command["verb"] in {"get", "describe"} else ""
         self._columns, self._in_output, self._described = [], True, False
         return self._add()
@@ -233,7 +251,7 @@ class _Reader:
     def _pair(self, line: str) -> bool:
         """`Reason: X`, `"reason": "X",` and the like. Other pairs report nothing, unless a person wrote them."""
         parts = _COLLAPSED.split(line)
-        if len(parts) > 1:
+        if len(parts) > 1 and _PAIR.fullmatch(parts[0]):
             for part in parts:
                 self._pair(part)
             return True
@@ -244,6 +262,7 @@ class _Reader:
         if len(front) != self._indent or "-" in front:
             self._end_record()
         self._indent = len(front)
+        self._pairs += 1
         if line.startswith("Name:  "):
             self._kind, self._described = self._commanded, True
         if key == "StorageClass":
@@ -262,12 +281,14 @@ class _Reader:
         state = next((record[key] for key in ("phase", "status", "state") if key in record), "")
         if "kind" in record and "name" not in record:
             self._kind = "" if record["kind"] in {"List", "Event"} else record["kind"]
-            self._add()
+            self.seen.printed |= self._pairs > 1
         if state in {"True", "False", "Unknown"} and "type" in record:
             self._add(*_of_condition(record["type"], state, reason, message, kind))
         elif record.get("type") in {"Warning", "Normal"} and reason:
             self._add(_of_event(reason, message, kind))
         else:
+            if not (reason[:1].isupper() or self.seen.printed):
+                reason = ""
             found = [*_of_state(reason, kind)]
             if state.casefold() in _STATES or is_compound(state):
                 found += _of_state(state, kind)
@@ -279,12 +300,15 @@ class _Reader:
 
     def _unstructured(self, line: str) -> None:
         """A line of a host, a log, or a person. Of the output of a command only what tells of an error is kept."""
-        if _HOST.search(line):
+        is_logged = _LOGGED.match(line) is not None
+        if _HOST.search(line) or (is_logged and _HOST_LOGGED.search(line)):
             self.seen.hosted.append(_without_time(line)[:_MAX_LOG_LINE])
-        elif self._in_output and self._after_blank and _SENTENCE.fullmatch(line.strip()):
+        elif self._in_output and (
+            (self._after_blank and _SENTENCE.fullmatch(line.strip())) or (not self._is_log and _REMARKS.match(line))
+        ):
             self._in_output = False
             self.seen.prose.append(line)
-        elif self._in_output or _LOGGED.match(line):
+        elif self._in_output or (self._has_log and is_logged):
             if _TELLS.search(line):
                 self.seen.logged.append(_without_time(line).split(", client:")[0][:_MAX_LOG_LINE])
         elif not (self._described and line[:1].isspace()):

@@ -247,3 +247,37 @@ def test_where_all_is_well_the_words_are_what_is_asked(healthy: str) -> None:
 def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) -> None:
     (problem,) = read_pasted(query).problems
     assert problem.text == query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "Redis pods restart every hour and clients lose connections. Reason: Unknown",
+        "Pods of payments are stuck. State: Pending",
+        "Why do pods get OOM killed? Exit Code: 137",
+        "# k is slow",
+        "# kubectl pods crash",
+        "our payments.service: pods time out when calling it",
+        "What does systemd[1]: say?",
+        "level=error what does that mean in coredns logs",
+        "2024-01-02T10:00:00Z payments service started failing after the deploy",
+        "etcd latency is high\nReason: slow",
+        "why does it fail\nkind: Database",
+    ],
+)
+def test_what_a_person_wrote_is_not_printed_and_keeps_its_words(query: str) -> None:
+    pasted = read_pasted(query)
+    assert (pasted.problems[0].text, pasted.machine) == (query, False)
+
+
+def test_a_sentence_right_below_an_output_stays() -> None:
+    said = "I think the readiness probe is misconfigured because the port changed"
+    assert said in read_pasted(f"$ kubectl get pods\nweb 0/1 Running 0 5m\n{said}").problems[0].words
+
+
+@pytest.mark.parametrize(
+    "evidence", ["panic: runtime error: index out of range", "FATAL: password authentication failed"]
+)
+def test_evidence_below_an_alert_and_a_blank_line_stays(evidence: str) -> None:
+    (problem,) = read_pasted(f"alertname: KubePodCrashLooping\nseverity: warning\n\n{evidence}").problems
+    assert (problem.name, problem.severity, problem.words) == ("KubePodCrashLooping", "warning", evidence)
