@@ -108,7 +108,7 @@ class _Reader:
         found = [title for title in _TITLE.finditer(line) if _is_of_alert(title, line)]
         before = line[: found[0].start()]
         if _says(before):
-            self.rest.append(before)
+            self.rest.append(before.rstrip(" \t:*-"))
         for title, after in zip(found, [*found[1:], None], strict=True):
             self._state = "" if title["more"] else fold(title["first"])
             text = line[title.end() : after.start() if after else None].strip()

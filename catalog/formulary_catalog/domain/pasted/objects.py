@@ -251,7 +251,7 @@ class _Reader:
     def _pair(self, line: str) -> bool:
         """`Reason: X`, `"reason": "X",` and the like. Other pairs report nothing, unless a person wrote them."""
         parts = _COLLAPSED.split(line)
-        if len(parts) > 1 and _PAIR.fullmatch(parts[0]):
+        if len(parts) > 1 and parts[0][-1] not in ".?!" and _PAIR.fullmatch(parts[0]):
             for part in parts:
                 self._pair(part)
             return True

@@ -129,6 +129,7 @@ def test_words_of_alerts_in_a_sentence_name_none(query: str) -> None:
         ),
         ("[FIRING:1] Pod OOM killed (warning)", "Pod OOM killed", "warning", ""),
         ("web is down [FIRING:1] KubePodCrashLooping (warning)", "KubePodCrashLooping", "warning", "web is down"),
+        ("shop prod: [FIRING:1] NodeDown (critical)", "NodeDown", "critical", "shop prod"),
         (":fire: Subject: Fwd: [RESOLVED] NodeDown (critical)", "NodeDown", "critical", ""),
     ],
 )

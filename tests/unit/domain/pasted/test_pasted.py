@@ -255,6 +255,7 @@ def test_a_query_that_begins_with_a_name_and_prose_stay_as_they_are(query: str) 
         "Redis pods restart every hour and clients lose connections. Reason: Unknown",
         "Pods of payments are stuck. State: Pending",
         "Why do pods get OOM killed? Exit Code: 137",
+        "Issue: pods are stuck. State: Pending",
         "# k is slow",
         "# kubectl pods crash",
         "our payments.service: pods time out when calling it",
