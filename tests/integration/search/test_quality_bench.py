@@ -16,7 +16,7 @@ from quality_report import report, report_misses
 from quality_summary import OURS, Answered, Summary, summarise
 from quality_variants import Variant
 
-ERROR = {Variant.PLAIN: 0.09, Variant.FILTERED: 0.1, Variant.INCIDENT: 0.08}
+ERROR = {Variant.PLAIN: 0.1, Variant.FILTERED: 0.1, Variant.INCIDENT: 0.08}
 """By constraints: how far confidence and the share of right first answers lie apart at most. Where the right ones are
 excluded, none is right, and the error is the mean confidence."""
 NOTHING_HIGH = dict.fromkeys(Variant, 0.17) | {Variant.EXCLUDED: 0.2}

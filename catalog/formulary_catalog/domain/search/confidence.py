@@ -40,9 +40,9 @@ class Calibration(NamedTuple):
 
 
 # Written by scripts/calibrate.py.
-BY_MEANING = Calibration(constant=-5.099, score=0.632, length=0.964, known=-10.211, pasted=-6.826, pasted_score=0.321)
-BY_MEANING_ALONE = Calibration(constant=-5.585, score=0.415, length=0.411, known=0.0, pasted=-6.083, pasted_score=0.295)
-BY_WORDS = Calibration(constant=-8.662, score=0.711, length=1.369, known=0.0, pasted=-2.895, pasted_score=0.104)
+BY_MEANING = Calibration(constant=-5.152, score=0.631, length=0.973, known=-10.158, pasted=-7.362, pasted_score=0.359)
+BY_MEANING_ALONE = Calibration(constant=-5.659, score=0.416, length=0.428, known=0.0, pasted=-6.797, pasted_score=0.343)
+BY_WORDS = Calibration(constant=-8.735, score=0.716, length=1.383, known=0.0, pasted=-2.842, pasted_score=0.096)
 
 
 class QueryPart(NamedTuple):
